@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.versions import VersionFile, newest_version
 
-#: In the folder of sockets: version of the newest policy, 8 bytes, little-endian.
-VERSION_FILE = "policy.version"
 #: Most streams whose positions or limits fit in a header of 64 KiB, beside a policy's description.
 MOST_LIMITED = 1400
 
@@ -24,8 +22,7 @@ class Versions:
     and their lag would be unknown. The last number is therefore kept in a file, which survives a kill.
 
     Args:
-        path: the file, in a folder that exists as long as the run; None for critics, whose versions are
-            counted in this process alone.
+        file: that file; None for critics, whose versions are counted in this process alone.
         begin: version of the first policy of the run.
 
     Attributes:
@@ -34,10 +31,9 @@ class Versions:
         first_life: whether no earlier process has published in this run.
     """
 
-    def __init__(self, path: Path | None = None, begin: int = 0) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor = None if path is None else os.open(path, flags, 0o600)
-        last = int.from_bytes(os.pread(self._descriptor, 8, 0), "little") if self._descriptor else 0
+    def __init__(self, file: VersionFile | None = None, begin: int = 0) -> None:
+        self._file = file
+        last = 0 if file is None else file.read()
         self.first_life = last == 0
         # Version 0 stands for random actions and may be published again; no other version may.
         self.newest = self.first = last + 1 if last else begin
@@ -59,8 +55,8 @@ class Versions:
         self._write()
 
     def _write(self) -> None:
-        if self._descriptor is not None:
-            os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
+        if self._file is not None:
+            self._file.write(self.newest)
 
 
 class Published:
@@ -72,13 +68,13 @@ class Published:
     """
 
     def __init__(self, sockets: Path) -> None:
-        self._path = sockets / VERSION_FILE
+        self._sockets = sockets
         self._newest = 0
 
     def unknown(self, rollout: Rollout) -> str:
         """Why a rollout's policy version cannot exist yet; empty if it can."""
-        if rollout.policy_version > self._newest and self._path.exists():
-            self._newest = int.from_bytes(self._path.read_bytes()[:8], "little")
+        if rollout.policy_version > self._newest and (newest := newest_version(self._sockets)) is not None:
+            self._newest = newest
             if rollout.policy_version > self._newest:
                 return f"policy_version is {rollout.policy_version}, the newest published is {self._newest}"
         return ""

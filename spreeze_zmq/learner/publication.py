@@ -20,9 +20,10 @@ from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner.lag import VERSION_FILE, CollectionLimits, Versions, fitting
+from spreeze_zmq.learner.lag import CollectionLimits, Versions, fitting
 from spreeze_zmq.nn.device import Download
 from spreeze_zmq.plan.roles import CRITIC, POLICY, publisher_of_policy
+from spreeze_zmq.run.versions import VersionFile
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher
 
@@ -168,8 +169,8 @@ class Outlet:
         plan = component.plan
         self.half, self.cadence = half, cadence
         self.of_policy = publisher_of_policy(plan.learning.learners) == component.role
-        path = Path(plan.socket_dir, VERSION_FILE)
-        self.versions = Versions(path, int(plan.learning.on_policy)) if self.of_policy else Versions()
+        file = VersionFile(Path(plan.socket_dir)) if self.of_policy else None
+        self.versions = Versions(file, int(plan.learning.on_policy)) if self.of_policy else Versions()
         self.limits = CollectionLimits(plan)
         self.published, self.updates = False, 0
         self._publisher = component.open(POLICY if self.of_policy else CRITIC, Publisher)
