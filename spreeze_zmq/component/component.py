@@ -22,8 +22,9 @@ from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, Waits, begin_recording, claim_name, limit_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
-from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.checkpoint import Checkpoint, prune, restore_point
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.outbox import CHECKPOINT
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 
 REPORT_INTERVAL_S = 0.5
@@ -298,12 +299,13 @@ class Component:
 
     def restore_point(self) -> Checkpoint | None:
         """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
-        own = latest(self.folder.checkpoints)
-        for skipped in own.skipped if own is not None else ():
+        if self.handing.is_elsewhere:
+            self.fetch(CHECKPOINT)
+            prune(self.folder.checkpoints, 1)
+        found = restore_point(self.folder.checkpoints, self.plan.run.resume_from)
+        for skipped in found.skipped if found is not None else ():
             log.warning("checkpoint skipped: %s", skipped)
-        if own is not None or self.plan.run.resume_from is None:
-            return own
-        return Checkpoint.read(Path(self.plan.run.resume_from))
+        return found
 
     def _serve(self, ready: set[Any]) -> None:
         for publisher in self._publishers:

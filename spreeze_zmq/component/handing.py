@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import ask_for, hand_over
 from spreeze_zmq.wire import Message
@@ -27,16 +28,19 @@ class Handing:
         folder: the run's, on this machine.
         process: the name of this process.
         send: sends a message to the broker.
+
+    Attributes:
+        is_elsewhere: whether the run's own folder is on another machine.
     """
 
     def __init__(self, folder: RunFolder, process: str, send: Callable[[Message], None]) -> None:
         self._folder, self._process, self._send = folder, process, send
-        self._elsewhere = folder.outbox.is_dir()
+        self.is_elsewhere = folder.outbox.is_dir()
         self._pending: list[tuple[Path | None, Message | None]] = []
 
     def send(self, message: Message, files: Iterable[Path] = ()) -> None:
         """Send a message once the head has these files; the messages of one kind keep their order."""
-        place = hand_over(self._folder, self._process, files) if self._elsewhere and files else None
+        place = hand_over(self._folder, self._process, files) if self.is_elsewhere and files else None
         if place is None and not any(other and other.kind == message.kind for _, other in self._pending):
             self._send(message)
         else:
@@ -44,7 +48,7 @@ class Handing:
 
     def give(self, files: Iterable[Path]) -> None:
         """Have the head get files of which no message speaks."""
-        if self._elsewhere:
+        if self.is_elsewhere:
             self._pending.append((hand_over(self._folder, self._process, files), None))
 
     def serve(self, *, wait_s: float = 0.0) -> None:
@@ -73,9 +77,14 @@ class Handing:
         Args:
             word: which, one of :mod:`spreeze_zmq.run.outbox`.
             meanwhile: called again and again until they are there; returns whether to go on waiting.
+
+        Raises:
+            ChannelError: they do not come.
         """
-        if not self._elsewhere:
+        if not self.is_elsewhere:
             return
         place, until_s = ask_for(self._folder, self._process, word), time.monotonic() + FETCH_S
-        while place.exists() and meanwhile() and time.monotonic() < until_s:
+        while place.exists() and meanwhile():
+            if time.monotonic() > until_s:
+                raise ChannelError(f"the head has not sent the {word} in {FETCH_S:.0f} s")
             time.sleep(_LOOK_S)

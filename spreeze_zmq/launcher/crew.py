@@ -122,6 +122,11 @@ class Crew:
         return self._plan.placement[name.rpartition("-")[0]]
 
     @property
+    def placed(self) -> list[str]:
+        """The processes that other machines are to run."""
+        return [f"{role}-0" for role in self._plan.placement if self._plan.components[role].launched]
+
+    @property
     def waiting(self) -> list[str]:
         """The processes that wait for a machine."""
         placed = [name for name in self._missing if name.rpartition("-")[0] in self._plan.placement]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
-from spreeze_zmq.nodes.head import Gone, Joined, Nodes, NotWritten, TurnedAway
+from spreeze_zmq.nodes.exchange import Exchange
+from spreeze_zmq.nodes.head import Gone, Joined, Node, Nodes, NotWritten, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.placers import SshPlacer
 from spreeze_zmq.plan.plan import Plan
@@ -18,7 +19,9 @@ from spreeze_zmq.run.folder import RunFolder
 def open_nodes(listening: Listening, plan: Plan, folder: RunFolder, incarnation: int) -> Nodes:
     """Write the keys of a run, and open the channel on which other machines join."""
     keys, guests = make_key_files(Path(plan.socket_dir), folder.invitation)
-    return Nodes(plan, listening.address, listening.bundle, keys, guests, incarnation=incarnation)
+    exchange = Exchange(plan) if any(channel.back for channel in plan.channels.values()) else None
+    address, files = listening.address, listening.bundle
+    return Nodes(plan, address, files, keys, guests, incarnation=incarnation, exchange=exchange)
 
 
 class Lending:
@@ -47,6 +50,7 @@ class Lending:
         self._placer = SshPlacer(hosts, *place) if hosts else None
         self.is_over = False
         self._waiting: list[str] = []
+        self._places: dict[str, Node] = {}
 
     def serve(self) -> None:
         """Handle what the machines have sent; never waits."""
@@ -93,15 +97,17 @@ class Lending:
             self._placer.close()
 
     def _note_waiting(self) -> None:
-        """Say once of each process that it waits for a machine, and where it runs then."""
+        """Say once of each process that it waits for a machine, and on which one it runs."""
         waiting = self._crew.waiting
         for name in waiting:
             if name not in self._waiting:
                 self._note(texts.waits(name, self._crew.wanted_place(name), bool(self.nodes.lent)))
-        for name in self._waiting:
-            if name not in waiting and (node := self.nodes.place_of(name)) is not None:
-                self._note(f"{name} runs on {node.host} ({node.name})")
         self._waiting = waiting
+        places = {name: node for name in self._crew.placed if (node := self.nodes.place_of(name)) is not None}
+        for name, node in places.items():
+            if self._places.get(name) is not node:
+                self._note(f"{name} runs on {node.host} ({node.name})")
+        self._places = places
 
     def _close(self, event: Gone) -> None:
         """Close the books of a machine that is gone."""

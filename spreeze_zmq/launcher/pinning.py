@@ -40,7 +40,7 @@ def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
     learners = {
         f"{role}-0": plan.components[role].threads
         for role in plan.learning.learners
-        if plan.components[role].launched
+        if plan.components[role].launched and role not in plan.placement
     }
     return pin(cores, learners, plan.balance.pin)
 
@@ -58,6 +58,8 @@ def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -
     needed, available = sum(learners.values()), len(cores)
     if pin == "never":
         return Pinning({}, "nothing is pinned: balance.pin is false")
+    if not learners:
+        return Pinning({}, "nothing is pinned: no learner runs here")
     if pin == "auto" and needed > MOST_APART * available:
         few = f"the learners' {needed} of {available} cores are more than {100 * MOST_APART:.0f} %"
         return Pinning({}, f"nothing is pinned: {few}, and samplers could not use them")

@@ -83,7 +83,7 @@ class Learner:
     def __init__(self, component: Component) -> None:
         self.component, plan, role = component, component.plan, component.role
         if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
-            check_memory(plan)  # not again after a crash: by then the other learners' replays have grown
+            check_memory(plan, role)  # not after a crash: by then the other learners' replays have grown
         device = prepare_device(component)
         algorithm, options = algorithm_of(plan)
         env = component.environment
@@ -91,7 +91,7 @@ class Learner:
         self.arithmetic = arithmetic_of(self.half, env, device)
         self.cadence = cadence_of(component)
         self.work = Work(device)
-        self.record = Record(component.folder.learning / f"{role}.jsonl", self.cadence)
+        self.record = Record(component.folder.losses(role), self.cadence)
         self.outlet = Outlet(component, self.half, self.cadence)
         self.others: Weights | None = None
         if len(plan.learning.learners) > 1:
@@ -247,3 +247,5 @@ def learn(component: Component, learner: Learner) -> None:
             learner.go_back(vault.last_good(error, learner.half.num_updates))
     for rollout in experience.intake.drain():
         experience.add(rollout)
+    if (losses := component.folder.losses(component.role)).exists():
+        component.hand_over(losses)

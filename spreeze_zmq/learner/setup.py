@@ -46,14 +46,19 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
     return sizes
 
 
-def check_memory(plan: Plan) -> dict[str, int]:
+def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
     """The result of :func:`replay_bytes`, after a check of the replays on this machine's CPU.
+
+    Args:
+        plan: of the run.
+        role: the learner that runs here; by default those that run where the run is started.
 
     Raises:
         InputError: the replays together exceed the free memory; names the capacity that fits.
     """
     sizes = replay_bytes(plan)
-    on_cpu = {role for role in sizes if plan.components[role].options.get("device", "cpu") == "cpu"}
+    here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
+    on_cpu = {role for role in here if plan.components[role].options.get("device", "cpu") == "cpu"}
     total, free = sum(sizes[role] for role in on_cpu), free_bytes(torch.device("cpu"))
     if total > MEMORY_SHARE * free:
         capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * free / total)

@@ -114,7 +114,10 @@ class Vault:
                     part_name = self.replay_prefix + file.name
                     files.append(write_part(folder, part_name, partial(os.replace, file)))
         part = {file.name: file.to_dict() for file in files}
-        self.component.report("part", {"folder": name, "part": part})
+        written = [folder / file.name for file in files]
+        losses = self.component.folder.losses(self.component.role)
+        written += [losses] if losses.exists() else []
+        self.component.report("part", {"folder": name, "part": part}, files=written)
 
     def restore(self) -> dict[str, Any] | None:
         """Restore the replay if it was saved, and return the saved state; None for a fresh start.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
 from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.run.checkpoint import MANIFEST, manifest_of, parts_of, restore_point
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.outbox import BEST_POLICY
+from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT
 from spreeze_zmq.wire import Message
 
 
@@ -18,13 +21,19 @@ class Archive:
 
     Args:
         folder: the run's.
+        resume_from: the checkpoint that the run began with, if any.
         send: sends a message to the machine.
         holds: whether a process has its place on that machine.
     """
 
     def __init__(
-        self, folder: RunFolder, send: Callable[[Message], object], holds: Callable[[str], bool]
+        self,
+        folder: RunFolder,
+        resume_from: str | None,
+        send: Callable[[Message], object],
+        holds: Callable[[str], bool],
     ) -> None:
+        self._resume_from = resume_from
         self._folder, self._send, self._holds = folder, send, holds
         self._outgoing = Outgoing(send)
         self._incoming = Incoming(folder.path, send, self._may_write)
@@ -51,11 +60,24 @@ class Archive:
 
     def _files(self, about: str, what: str) -> list[tuple[str, BinaryIO]]:
         """The files of a request, each with its path below the run's folder; none where there are none."""
-        if not self._role(about):
+        if not (role := self._role(about)):
             raise WireError("wrong_field_type", f"want.about is {about[:80]!r}, which is no process there")
+        if what == CHECKPOINT:
+            return self._checkpoint(role)
         if what == BEST_POLICY and self._folder.best_policy.exists():
             return [(self._folder.best_policy.name, self._folder.best_policy.open("rb"))]
         return []
+
+    def _checkpoint(self, role: str) -> list[tuple[str, BinaryIO]]:
+        """The newest checkpoint, as if it had the parts of this role alone, and the record of its losses."""
+        losses = self._folder.losses(role)
+        files: list[tuple[Path, BinaryIO]] = [(losses, losses.open("rb"))] if losses.exists() else []
+        if (found := restore_point(self._folder.checkpoints, self._resume_from)) is not None:
+            place, parts = self._folder.checkpoints / found.path.name, parts_of(role, found.parts)
+            files += [(place / name, found.part(name).open("rb")) for name in parts]
+            text = manifest_of(parts.values(), found.state)
+            files.append((place / MANIFEST, io.BytesIO(text.encode())))
+        return [(path.relative_to(self._folder.path).as_posix(), file) for path, file in files]
 
     def _may_write(self, about: str, path: str) -> bool:
         role = self._role(about)

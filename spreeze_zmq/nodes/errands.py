@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 from spreeze_zmq.base.files import POLICY_FILE
@@ -14,7 +13,7 @@ from spreeze_zmq.wire import Message
 #: The kinds of message between this and the head's :class:`Archive`.
 KINDS = ("want", "given", "piece", "taken")
 #: The files that a head gives.
-GIVEN = (POLICY_FILE, "checkpoints/*/*")
+GIVEN = (POLICY_FILE, "checkpoints/*/*", "learning/*")
 
 
 class Errands:
@@ -67,5 +66,5 @@ class Errands:
         errand = self._begun.pop(name)
         for path in errand.files:
             if path.startswith(f"{self._folder.checkpoints.name}/"):
-                shutil.rmtree((self._folder.path / path).parent, ignore_errors=True)
+                (self._folder.path / path).unlink(missing_ok=True)
         errand.done()

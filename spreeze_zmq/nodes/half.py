@@ -26,7 +26,7 @@ from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import Place
 from spreeze_zmq.nodes.relay import RelayThread
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
+from spreeze_zmq.supervisor import GroupSpawner, Process
 from spreeze_zmq.wire import Message, channels
 from spreeze_zmq.wire.channels import Dealer
 
@@ -72,6 +72,11 @@ class Half:
         self.until_s = time.monotonic() + PATIENCE_S
         self._output = select.poll()
         self._output.register(sys.stdout.fileno(), 0)
+
+    @property
+    def free_cores(self) -> int:
+        """The cores for a learner here: those that samplers cannot take, or half of them."""
+        return self.cores - (self.cores // 2 if self.most is None else min(self.most, self.cores))
 
     def run(self) -> int:
         """Take part until the run is over, or the head is; returns the exit code."""
@@ -221,7 +226,7 @@ class Life:
         if message.kind != "welcome":
             raise Left(int(message.fields["code"]), str(message.fields["reason"]))
         plan = Plan.from_json(message.arrays["plan"].tobytes().decode())
-        self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes())
+        self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes(), half.free_cores)
         self.spawner = GroupSpawner([self.place.sockets.path])
         self.errands = Errands(self.place.folder, self.dealer.send)
         half.node = message.fields["node"]
@@ -283,15 +288,8 @@ class Life:
         if self.relay is None or self.relay.is_ending:
             self.relay = RelayThread(self.place.wires, before=self.relay)
         name = fields["name"]
-        spec = ProcessSpec(
-            name=name,
-            command=self.place.command(name),
-            log_path=self.place.folder.logs / f"{name}.log",
-            nice=fields["nice"],
-            threads=fields["threads"],
-            parent_death_signal=fields["orphaned"],
-        )
         try:
+            spec = self.place.spec(fields)
             self.processes[name] = self.spawner.spawn(spec)
             self.logs[name] = spec.log_path
         except InputError as error:
@@ -314,9 +312,13 @@ class Life:
                     self.relay.end()
         if self.relay is not None and self.relay.failure is not None:
             raise self.relay.failure
-        if self.relay is None or not (self.relay.is_ending and self.relay.is_alive()):
-            while self.ended:
-                self.dealer.send(self.ended.pop(0))
+        while self.ended and not self._flushes and not self.is_leaving:
+            self.dealer.send(self.ended.pop(0))
+
+    @property
+    def _flushes(self) -> bool:
+        """Whether what was sent from here is leaving, of processes that have all ended."""
+        return self.relay is not None and self.relay.is_ending and self.relay.is_alive()
 
     def _owes(self, process: str) -> bool:
         """Whether the head still takes files of a process."""
@@ -341,7 +343,9 @@ class Life:
     # --- the end
 
     def _end_processes(self) -> None:
-        """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once."""
+        """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once. The head hears
+        of their ends last, and at once that this machine leaves: they have not failed.
+        """
         self.is_leaving = True
         lost = time.monotonic() - self.heard_s > HEAD_LOST_S
         for process in self.processes.values():
@@ -349,12 +353,14 @@ class Life:
         until_s = time.monotonic() + GRACE_S
         if lost and self.relay is not None:
             self.relay.end(0.0)
-        while self.processes or self.ended:
+        while self.processes or self._flushes:
             self._watch()
             if time.monotonic() > until_s:
                 for process in self.processes.values():
                     process.signal(signal.SIGKILL)
             time.sleep(_TICK_S)
+        for ended in self.ended:
+            self.dealer.send(ended)
 
     def _close(self) -> None:
         if self.spawner is not None:
@@ -367,4 +373,4 @@ class Life:
         self.dealer.close()
         channels.terminate()
         if self.place is not None:
-            self.place.sockets.remove()
+            self.place.close()

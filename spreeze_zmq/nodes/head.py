@@ -17,10 +17,12 @@ from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
+from spreeze_zmq.nodes.exchange import Exchange
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.versions import newest_version
 from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Router, make_keys
@@ -160,6 +162,7 @@ class Nodes:
         address: to bind, ``tcp://HOST:PORT``.
         files: the user's, as a bundle.
         keys: of the channel.
+        exchange: passes on what the placed roles bind; None where they bind nothing.
         guests: the folder of the public keys that the run's other channels accept.
         clock: monotonic seconds.
     """
@@ -173,8 +176,10 @@ class Nodes:
         guests: Path,
         *,
         incarnation: int,
+        exchange: Exchange | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._exchange = exchange
         self._plan, self._server, self._guests, self._clock = plan, keys.public, guests, clock
         self._files = files
         self._packages = installed()
@@ -220,6 +225,8 @@ class Nodes:
         process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
         node.processes[spec.name] = process
         fields = {"name": spec.name, "nice": spec.nice, "threads": spec.threads}
+        if version := newest_version(Path(self._plan.socket_dir)):
+            fields["policy_version"] = version
         self._send(node, Message("start", {**fields, "orphaned": int(spec.parent_death_signal)}))
         return process
 
@@ -257,6 +264,8 @@ class Nodes:
             if node.archive is not None:
                 node.archive.close()
         self.router.close()
+        if self._exchange is not None:
+            self._exchange.close()
 
     def _send(self, node: Node, message: Message) -> None:
         self.router.send(node.peer, message)
@@ -284,6 +293,7 @@ class Nodes:
         self.lent[node.name] = node
         node.archive = Archive(
             RunFolder(Path(self._plan.run_dir)),
+            self._plan.run.resume_from,
             lambda message: self._send(node, message),
             lambda name: self._places.get(name) is node,
         )
@@ -325,6 +335,8 @@ class Nodes:
         names = tuple(name for name, there in self._places.items() if there is node)
         for name in names:
             del self._places[name]
+            if self._exchange is not None:
+                self._exchange.fence(name.rpartition("-")[0])
         reason = how if code == REFUSED else "it was given up"
         self._send(node, Message("leave", {"code": code, "reason": reason}))
         return Gone(node, how, names)

@@ -73,16 +73,19 @@ class Listening:
         _check_plan(text, plan)
         host = match["host"]
         names = list(plan.channels)
-        ports = _free_ports(text, host, 1 + len(names), _candidates(match))
+        passed_on = [name for name in names if plan.channels[name].binds in plan.placement]
+        ports = _free_ports(text, host, 1 + len(names) + len(passed_on), _candidates(match))
         remotes = [f"tcp://{host}:{port}" for port in ports]
+        backs = dict(zip(passed_on, remotes[1 + len(names) :], strict=True))
         buffer = max(LEAST_BUFFER, BUFFERED_ROLLOUTS * rollout_bytes(plan))
         channels = {
             name: replace(
                 plan.channels[name],
                 remote=remote,
+                back=backs.get(name, ""),
                 remote_buffer_bytes=buffer if "rollout" in plan.channels[name].kinds else 0,
             )
-            for name, remote in zip(names, remotes[1:], strict=True)
+            for name, remote in zip(names, remotes[1:], strict=False)
         }
         files = bundle(plan, ["", *sys.path])
         return cls(replace(plan, channels=channels), remotes[0], files, hosts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.building import build
@@ -14,9 +16,13 @@ from spreeze_zmq.nodes.bundle import unpack
 from spreeze_zmq.nodes.listening import rollout_bytes
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
+from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.versions import VersionFile
+from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire.channels import SocketFolder
 
 #: Least kernel buffer between a sampler and its machine's funnel.
@@ -47,13 +53,20 @@ class Place:
         sockets: holds the names of this machine's processes.
     """
 
-    def __init__(self, welcome: Mapping[str, Any], plan: Plan, bundle: bytes) -> None:
+    def __init__(self, welcome: Mapping[str, Any], plan: Plan, bundle: bytes, free_cores: int = 1) -> None:
         """Make the folder from what the head sent.
+
+        Args:
+            welcome: the fields of that message.
+            plan: the head's.
+            bundle: the user's files.
+            free_cores: those for a learner.
 
         Raises:
             InputError: a component is not there, or cannot be built here.
         """
         self.sockets = SocketFolder.create(plan.name)
+        self._kept: dict[str, int] = {}
         root = self.sockets.path
         try:
             unpack(bundle, root / "bundle")
@@ -63,16 +76,49 @@ class Place:
             self.folder.outbox.mkdir()
             self.roles = roles_elsewhere(plan)
             self.wires = wires_of(plan, root, self.roles)
-            self.plan = _moved(plan, root, self.roles, self.wires)
+            self.plan = _fitting(_moved(plan, root, self.roles, self.wires), free_cores)
             self.folder.run_file.write_text(self.plan.to_json())
         except BaseException:
             self.sockets.remove()
             raise
 
-    def command(self, name: str) -> tuple[str, ...]:
-        """The command line of one process."""
+    def spec(self, start: Mapping[str, Any]) -> ProcessSpec:
+        """What starts one process, as the fields of ``start`` ask.
+
+        Raises:
+            InputError: this machine has not got its device.
+        """
+        name = start["name"]
         role, _, index = name.rpartition("-")
-        return (*self.plan.components[role].command, str(self.folder.run_file), index)
+        component = self.plan.components[role]
+        _check_device(role, component)
+        environment: dict[str, str] = {}
+        descriptors: tuple[int, ...] = ()
+        if role in LEARNERS:
+            versions = VersionFile(self.sockets.path)
+            versions.raise_to(start.get("policy_version", 0))
+            versions.close()
+            kept = self._kept.setdefault(role, -1)
+            if kept < 0:
+                kept = self._kept[role] = kept_memory.create(role)
+            environment = {**KEEP_FREED_MEMORY, kept_memory.VARIABLE: str(kept)}
+            descriptors = (kept,)
+        return ProcessSpec(
+            name=name,
+            command=(*component.command, str(self.folder.run_file), index),
+            environment=environment,
+            descriptors=descriptors,
+            log_path=self.folder.logs / f"{name}.log",
+            nice=start["nice"],
+            threads=component.threads,
+            parent_death_signal=start["orphaned"],
+        )
+
+    def close(self) -> None:
+        """Remove the folder and all that was kept; no process runs here any more."""
+        for descriptor in self._kept.values():
+            os.close(descriptor)
+        self.sockets.remove()
 
 
 def roles_elsewhere(plan: Plan) -> tuple[str, ...]:
@@ -91,7 +137,7 @@ def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, W
         plan,
         topology_file=str(topology),
         channels={
-            name: wires[name].near if name in wires else _far(channel, root)
+            name: _own(wires[name].near, channel, root) if name in wires else _far(channel, root)
             for name, channel in plan.channels.items()
         },
         components=components,
@@ -103,7 +149,7 @@ def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, W
 
 
 def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
-    """The channels that this machine's processes share: those that they use and that others bind.
+    """The channels that this machine's processes share: those that they use and that the head binds.
 
     In front of a learner that takes nothing then waits what one queue holds, and of each sampler the least
     that ZeroMQ allows.
@@ -112,9 +158,7 @@ def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
     wires = {}
     for name in sorted(used):
         channel = plan.channels[name]
-        if channel.binds in roles:
-            continue
-        here = replace(channel, endpoint=ipc_endpoint(root / name), remote="", curve=False, keys="")
+        here = replace(channel, endpoint=ipc_endpoint(root / name), remote="", back="", curve=False, keys="")
         far = _far(channel, root)
         if "rollout" in channel.kinds:
             buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, rollout_bytes(plan)))
@@ -122,6 +166,11 @@ def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
             far = replace(far, high_water_mark=max(1, plan.balance.slack_rollouts))
         wires[name] = Wire(here, far)
     return wires
+
+
+def _own(near: ChannelPlan, channel: ChannelPlan, root: Path) -> ChannelPlan:
+    """A channel as this machine's processes have it: who binds it otherwise connects to the head instead."""
+    return replace(near, back=channel.back, keys=str(root / KEYS_FILE)) if channel.back else near
 
 
 def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
@@ -134,6 +183,28 @@ def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
         socket_buffer_bytes=channel.remote_buffer_bytes,
         keys=str(root / KEYS_FILE),
     )
+
+
+def _fitting(plan: Plan, free_cores: int) -> Plan:
+    """The plan with the threads and devices of this machine, where the topology leaves them to it."""
+    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
+    components = dict(plan.components)
+    for key in plan.left_to_node:
+        role, _, name = key.partition(".")
+        if name == "threads":
+            threads = max(1, free_cores) if role in LEARNERS else 1
+            components[role] = replace(components[role], threads=threads)
+        else:
+            device = resolve.resolve_device(role, "auto", num_devices)
+            options = {**components[role].options, name: device}
+            components[role] = replace(components[role], options=options)
+    return replace(plan, components=components)
+
+
+def _check_device(role: str, component: ComponentPlan) -> None:
+    device = str(component.options.get("device", "cpu"))
+    if why := resolve.device_problem(device, resolve.num_cuda_devices(), resolve.torch_has_cuda()):
+        raise InputError(f"components.{role}.device: {why}; place it elsewhere, or take another device")
 
 
 def _component(component: ComponentPlan, beside: Path) -> ComponentPlan:

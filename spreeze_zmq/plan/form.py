@@ -19,6 +19,8 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "curve": bool,
     "remote": str,
     "remote_buffer_bytes": int,
+    "back": str,
+    "left_to_node": tuple,
     "keys": str,
     "command": tuple,
     "ancestors": tuple,

@@ -206,6 +206,9 @@ class ChannelPlan:
             where there is none.
         remote_buffer_bytes: kernel buffer of each connection to the remote address: as much is under way at
             once, and as much may wait in front of who takes nothing.
+        back: a tcp address at the head to which the role that binds connects instead, where it runs on
+            another machine: the head binds ``endpoint`` and ``remote``, and passes on what comes. Empty where
+            the role binds them itself.
         keys: file with the keys of the tcp endpoints; empty for the user's own.
     """
 
@@ -222,6 +225,7 @@ class ChannelPlan:
     curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
     remote: str = ""
     remote_buffer_bytes: int = 0
+    back: str = ""
     keys: str = ""
 
     def at(self, endpoint: str | None) -> ChannelPlan:

@@ -40,6 +40,8 @@ class Plan:
         timing: what one environment took, as ``envs.Timing.to_plain`` has it; empty for a described one.
         placement: role -> ``node`` for any machine that joins, or a pattern of host names; every other role
             but the sampler runs where the run was started.
+        left_to_node: the keys of such roles, as ``actor_learner.threads``, that their machine decides: what
+            stands here fits the one where the run was started.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
@@ -63,6 +65,7 @@ class Plan:
     tried: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict, compare=False)
     placement: dict[str, str] = field(default_factory=dict)
+    left_to_node: tuple[str, ...] = ()
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()

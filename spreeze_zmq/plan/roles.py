@@ -16,7 +16,11 @@ BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visu
 
 #: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
 HEAD, NODE = "head", "node"
-_LEARNERS_STAY = "learners run where the run was started"
+
+
+def _parts_of(learner: str) -> tuple[str, ...]:
+    """What a learner writes into the run's folder."""
+    return f"checkpoints/*/{learner}.pt", f"checkpoints/*/{learner}-replay-*", f"learning/{learner}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ ROLES: Mapping[str, Role] = {
             single="one trains the critics; a larger algorithm.batch_size trains on more at once",
             defaults={"count": 1},
             reports=("part",),
-            stays=_LEARNERS_STAY,
+            writes=_parts_of(CRITIC_LEARNER),
         ),
         Role(
             ACTOR_LEARNER,
@@ -70,7 +74,7 @@ ROLES: Mapping[str, Role] = {
             trains="policy",
             single="one trains the policy; a larger algorithm.batch_size trains on more at once",
             reports=("part",),
-            stays=_LEARNERS_STAY,
+            writes=_parts_of(ACTOR_LEARNER),
         ),
         # The broker is idle, measures the whole machine's load, and writes the run's record at the end.
         Role(

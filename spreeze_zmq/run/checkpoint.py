@@ -126,13 +126,19 @@ def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> N
     named = {part.name: part for part in parts}
     for part in named.values():
         _verify_size(folder, part)
-    manifest = {
-        "format": FORMAT,
-        "parts": [part.to_dict() for part in named.values()],
-        "state": dict(state),
-    }
-    text = json.dumps(manifest, indent=1) + "\n"
+    text = manifest_of(named.values(), state)
     _write(folder / MANIFEST, lambda path: path.write_text(text))
+
+
+def manifest_of(parts: Iterable[Part], state: Mapping[str, Any]) -> str:
+    """The text of a manifest; as in :func:`complete`."""
+    manifest = {"format": FORMAT, "parts": [part.to_dict() for part in parts], "state": dict(state)}
+    return json.dumps(manifest, indent=1) + "\n"
+
+
+def parts_of(role: str, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts that a role has written, and restores."""
+    return {name: part for name, part in parts.items() if name.startswith((f"{role}.", f"{role}-"))}
 
 
 class CheckpointRequest:
@@ -196,6 +202,16 @@ def latest(checkpoints: Path) -> Checkpoint | None:
         else:
             return Checkpoint(found.path, found.state, found.parts, tuple(skipped))
     return None
+
+
+def restore_point(checkpoints: Path, resume_from: str | None) -> Checkpoint | None:
+    """The checkpoint that a run goes on from: its own last complete one, else that of the run before.
+
+    Raises:
+        CheckpointError: that of the run before is damaged.
+    """
+    own = latest(checkpoints)
+    return own if own is not None or resume_from is None else Checkpoint.read(Path(resume_from))
 
 
 def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:

@@ -53,6 +53,10 @@ class RunFolder:
         self.best_policy, self.page_address = path / POLICY_FILE, path / "page.url"
         self.invitation = path / "join.key"
 
+    def losses(self, role: str) -> Path:
+        """The file in ``learning`` of one learner."""
+        return self.learning / f"{role}.jsonl"
+
     @property
     def shown(self) -> str:
         """The path as a person types it: relative if it is below the current directory."""

@@ -67,7 +67,7 @@ def errands(folder: RunFolder) -> list[Errand]:
     found = []
     for place in folder.outbox.iterdir():
         process, _, number = place.name.rpartition(".")
-        if process and number.isdecimal():
+        if number.isdecimal() and not place.name.startswith("."):
             found.append((int(number), _read(place, process)))
     return [errand for _, errand in sorted(found, key=lambda pair: pair[0])]
 

@@ -111,7 +111,9 @@ KINDS: dict[str, KindSpec] = {
         _fields("node: text, public: text, secret: text, server: text"),
         {"plan": ArraySpec(("uint8",), 1, 1), "bundle": ArraySpec(("uint8",), 1, 1)},
     ),
-    "start": KindSpec(_fields("name: text, nice: count, threads: count, orphaned: count")),
+    "start": KindSpec(
+        _fields("name: text, nice: count, threads: count, orphaned: count, policy_version: count?")
+    ),
     "signal": KindSpec(_fields("name: text, number: count")),
     "beat": KindSpec(
         _fields(

@@ -58,7 +58,7 @@ class Declared:
 
 
 def read_components(
-    table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes
+    table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes, elsewhere: Collection[str] = ()
 ) -> dict[str, Declared]:
     """The declaration of each role, without those whose program has a mistake.
 
@@ -67,6 +67,7 @@ def read_components(
         learners: the roles that train.
         beside: the folder that ``use = "./folder"`` is relative to.
         mistakes: takes the mistakes.
+        elsewhere: the roles that run on other machines, which have other devices.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
@@ -78,7 +79,11 @@ def read_components(
             mistakes.add(("components", role), "this algorithm has no process of this role", why)
         elif role not in roles:
             mistakes.add(("components", role), "unknown component", _role_hint(role))
-    declared = {role: _read_component(role, table.get(role, {}), beside, mistakes) for role in roles}
+    num_devices = {role: None if role in elsewhere else resolve.num_cuda_devices() for role in roles}
+    declared = {
+        role: _read_component(role, table.get(role, {}), beside, mistakes, num_devices[role])
+        for role in roles
+    }
     return {role: found for role, found in declared.items() if found is not None}
 
 
@@ -88,7 +93,10 @@ def _role_hint(name: str) -> str:
     return suggestion(name, ROLES)
 
 
-def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> Declared | None:
+def _read_component(
+    role: str, table: Any, beside: Path, mistakes: Mistakes, num_devices: int | None
+) -> Declared | None:
+    """One role; its devices are not looked at without the number of the machine's."""
     key = ("components", role)
     common = component_options(role)
     use = table.get("use", role) if isinstance(table, Mapping) else role
@@ -105,7 +113,9 @@ def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> 
         problem = f"expected 1 process of {role}, got {show(values['count'])}"
         mistakes.add((*key, "count"), problem, ROLES[role].single)
     for name in _devices(file):
-        problem = resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda())
+        if num_devices is None:
+            continue
+        problem = resolve.device_problem(own[name], num_devices, resolve.torch_has_cuda())
         if problem:
             mistakes.add((*key, name), problem, 'write "cpu" or "auto"')
     return Declared(file, values, own)
@@ -147,10 +157,17 @@ def check_without(without: Collection[str], mistakes: Mistakes) -> None:
 
 
 def component_plans(
-    declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
+    declared: Mapping[str, Declared],
+    learner_roles: Sequence[str],
+    without: Collection[str],
+    cores: int,
+    elsewhere: Collection[str] = (),
 ) -> dict[str, ComponentPlan]:
-    """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    num_learners, channels = len(learner_roles), channels_of(learner_roles)
+    """The components with every "auto" resolved for a machine of ``cores`` cores, where the roles elsewhere
+    take none of them.
+    """
+    num_learners = max(1, len(set(learner_roles) - set(elsewhere)))
+    channels = channels_of(learner_roles)
     samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
@@ -171,6 +188,16 @@ def component_plans(
             **common,
         )
     return plans
+
+
+def left_to_node(declared: Mapping[str, Declared], elsewhere: Collection[str]) -> tuple[str, ...]:
+    """The keys of roles elsewhere that are "auto" and depend on the machine: threads and devices."""
+    return tuple(
+        f"{role}.{name}"
+        for role in elsewhere
+        for name, value in {**declared[role].common, **declared[role].options}.items()
+        if value == "auto" and (name == "threads" or name in _devices(declared[role].file))
+    )
 
 
 def with_time_to_start(

@@ -24,6 +24,7 @@ from spreeze_zmq.plan.topology.components import (
     check_without,
     component_plans,
     left_open,
+    left_to_node,
     read_components,
     with_time_to_start,
 )
@@ -74,7 +75,7 @@ def load(
     values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
     learners = _learners(algorithm)
     placement = read_placement(tables["placement"], learners, mistakes)
-    declared = read_components(tables["components"], learners, read.path.parent, mistakes)
+    declared = read_components(tables["components"], learners, read.path.parent, mistakes, placement)
     check_without(without, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
@@ -92,7 +93,7 @@ def load(
         mistakes.add(("run", "env"), str(error))
         raise TopologyError(read.shown, mistakes.found) from None
     learning = _learning(algorithm, options)
-    components = component_plans(declared, learners, without, cores or available_cores())
+    components = component_plans(declared, learners, without, cores or available_cores(), placement)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
     balance, components = resolve_balance(written, components, learning, mistakes)
@@ -111,6 +112,7 @@ def load(
         components=components,
         channels=channels,
         placement=placement,
+        left_to_node=left_to_node(declared, placement),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )

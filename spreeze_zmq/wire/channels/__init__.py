@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import zmq
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.connections import make_keys
 from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
 from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
@@ -39,6 +41,7 @@ __all__ = [
     "Subscriber",
     "make_keys",
     "open_channel",
+    "open_exchange",
     "open_forwarder",
     "poll",
     "terminate",
@@ -57,7 +60,8 @@ ENDS: dict[str, tuple[type[Channel], bool]] = {
 
 
 def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> Channel:
-    """Open one end of a channel of the plan: pull and pub bind, push and sub connect.
+    """Open one end of a channel of the plan: pull and pub bind, push and sub connect. On a machine other than
+    the head's all connect.
 
     Raises:
         ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
@@ -66,8 +70,13 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
+    if bind and plan.back:
+        buffer = plan.remote_buffer_bytes
+        plan = replace(plan, endpoint=plan.back, curve=True, remote="", socket_buffer_bytes=buffer)
+        bind = False
     remote = plan.remote if bind else ""
     keyed = plan.curve or remote
+    assert plan.endpoint is not None
     return kind(
         plan.endpoint,
         sender=sender,
@@ -92,8 +101,33 @@ def open_forwarder(near: ChannelPlan, far: ChannelPlan) -> Forwarder:
     Raises:
         ChannelError: as :func:`open_channel`.
     """
-    kind, ends = (Relay, ("pub", "xsub")) if near.pattern == "pub_sub" else (Funnel, ("pull", "push"))
-    return kind(*(open_channel(plan, end, "", 0) for plan, end in zip((near, far), ends, strict=True)))
+    if near.pattern == "pub_sub":
+        return Relay(open_channel(near, "pub", "", 0), open_channel(far, "xsub", "", 0))
+    return Funnel(open_channel(near, "pull", "", 0), open_channel(far, "push", "", 0))
+
+
+def open_exchange(plan: ChannelPlan, passes: Callable[[Message], bool]) -> Forwarder:
+    """Take the place of who binds a channel, at the head, and let it connect to ``back``.
+
+    Args:
+        plan: of the channel, as the head has it.
+        passes: whether a published message goes on, by its unverified origin and fields.
+
+    Raises:
+        ChannelError: as :func:`open_channel`.
+    """
+    is_published = plan.pattern == "pub_sub"
+    near = open_channel(replace(plan, back=""), "pub" if is_published else "pull", "", 0)
+    kind: type[Channel] = Upstream if is_published else Pusher
+    far = kind(
+        plan.back,
+        bind=True,
+        kinds=plan.kinds,
+        high_water_mark=plan.high_water_mark,
+        socket_buffer_bytes=plan.remote_buffer_bytes,
+        keys=read_keys(Path(plan.keys)),
+    )
+    return Relay(near, far, passes) if is_published else Funnel(near, far)
 
 
 def poll(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import zmq
 
+from spreeze_zmq.wire import Message, claims_of
 from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 #: Most messages that one channel forwards before the others have their turn.
@@ -54,12 +55,17 @@ class Forwarder(Protocol):
 class Relay:
     """``pub_sub``: what is published comes once and goes to every subscriber here, of which a slow one loses
     messages; every subscription goes to the publisher, which repeats its latest messages.
+
+    Args:
+        near: the subscribers' end.
+        far: the publisher's.
+        passes: whether a message goes on, by its unverified origin and fields.
     """
 
     way = "received"
 
-    def __init__(self, near: Channel, far: Channel) -> None:
-        self.near, self.far = near, far
+    def __init__(self, near: Channel, far: Channel, passes: Callable[[Message], bool] | None = None) -> None:
+        self.near, self.far, self._passes = near, far, passes
         self.num_bytes, self.is_blocked = 0, False
 
     def waits(self) -> list[tuple[Any, int]]:
@@ -75,6 +81,8 @@ class Relay:
                 break
             any_came = True
             _send(self.far, subscription)
+            if message and self._passes is not None and not self._passes(claims_of([message[0].bytes])):
+                continue
             _send(self.near, message)
             self.num_bytes += sum(map(len, message))
         return any_came
@@ -122,6 +130,7 @@ def forward(forwarders: Sequence[Forwarder], timeout_s: float) -> bool:
     waits = [wait for forwarder in forwarders for wait in forwarder.waits()]
     zmq.zmq_poll(waits, math.ceil(1000 * timeout_s))
     for forwarder in forwarders:
+        forwarder.near.attend()
         forwarder.far.attend()
     served = [forwarder.serve() for forwarder in forwarders]
     return any(served) or any(forwarder.is_blocked for forwarder in forwarders)

@@ -9,8 +9,9 @@ from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS, Errands
 from spreeze_zmq.nodes.transfer import PIECE_BYTES, WINDOW_BYTES, fits
 from spreeze_zmq.plan.roles import EVALUATOR, ROLES
+from spreeze_zmq.run.checkpoint import complete, restore_point, write_part
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.outbox import BEST_POLICY, ask_for, hand_over
+from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT, ask_for, hand_over
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Dealer, Router, poll
 
@@ -21,7 +22,7 @@ NAME = "evaluator-0"
 class Pair:
     """Two folders of one run, and all messages between them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, process=NAME, resume_from=None):
         self.router = Router("tcp://127.0.0.1:*", bind=True, kinds=KINDS)
         self.dealer = Dealer(self.router.endpoint, kinds=KINDS)
         self.there, self.here = RunFolder(folder / "there"), RunFolder(folder / "here")
@@ -29,7 +30,9 @@ class Pair:
         self.here.path.mkdir()
         self.peer = b""
         self.errands = Errands(self.there, self.dealer.send)
-        self.archive = Archive(self.here, lambda message: self.router.send(self.peer, message), NAME.__eq__)
+        self.archive = Archive(
+            self.here, resume_from, lambda message: self.router.send(self.peer, message), process.__eq__
+        )
         self.under_way = self.most_under_way = 0
 
     def step(self):
@@ -106,6 +109,31 @@ def test_what_a_process_asks_for_is_there_when_its_errand_is_done(pair):
     pair.here.best_policy.write_bytes(b"p" * (3 * PIECE_BYTES))
     pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
     assert pair.there.best_policy.read_bytes() == pair.here.best_policy.read_bytes()
+
+
+@pytest.mark.parametrize("origin", ["own", "resumed"])
+def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin):
+    """As a checkpoint that can be read: of this run, or of the one that it goes on from. What it writes for
+    the next one comes here, and stays there no longer.
+    """
+    name, earlier = "actor_learner-0", tmp_path / "earlier" / "000000000007-000000001"
+    pair = Pair(tmp_path, name, str(earlier) if origin == "resumed" else None)
+    try:
+        place = earlier if origin == "resumed" else pair.here.checkpoints / earlier.name
+        names = ("actor_learner.pt", "actor_learner-replay-0.npy", "critic_learner.pt")
+        parts = [write_part(place, each, lambda path: path.write_bytes(b"w" * 300_000)) for each in names]
+        complete(place, parts, {"t_s": 3.0})
+        pair.until_gone(ask_for(pair.there, name, CHECKPOINT))
+        found = restore_point(pair.there.checkpoints, None)
+        assert (set(found.parts), found.state) == (set(names[:2]), {"t_s": 3.0})
+        mine = pair.there.checkpoints / "000000000009-000000002"
+        write_part(mine, names[0], lambda path: path.write_bytes(b"next"))
+        pair.until_gone(hand_over(pair.there, name, [mine / names[0]]))
+        assert (pair.here.checkpoints / mine.name / names[0]).read_bytes() == b"next"
+        assert not (mine / names[0]).exists()
+        assert fits(f"checkpoints/{mine.name}/MANIFEST.json", ROLES["actor_learner"].writes) is False
+    finally:
+        pair.close()
 
 
 @pytest.mark.parametrize(
