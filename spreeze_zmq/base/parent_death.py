@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
 
 def bound_to_parent(number: int, parent: int | None = None) -> Callable[[], None]:
@@ -28,6 +28,13 @@ def bound_to_parent(number: int, parent: int | None = None) -> Callable[[], None
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent ends."""
     bound_to_parent(signal.SIGKILL, os.getppid())()
+
+
+def is_bound() -> bool:
+    """Whether the kernel will signal this process when its parent ends."""
+    number = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+    return number.value != 0
 
 
 def has_children() -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.parent_death import is_bound
 from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, Waits, begin_recording, claim_name, limit_of
@@ -28,6 +29,8 @@ from spreeze_zmq.run.outbox import CHECKPOINT
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 
 REPORT_INTERVAL_S = 0.5
+#: Why a process stops that was started by hand, whom the kernel tells of no death.
+ORPHANED = "the launcher of the run is gone"
 
 log = logging.getLogger("spreeze")
 
@@ -70,6 +73,8 @@ class Component:
         self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.handing = Handing(self.folder, self.name, self._send)
+        sockets = Path(plan.socket_dir)
+        self._watched = sockets if not is_bound() and channels.SocketFolder.is_held(sockets) else None
         self.reports_dropped = 0
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
@@ -252,6 +257,8 @@ class Component:
             InputError: the keys of this process differ from those at the other end of a channel.
         """
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
+        if self._watched is not None and not channels.SocketFolder.is_held(self._watched):
+            self.stop_reason = self.stop_reason or ORPHANED
         self.handing.serve()
         for channel in self._channels.values():
             if hopeless := channel.attend():

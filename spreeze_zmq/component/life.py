@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -139,7 +140,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
     index = int(arguments[1]) if len(arguments) == 2 else None
     run_file = RunFolder(Path(arguments[0])).run_file if Path(arguments[0]).is_dir() else Path(arguments[0])
     if run_file.suffix == ".json":
-        plan = Plan.read(run_file)
+        plan = _with_own_options(Plan.read(run_file), role)
         make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
     from spreeze_zmq.plan import topology  # a process of a live run reads no TOML
@@ -149,3 +150,18 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
     joining = f"{python()} -m spreeze_zmq.components.ROLE {RunFolder(Path(plan.run_dir)).run_file}"
     log.info("standing alone; others join with: %s", joining)
     return Component(role, plan, index), sockets
+
+
+def _with_own_options(plan: Plan, role: str) -> Plan:
+    """The plan with this program's default for each option that the run's own component of the role, another
+    program, does not have.
+    """
+    folder = Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve().parent
+    component = plan.components[role]
+    if folder == Path(component.folder).resolve() or not (folder / "component.toml").is_file():
+        return plan
+    from spreeze_zmq.plan.topology.component_file import read_component_file
+
+    own = {option.name: option.default for option in read_component_file(folder).options}
+    component = replace(component, options={**own, **component.options})
+    return replace(plan, components={**plan.components, role: component})

@@ -148,8 +148,13 @@ def marks(run, head):
     return status, *link_bytes(head), sending_s(status), time.monotonic()
 
 
-def measured(folder, names, arguments):
-    """One run that every machine joins; its figures over the last seconds before it is stopped."""
+@contextlib.contextmanager
+def joined(folder, names, arguments):
+    """One run that every machine joins and that trains, stopped at the end; gives its folder, and a list that
+    then has the exit codes, the head's first.
+    """
+    text = TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
+    (folder / "waiting.toml").write_text(text)
     (folder / "waiting.py").write_text(MODULE)
     python = [sys.executable, "-m"]
     run, said = folder / "run", folder / "head.out"
@@ -178,18 +183,24 @@ def measured(folder, names, arguments):
             )
     wait_for(lambda: any(len(s.get("machines", {})) == len(machines) for s in statuses(run)))
     wait_for(lambda: any(s["state"] == "training" for s in statuses(run)))
-    time.sleep(5.0)  # until each machine's first rollouts have come
-    first, sent, received, cpu_s, began_s = marks(run, names[0])
-    time.sleep(arguments.seconds)
-    last, *after, end_s = marks(run, names[0])
+    codes = []
+    yield run, codes
     head.send_signal(signal.SIGINT)
-    code = head.wait(60)
-    codes = [machine.wait(30) for machine in machines]
+    codes += [head.wait(60), *(machine.wait(30) for machine in machines)]
+
+
+def measured(folder, names, arguments):
+    """The figures of a run over the last seconds before it is stopped."""
+    with joined(folder, names, arguments) as (run, codes):
+        time.sleep(5.0)  # until each machine's first rollouts have come
+        first, sent, received, cpu_s, began_s = marks(run, names[0])
+        time.sleep(arguments.seconds)
+        last, *after, end_s = marks(run, names[0])
     summary = json.loads((run / "summary.json").read_text())
     span_s, wall_s = last["t_s"] - first["t_s"], end_s - began_s
     return {
-        "machines": len(machines),
-        "samplers": len(machines) * arguments.samplers,
+        "machines": len(codes) - 1,
+        "samplers": (len(codes) - 1) * arguments.samplers,
         "link": {
             "sent_mb_per_s": round((after[0] - sent) / wall_s / 1e6, 3),
             "received_mb_per_s": round((after[1] - received) / wall_s / 1e6, 3),
@@ -200,13 +211,15 @@ def measured(folder, names, arguments):
         "replay_ratio": summary["replay_ratio"]["measured"],
         "policy_lag": summary["policy_lag"],
         "samples": summary["samples"],
-        "codes": [code, *codes],
+        "codes": codes,
     }
 
 
-def main():
-    """Print a row for each number of machines."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def each(description, row, *more):
+    """Print what ``row`` gives for each number of machines on the command line, with ``more`` options."""
+    parser = argparse.ArgumentParser(description=description)
+    for name, options in more:
+        parser.add_argument(name, **options)
     parser.add_argument("counts", type=int, nargs="+", metavar="N", help="machines beside the head")
     parser.add_argument("--wait-ms", type=float, default=10.0, help="of each step")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured of each run")
@@ -218,11 +231,8 @@ def main():
     for count in arguments.counts:
         with tempfile.TemporaryDirectory() as place, network(count, arguments.network) as names:
             folder = Path(place)
-            (folder / "waiting.toml").write_text(
-                TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
-            )
-            print(json.dumps(measured(folder, names, arguments)), flush=True)
+            print(json.dumps(row(folder, names, arguments)), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    each(__doc__, measured)

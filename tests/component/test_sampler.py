@@ -40,6 +40,24 @@ def test_a_broker_that_is_started_again_is_greeted_again(peers):
     assert len(peers.between(None, None, "hello")) == 2
 
 
+@pytest.mark.parametrize(
+    "peers", [["run.env=HalfCheetah-v5", "components.sampler.use=sampler_cpp"]], indirect=True
+)
+def test_it_joins_a_run_whose_topology_uses_another_program(peers):
+    """Which has fewer options: its own defaults stand in for them."""
+    start(peers)
+    assert peers.next("rollout").fields["num_envs"] == peers.plan.components["sampler"].options["envs"]
+
+
+def test_whoever_was_started_by_hand_ends_when_the_launcher_is_gone(peers):
+    """The kernel tells it of no death; the lock on the run's folder of sockets does."""
+    process = start(peers)
+    peers.next("rollout")
+    peers.sockets.remove()
+    assert process.wait(10) == 0
+    assert "stopped: the launcher of the run is gone" in peers.lives[0].words()[-1]
+
+
 def test_a_learner_that_does_not_take_blocks_it_until_it_is_told_to_stop(peers):
     """It counts the time, and stops at once when told."""
     peers.holding = {CRITIC}
