@@ -25,7 +25,7 @@ from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import Listening, need_no_machine
-from spreeze_zmq.nodes.placers import read_hosts
+from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
@@ -137,8 +137,9 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--nodes",
-        metavar="ssh:HOST,HOST",
-        help="with --listen: start spreeze join on these machines over ssh, and keep it running",
+        metavar="WHERE",
+        help="with --listen: keep spreeze join running on other machines: ssh:HOST,HOST, or ray for those of "
+        "a Ray cluster (ray:HOST:PORT at that address, ray,LABEL=VALUE with that label)",
     )
     parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
     parser.add_argument("--version", action="version", version=__version__)
@@ -221,11 +222,11 @@ def _launch(
 
 def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     """Where other machines join, and those that are asked to; None for nowhere. Raises InputError."""
-    hosts = read_hosts(arguments.nodes, arguments.listen) if arguments.nodes else ()
+    ways = read_nodes(arguments.nodes, arguments.listen) if arguments.nodes else ()
     if not arguments.listen:
         need_no_machine(plan)
         return None
-    return Listening.at(arguments.listen, plan, hosts)
+    return Listening.at(arguments.listen, plan, ways)
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class Launch:
         self.interrupts = Interrupts()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
-            self.lending = Lending(nodes, listening.hosts, folder, self.crew, self.tell, view.note)
+            self.lending = Lending(nodes, listening.ways, folder, self.crew, self.tell, view.note)
 
     def _open(self, channel: str, end: str) -> Any:
         return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)

@@ -10,7 +10,7 @@ from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.nodes.exchange import Exchange
 from spreeze_zmq.nodes.head import Gone, Joined, Node, Nodes, NotWritten, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
-from spreeze_zmq.nodes.placers import SshPlacer
+from spreeze_zmq.nodes.placers import Placer, Way
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
@@ -29,7 +29,7 @@ class Lending:
 
     Args:
         nodes: the machines.
-        hosts: those that are asked to join over ssh.
+        ways: the commands that make others join.
         folder: the run's folder.
         crew: starts the processes there, and forgets them with their machine.
         tell: sends a message of this kind and these fields to the broker.
@@ -39,7 +39,7 @@ class Lending:
     def __init__(
         self,
         nodes: Nodes,
-        hosts: tuple[str, ...],
+        ways: tuple[Way, ...],
         folder: RunFolder,
         crew: Crew,
         tell: Callable[..., None],
@@ -47,7 +47,7 @@ class Lending:
     ) -> None:
         self.nodes, self._crew, self._tell, self._note = nodes, crew, tell, note
         place = nodes.router.endpoint, folder.invitation, folder.logs
-        self._placer = SshPlacer(hosts, *place) if hosts else None
+        self._placer = Placer(ways, *place) if ways else None
         self.is_over = False
         self._waiting: list[str] = []
         self._places: dict[str, Node] = {}
@@ -76,7 +76,7 @@ class Lending:
             self._note(reason)
 
     def show(self) -> None:
-        """Tell the broker of each machine, and the user of each ssh connection that has ended."""
+        """Tell the broker of each machine, and the user of what makes others join."""
         for node in self.nodes.lent.values():
             self._tell("machine", **node.about())
         for line in self._placer.poll() if self._placer is not None else ():

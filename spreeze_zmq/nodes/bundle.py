@@ -89,4 +89,5 @@ def _files(folder: Path) -> Iterator[Path]:
             and name not in PASSED_OVER
             and not (Path(place) / name / "pyvenv.cfg").exists()
         )
-        yield from (Path(place) / name for name in sorted(files) if not name.startswith("."))
+        seen = (Path(place) / name for name in sorted(files) if not name.startswith("."))
+        yield from (path for path in seen if path.is_file())  # no socket, pipe or broken link

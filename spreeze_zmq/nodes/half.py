@@ -28,7 +28,7 @@ from spreeze_zmq.nodes.relay import RelayThread
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process
 from spreeze_zmq.wire import Message, channels
-from spreeze_zmq.wire.channels import Dealer
+from spreeze_zmq.wire.channels import Dealer, SocketFolder
 
 #: Time for which an answer to ``join`` is awaited, and for which a head that fell silent may come back.
 ANSWER_S, PATIENCE_S = 15.0, 120.0
@@ -83,6 +83,7 @@ class Half:
         allow_open_files()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
+        SocketFolder.sweep()
         while True:
             try:
                 Life(self).live()

@@ -22,6 +22,7 @@ import numpy as np
 from spreeze_zmq.base.endpoints import Keys, is_address, write_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.bundle import bundle
+from spreeze_zmq.nodes.placers import Way
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.wire.channels import make_keys
 
@@ -43,22 +44,22 @@ class Listening:
         plan: with the remote address of each channel.
         address: of the channel ``nodes``, ``tcp://HOST:PORT``.
         bundle: the user's files that the others need, see :func:`bundle`.
-        hosts: the machines that are asked to join over ssh.
+        ways: the commands that make other machines join.
     """
 
     plan: Plan
     address: str
     bundle: bytes
-    hosts: tuple[str, ...] = ()
+    ways: tuple[Way, ...] = ()
 
     @classmethod
-    def at(cls, text: str, plan: Plan, hosts: tuple[str, ...] = ()) -> Listening:
+    def at(cls, text: str, plan: Plan, ways: tuple[Way, ...] = ()) -> Listening:
         """An address for every channel of a plan.
 
         Args:
             text: ``HOST``, ``HOST:PORT`` or ``HOST:FIRST-LAST``, as on the command line.
             plan: of the run.
-            hosts: the machines that are asked to join.
+            ways: the commands that make other machines join.
 
         Raises:
             InputError: it is no address of this machine, too few of its ports are free, or the run needs more
@@ -88,7 +89,7 @@ class Listening:
             for name, remote in zip(names, remotes[1:], strict=False)
         }
         files = bundle(plan, ["", *sys.path])
-        return cls(replace(plan, channels=channels), remotes[0], files, hosts)
+        return cls(replace(plan, channels=channels), remotes[0], files, ways)
 
 
 def need_no_machine(plan: Plan) -> None:

@@ -1,11 +1,14 @@
-"""Starts ``spreeze join`` on other machines: over ssh, for two desktops without a cluster."""
+"""Starts ``spreeze join`` on other machines: over ssh, for two desktops without a cluster, or by Ray."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
@@ -13,62 +16,112 @@ from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Supervisor
 
 #: The variable with another ssh command, such as ``ssh -p 2222``.
 SSH_VARIABLE = "SPREEZE_SSH"
-#: Restarts of a connection that breaks within a window in seconds.
+#: Restarts of a command that ends too early within a window in seconds.
 RESTARTS, WINDOW_S = 10, 600.0
+#: Stands for the head's address in a command.
+HEAD = "{head}"
 #: Gives a program its key on standard input.
 _WITH_KEY = 'key=$1; shift; exec "$@" < "$key"'
 #: On the other machine: the program at the head's own path, as in a shared home, else the one in the PATH.
-_THERE = "if [ -x {here} ]; then exec {here} {words}; else exec spreeze {words}; fi"
+_THERE = "if [ -x {here} ]; then exec {here} join {head}; else exec spreeze join {head}; fi"
+_RAY = re.compile(r"ray(:(?P<address>[\w.-]+:\d{1,5}))?(?P<labels>(,[\w./-]+=[\w.-]*)*)")
+_EXPECTED = "expected ssh:HOST or ssh:HOST,HOST, as ssh takes them, or ray, ray:HOST:PORT or ray,LABEL=VALUE"
 
 
-def read_hosts(text: str, listen: str) -> tuple[str, ...]:
-    """The machines of ``--nodes``, as ssh takes them.
+@dataclass(frozen=True)
+class Way:
+    """A command that makes one machine or several join, and that gets the run's key on standard input.
+
+    Attributes:
+        name: of the machine or machines, as in the lines about it.
+        command: with ``HEAD`` for the head's address.
+        prefix: lines of its output that begin so are shown to the user; empty for none.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    prefix: str = ""
+
+    def spec(self, head: str, invitation: Path, logs: Path) -> ProcessSpec:
+        """How to start it."""
+        words = (word.replace(HEAD, head) for word in self.command)
+        command = ("/bin/sh", "-c", _WITH_KEY, "sh", str(invitation), *words)
+        log = logs / f"{self.name.replace(' ', '-')}.log"
+        return ProcessSpec(self.name, command, log, max_restarts=RESTARTS, restart_window_s=WINDOW_S)
+
+
+def read_nodes(text: str, listen: str) -> tuple[Way, ...]:
+    """The machines of ``--nodes``.
 
     Args:
-        text: ``ssh:HOST,HOST``.
+        text: ``ssh:HOST,HOST``, or ``ray``, ``ray:HOST:PORT`` with labels behind it.
         listen: the address at which the run listens.
 
     Raises:
-        InputError: it is no such list, or the run does not listen.
+        InputError: it is no such text, Ray is not installed, or the run does not listen.
     """
-    kind, _, hosts = text.partition(":")
-    names = tuple(filter(None, (name.strip() for name in hosts.split(","))))
-    if kind != "ssh" or not names or any(name.startswith("-") or " " in name for name in names):
-        raise InputError(f"--nodes {text}: expected ssh:HOST or ssh:HOST,HOST, as ssh takes them")
-    if len(set(names)) < len(names):
-        raise InputError(f"--nodes {text}: a host is named twice: leave it out once")
     if not listen:
         raise InputError(f"--nodes {text}: give --listen ADDRESS too, at which they reach this machine")
+    kind, _, hosts = text.partition(":")
+    if kind == "ssh":
+        return tuple(Way(f"ssh {host}", _over_ssh(host)) for host in _hosts(text, hosts))
+    if match := _RAY.fullmatch(text):
+        return (_by_ray(match),)
+    raise InputError(f"--nodes {text}: {_EXPECTED}")
+
+
+def _hosts(text: str, hosts: str) -> Sequence[str]:
+    names = list(filter(None, (name.strip() for name in hosts.split(","))))
+    if not names or any(name.startswith("-") or " " in name for name in names):
+        raise InputError(f"--nodes {text}: {_EXPECTED}")
+    if len(set(names)) < len(names):
+        raise InputError(f"--nodes {text}: a host is named twice: leave it out once")
     return names
 
 
-class SshPlacer:
-    """Keeps a ``spreeze join`` running on each host until the run ends.
+def _over_ssh(host: str) -> tuple[str, ...]:
+    """The command that logs in, without a question to a person."""
+    here = shlex.quote(str(Path(sys.executable).with_name("spreeze")))
+    there = _THERE.replace("{here}", here)
+    return (*shlex.split(os.environ.get(SSH_VARIABLE, "ssh")), "-o", "BatchMode=yes", host, there)
+
+
+def _by_ray(match: re.Match[str]) -> Way:
+    """The program that talks with Ray, which is not imported here: it brings threads and signal handlers."""
+    if importlib.util.find_spec("ray") is None:
+        raise InputError(f"--nodes {match[0]}: Ray is not installed here: pip install 'spreeze_zmq[ray]'")
+    labels = filter(None, match["labels"].split(","))
+    program = (sys.executable, "-m", "spreeze_zmq.nodes.by_ray")
+    return Way("ray", (*program, match["address"] or "auto", HEAD, *labels), prefix="ray: ")
+
+
+class Placer:
+    """Keeps the commands running until the run ends.
 
     Args:
-        hosts: where.
+        ways: the commands.
         address: of the head.
-        invitation: the run's key, which goes over ssh's standard input.
+        invitation: the run's key.
         logs: the folder of the run's logs.
     """
 
-    def __init__(self, hosts: Sequence[str], address: str, invitation: Path, logs: Path) -> None:
+    def __init__(self, ways: Sequence[Way], address: str, invitation: Path, logs: Path) -> None:
         self._supervisor = Supervisor()
-        for host in hosts:
-            command = ("/bin/sh", "-c", _WITH_KEY, "sh", str(invitation), *_ssh(), host, _remote(address))
-            log = logs / f"ssh-{host}.log"
-            self._supervisor.start(
-                ProcessSpec(f"ssh {host}", command, log, max_restarts=RESTARTS, restart_window_s=WINDOW_S)
-            )
+        self._talks: dict[str, Talk] = {}
+        for way in ways:
+            spec = way.spec(address, invitation, logs)
+            self._supervisor.start(spec)
+            if way.prefix:
+                self._talks[way.name] = Talk(spec.log_path, way.prefix)
 
     def poll(self) -> list[str]:
-        """A line for each connection that has ended since the last call; never waits."""
-        lines = []
+        """A line for each command that has ended since the last call, and those for the user; never waits."""
+        lines = [line for talk in self._talks.values() for line in talk.lines()]
         for event in self._supervisor.poll():
             if isinstance(event, Exited) and not event.expected:
-                last = event.words.strip().splitlines()[-1:] or [event.how]
+                last = [] if event.name in self._talks else event.words.strip().splitlines()[-1:]
                 again = "; it is tried again" if event.restarting and event.code != 0 else ""
-                lines.append(f"{event.name}: {last[0]}{again} ({event.log_path})")
+                lines.append(f"{event.name}: {(last or [event.how])[0]}{again} ({event.log_path})")
                 if event.code == 0:  # somebody there took the machine back
                     self._supervisor.stop([event.name])
             elif isinstance(event, GaveUp):
@@ -80,11 +133,18 @@ class SshPlacer:
         self._supervisor.close()
 
 
-def _ssh() -> Sequence[str]:
-    """The command that logs in, without a question to a person."""
-    return (*shlex.split(os.environ.get(SSH_VARIABLE, "ssh")), "-o", "BatchMode=yes")
+class Talk:
+    """The lines of a growing log that are for the user: those that begin with a prefix."""
 
+    def __init__(self, log: Path, prefix: str) -> None:
+        self._log, self._prefix, self._read = log, prefix, 0
 
-def _remote(address: str) -> str:
-    here = Path(sys.executable).with_name("spreeze")
-    return _THERE.format(here=shlex.quote(str(here)), words=f"join {address}")
+    def lines(self) -> list[str]:
+        """Those that are new and whole."""
+        with self._log.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        new = new[: new.rfind(b"\n") + 1]
+        self._read += len(new)
+        lines = new.decode("utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.startswith(self._prefix)]

@@ -1,5 +1,6 @@
 """What is sent along with a run: the user's own files, and nothing else."""
 
+import os
 import sys
 
 import pytest
@@ -39,6 +40,8 @@ def plan(tmp_path, monkeypatch):
 
 def test_the_topologys_folder_travels(plan, tmp_path):
     """With what the module reads beside it."""
+    os.mkfifo(tmp_path / "pipe")  # to read it would wait for ever
+    (tmp_path / "nowhere").symlink_to("gone")
     unpack(bundle(plan, []), tmp_path / "there")
     found = {path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").rglob("*")}
     assert found == {"arm.toml", "arm_of_mine.py", "meshes", "meshes/arm.stl"}

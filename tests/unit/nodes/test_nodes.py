@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.head import LOST_S, Gone, Joined, Nodes, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.packages import installed
-from spreeze_zmq.nodes.placers import read_hosts
+from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import ProcessSpec
@@ -238,10 +239,23 @@ def test_ports_are_taken_from_a_range():
         ("ssh:-oProxyCommand=true", "10.0.0.1", "expected ssh:HOST"),
         ("ssh:a,a", "10.0.0.1", "a host is named twice"),
         ("ssh:a", "", "give --listen ADDRESS too"),
+        ("ray,gpu", "10.0.0.1", "expected ssh:HOST"),
+        ("ray", "", "give --listen ADDRESS too"),
     ],
 )
 def test_a_list_of_machines_is_read_whole_or_not_at_all(text, listen, why):
     """Nothing of it can be an option of ssh."""
     with pytest.raises(InputError, match=why):
-        read_hosts(text, listen)
-    assert read_hosts("ssh:desk2, me@desk3", "10.0.0.1") == ("desk2", "me@desk3")
+        read_nodes(text, listen)
+    assert [way.name for way in read_nodes("ssh:desk2, me@desk3", "10.0.0.1")] == [
+        "ssh desk2",
+        "ssh me@desk3",
+    ]
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_a_line_says_what_to_install():
+    """Before anything starts."""
+    for text in ("ray", "ray:10.0.0.1:6379", "ray,kind=cpu,ray.io/zone=eu-1"):
+        with pytest.raises(InputError, match=r"Ray is not installed here: pip install 'spreeze_zmq\[ray\]'"):
+            read_nodes(text, "10.0.0.1")
