@@ -177,6 +177,11 @@ class Broker:
         """The launcher tells of a machine that has joined, or is gone."""
         self.record.machines.take(message.fields)
 
+    def on_turned_away(self, message: Message) -> None:
+        """The launcher has refused machines, or what they sent."""
+        rows = message.fields["refused"]
+        self.show_refusals(self.record.refusals.take(message.sender, rows, self.now_s))
+
     def on_stop_request(self, message: Message) -> None:
         self.end(message.fields["reason"])
 

@@ -27,7 +27,7 @@ _TELLERS = {
         kind: tuple(role.name for role in ROLES.values() if kind in role.reports)
         for kind in sorted({kind for role in ROLES.values() for kind in role.reports})
     },
-    **dict.fromkeys(("exited", "workers", "machine", "stopping"), (LAUNCHER,)),
+    **dict.fromkeys(("exited", "workers", "machine", "turned_away", "stopping"), (LAUNCHER,)),
 }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.nodes.exchange import Exchange
-from spreeze_zmq.nodes.head import Gone, Joined, Node, Nodes, NotWritten, TurnedAway
+from spreeze_zmq.nodes.head import Gone, Joined, Node, Nodes, NotWritten
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.placers import Placer, Way
 from spreeze_zmq.plan.plan import Plan
@@ -49,13 +50,14 @@ class Lending:
         place = nodes.router.endpoint, folder.invitation, folder.logs
         self._placer = Placer(ways, *place) if ways else None
         self.is_over = False
+        self._refused: list[dict[str, Any]] = []
         self._waiting: list[str] = []
         self._places: dict[str, Node] = {}
 
     def serve(self) -> None:
         """Handle what the machines have sent; never waits."""
         for event in self.nodes.serve():
-            if isinstance(event, TurnedAway | NotWritten):
+            if isinstance(event, NotWritten):
                 self._note(event.line)
             elif isinstance(event, Joined):
                 node = event.node
@@ -76,9 +78,12 @@ class Lending:
             self._note(reason)
 
     def show(self) -> None:
-        """Tell the broker of each machine, and the user of what makes others join."""
+        """Tell the broker of each machine and of those refused, and the user of what makes others join."""
         for node in self.nodes.lent.values():
             self._tell("machine", **node.about())
+        if (refused := self.nodes.router.refusals.rows()) != self._refused:
+            self._refused = refused
+            self._tell("turned_away", refused=refused)
         for line in self._placer.poll() if self._placer is not None else ():
             self._note(line)
 

@@ -136,20 +136,13 @@ class Gone:
 
 
 @dataclass(frozen=True)
-class TurnedAway:
-    """A machine may not take part, in one line."""
-
-    line: str
-
-
-@dataclass(frozen=True)
 class NotWritten:
     """A file of a process elsewhere could not be written or read here, in one line."""
 
     line: str
 
 
-NodeEvent = Joined | Gone | TurnedAway | NotWritten
+NodeEvent = Joined | Gone | NotWritten
 #: Longest time for which messages are handled before the launcher does its other work.
 SERVE_AT_MOST_S = 0.1
 
@@ -273,9 +266,9 @@ class Nodes:
     def _on_join(self, peer: bytes, fields: Mapping[str, Any]) -> list[NodeEvent]:
         host = "".join(filter(str.isprintable, fields["host"]))[:80]
         if why := difference(self._plan, self._packages, fields["packages"]):
-            self.router.refusals.refuse(WireError("other_release", f"{host}: {why}"), host, "join")
+            self.router.refusals.refuse(WireError("other_release", why), host, "join")
             self.router.send(peer, Message("leave", {"code": REFUSED, "reason": why}))
-            return [TurnedAway(f"{host} may not join: {why}")]
+            return []
         events: list[NodeEvent] = []
         if former := self.lent.get(fields["before"]):
             events.append(self._lose(former, "it has joined again"))

@@ -157,7 +157,7 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelPlan]:
     everybody = tuple(role for role in roles_of(learners) if role != BROKER)
     of_some = {kind for role in ROLES.values() for kind in role.reports}
     by_components = ("hello", "report", "bye", *sorted({"failure", *of_some}))
-    by_the_launcher = ("exited", "workers", "machine", "stop_request", "stopping")
+    by_the_launcher = ("exited", "workers", "machine", "turned_away", "stop_request", "stopping")
     by_the_broker = ("status", "stop", "checkpoint", "scale", "set")
     channels = {
         experience_of(learner): _channel("push_pull", learner, (SAMPLER,), ("rollout",), 2, 16 * 1024)

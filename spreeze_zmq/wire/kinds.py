@@ -82,6 +82,7 @@ KINDS: dict[str, KindSpec] = {
             "processes: names, gone: flag"
         )
     ),
+    "turned_away": KindSpec(_fields("refused: maps")),
     "stop_request": KindSpec(_fields("reason: text")),
     "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(

@@ -173,7 +173,7 @@ def main():
         mine = machines[0].tmp / "mine"
         mine.mkdir()
         (mine / "waiting.py").write_text(MODULE)
-        (mine / "waiting.toml").write_text(TOPOLOGY.format(wait_s=0.01))
+        (mine / "waiting.toml").write_text(TOPOLOGY.format(wait_s=0.01, hidden=32))
         figures = {"ray start s": [machine.start_ray(number) for number, machine in enumerate(machines)]}
         print(json.dumps(figures), flush=True)
         for measure in (ended_in_order, killed):

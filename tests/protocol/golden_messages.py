@@ -105,6 +105,18 @@ _FIELDS = {
         "processes": ["sampler-8", "sampler-9"],
         "gone": False,
     },
+    "turned_away": {
+        "refused": [
+            {
+                "sender": "desk2",
+                "kind": "join",
+                "word": "other_release",
+                "count": 1,
+                "first": "it has numpy 1.26.4, the run 2.1.0: pip install 'numpy==2.1.0' there",
+                "good": 0,
+            }
+        ]
+    },
     "stop_request": {"reason": "interrupted by the user"},
     "stopping": {"roles": ["sampler", "evaluator"]},
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},

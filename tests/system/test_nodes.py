@@ -163,6 +163,8 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     assert "joined arm as" in (run.folder / "logs" / "ssh-desk2.log").read_text()
     summary = run.summary()
     assert summary["failures"] == []
+    [refused] = [row for row in summary["refusals"] if row["taker"] == "launcher"]
+    assert (refused["word"], refused["count"]) == ("bad_keys", 1)
     assert summary["best"]["final"]
     assert Contestant.read(run.folder / "policy.safetensors").final
     assert not list((run.folder / "outbox").glob("*"))

@@ -5,6 +5,7 @@ the kernel's send buffer of ipc ones, to which ZeroMQ's option does not apply.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import socket as sockets
@@ -28,6 +29,8 @@ DOMAIN = "spreeze"
 #: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second, and a
 #: try fails if the other end dies during the handshake.
 TRIES = 10
+#: A ZeroMQ peer tries again within this time.
+TRIED_AGAIN_S = 1.0
 #: The first bytes that a ZeroMQ peer sends to who connects, and that it expects: a length between two marks.
 SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 #: Longest time until the other end answers, and how much of it a look at the answer waits.
@@ -147,6 +150,7 @@ class Handshakes:
         self._socket, self._bind, self._refuse, self._endpoint = socket, bind, refuse, endpoint
         self._failed, self._succeeded = 0, False
         self._unexplained, self._no_peer = 0, False
+        self._closed_early_s = -math.inf
         self._probe: Probe | None = None
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         if bind:
@@ -173,11 +177,18 @@ class Handshakes:
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:  # after its refusal ZeroMQ does not try again
                 self._fail(1)
                 self._failed += TRIES
-            else:
+            elif not self._bind or event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL or self._is_tried_again():
                 self._unexplained += 1
         if self._unexplained and (self._bind or self._is_a_peers()):
             self._fail(self._unexplained)
             self._unexplained = 0
+
+    def _is_tried_again(self) -> bool:
+        """Whether a connection was closed early soon after another: a ZeroMQ peer without keys tries again,
+        whoever looks whether anybody listens comes once.
+        """
+        before_s, self._closed_early_s = self._closed_early_s, time.monotonic()
+        return self._closed_early_s - before_s < TRIED_AGAIN_S
 
     def _fail(self, tries: int) -> None:
         self._failed += tries

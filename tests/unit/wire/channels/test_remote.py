@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.nodes.half import is_closed
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Dealer, Publisher, Puller, Pusher, Router, Subscriber, make_keys, poll
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
@@ -87,3 +88,15 @@ def test_a_router_answers_whom_it_chooses(bench):
     bench.arrived(hub)
     assert hub.receive() is None
     assert refused_by(hub)["header_not_map"] + refused_by(hub)["bad_header"] == 1
+
+
+def test_who_only_looks_whether_anybody_listens_is_no_stranger(bench, keys):
+    """A machine that was cut off does so, and ZeroMQ tells of it as of a handshake that failed."""
+    head, guest = keys
+    puller = bench.open(Puller, keys=head, remote=ANY_PORT)
+    assert is_closed(puller.remote) is False
+    stranger = bench.open(Pusher, endpoint=puller.remote, keys=replace(make_keys(), server=guest.server))
+    stranger.try_push(weights(1))
+    while not refused_by(puller)["bad_keys"]:
+        poll([puller], timeout_s=0.1)
+    assert refused_by(puller)["bad_keys"] == 1
