@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ FIGURES = (
     *("host", "cores", "busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"),
     *("most", "samplers"),
 )
+#: Longest text about the processes of a machine: a status has a row for each machine.
+LONGEST = 80
+_NUMBERED = re.compile(r"(.+)-([0-9]{1,6})")
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Machine:
         most: the most samplers that may run there.
         samplers: how many shall run there.
         why: the broker's last change of that number, in words; empty where there was none.
+        runs: the names of its processes, in few words.
         env_steps_per_s: that these push.
         blocked: mean share of their time in which nobody took what they had, 0 to 1.
         processes: their names.
@@ -43,6 +48,7 @@ class Machine:
     sent_bytes_per_s: float
     received_bytes_per_s: float
     most: int
+    runs: str = ""
     samplers: int = 0
     why: str = ""
     env_steps_per_s: float = 0.0
@@ -65,6 +71,7 @@ class Machines:
         former = self._machines.get(fields["node"])
         self._machines[fields["node"]] = Machine(
             **{name: fields[name] for name in FIGURES},
+            runs=in_words(fields["processes"]),
             why="" if former is None else former.why,
             processes=tuple(fields["processes"]),
         )
@@ -94,3 +101,17 @@ class Machines:
             blocked = [one.blocked for one in there if one.role == SAMPLER and not one.gone]
             machine.blocked = sum(blocked) / max(1, len(blocked))
         return {"machines": self.present} if self._machines else {}
+
+
+def in_words(names: Iterable[str]) -> str:
+    """``evaluator-0, sampler-8 to sampler-15``; at most ``LONGEST`` characters."""
+    runs: list[list[tuple[str, int]]] = []
+    found = filter(None, map(_NUMBERED.fullmatch, names))
+    for role, index in sorted((match[1], int(match[2])) for match in found):
+        if runs and runs[-1][-1] == (role, index - 1):
+            runs[-1].append((role, index))
+        else:
+            runs.append([(role, index)])
+    ends = [list(dict.fromkeys(f"{role}-{index}" for role, index in (run[0], run[-1]))) for run in runs]
+    text = ", ".join(" to ".join(run) for run in ends)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

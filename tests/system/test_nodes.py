@@ -12,7 +12,10 @@ import pytest
 
 from spreeze_zmq.base.endpoints import read_keys, write_keys
 from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.commands.nodes import machines_of
+from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.wire import decode, rollout_from
 from spreeze_zmq.wire.channels import Recording, make_keys
 from tests.system.conftest import adds_up
@@ -139,7 +142,7 @@ def rollouts_of(run):
 
 
 @pytest.mark.long("three machines' processes start one after another, and one dies")
-def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
+def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path, capsys):
     """One by the line as printed, one over ssh; nothing but the key is theirs. Each sampler has a name and
     episodes of its own. A machine that is killed takes its processes along, and its account is closed. The
     evaluator runs on one of them, in the end on the other, and the best policy is here. At the end the other
@@ -158,6 +161,11 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     node = re.search(r"joined arm as (node-\d+)", first.said())[1]
     if re.search(r"evaluator-0 runs on .*\((node-\d+)\)", run.output.read_text())[1] == node:
         run.until(lambda: evaluates_again(run), "an evaluation on the other machine")
+    run.until(lambda: any(one["lost_s"] for one in machines_of(read_run(run.folder))), "the loss, written")
+    assert main(["nodes", str(run.folder)]) == 0
+    _, *there, lost = capsys.readouterr().out.splitlines()
+    assert len(there) == 1
+    assert lost.startswith(node)
     run.interrupt()
     assert run.end() == 0, run.said()
     assert "joined arm as" in (run.folder / "logs" / "ssh-desk2.log").read_text()

@@ -59,7 +59,9 @@ def efficiency(found: Mapping[str, float] | None) -> str:
 
 
 def memory(size: float) -> str:
-    """Bytes in MB or GB."""
+    """Bytes in kB, MB or GB."""
+    if size < 1e6:
+        return f"{size / 1e3:.0f} kB"
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 

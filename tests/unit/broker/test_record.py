@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
@@ -363,9 +364,26 @@ def test_a_process_elsewhere_is_load_of_its_own_machine():
     [row] = run.status("training", BALANCE, 3.0)["machines"].values()
     assert (row["host"], row["busy"], row["samplers"]) == ("desk2", 7.5, 1)
     assert row["env_steps_per_s"] == 320
+    assert row["runs"] == "sampler-8"
     assert "processes" not in row
     run.machines.take({**about, "processes": [], "gone": True})
     assert "machines" not in run.status("training", BALANCE, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([], ""),
+        (["nonsense", "sampler-8"], "sampler-8"),
+        (["sampler-9", "sampler-8", "evaluator-0", "sampler-10"], "evaluator-0, sampler-8 to sampler-10"),
+        (["sampler-8", "sampler-10", "sampler-11"], "sampler-8, sampler-10 to sampler-11"),
+        ([f"sampler-{2 * index}" for index in range(256)], "sampler-0, sampler-2"),
+    ],
+)
+def test_the_processes_of_a_machine_are_told_in_few_words(names, words):
+    """A status has a row for each machine and fits one message."""
+    assert in_words(names).startswith(words)
+    assert len(in_words(names)) <= 80
 
 
 def test_the_keys_of_status_and_summary_stay():

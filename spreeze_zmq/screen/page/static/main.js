@@ -6,6 +6,7 @@ import { showEvents } from "./events.js";
 import { Flow } from "./flow.js";
 import { clock, endedBy } from "./format.js";
 import { showFigures, showHead } from "./head.js";
+import { showMachines } from "./machines.js";
 import { Run } from "./run.js";
 
 const run = new Run();
@@ -21,6 +22,7 @@ function draw() {
   showHead(run);
   if (run.status) showFigures(run);
   flow.draw();
+  showMachines(document.getElementById("machines"), run);
   charts.draw();
   showEvents(document.getElementById("events"), run);
 }

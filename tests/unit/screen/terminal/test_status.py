@@ -121,6 +121,7 @@ def test_each_machine_that_has_joined_has_a_line():
     about = {"node": "node-1", "host": "desk2.lab.example.org", "cores": 64, "busy": 63.5}
     names = [f"sampler-{index}" for index in range(8, 72)]
     about |= {"memory_bytes": 120_000_000_000, "processes": names, "gone": False}
+    about |= {"most": 64, "samplers": 64}
     run.record.machines.take({**about, "sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0})
     [row] = [row for row in shown(run.status("training", 9.0), width=80).splitlines() if "desk2" in row]
     assert row.split(maxsplit=1)[1] == "64 samplers, 0.0 env steps/s, 63.5 of 64 cores busy, 120.0 GB"
