@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.plan.form import to_plain
-from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, Count
+from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, NODE, SAMPLER
 
 #: An environment that takes as long to make is one to tell of.
 SLOW_S = 5.0
@@ -187,8 +187,8 @@ def graph(plan: Plan) -> str:
     counts = {role: _counted(component.count) for role, component in plan.components.items()}
     wide = max(map(len, counts.values()))
     lines = [f"{plan.name}: {plan.run.algorithm} on {plan.run.env}", "", "processes"]
-    for role, component in plan.components.items():
-        lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(component)}")
+    for role in plan.components:
+        lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(plan, role)}")
     lines += ["", "channels, the binding role first: <== receives from, --> publishes to"]
     for name, channel in plan.channels.items():
         lines += ["", f"  {name}"]
@@ -196,9 +196,14 @@ def graph(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _process(component: ComponentPlan) -> str:
-    parts = [component.use, f"{component.threads} thread{'s' if component.threads != 1 else ''} each"]
-    if "device" in component.options:
+def _process(plan: Plan, role: str) -> str:
+    component, parts = plan.components[role], [plan.components[role].use]
+    if role in plan.placement:
+        where = plan.placement[role]
+        parts.append("on a machine that joins" if where == NODE else f"on a machine called {where}")
+    if f"{role}.threads" not in plan.left_to_node:
+        parts.append(f"{component.threads} thread{'s' if component.threads != 1 else ''} each")
+    if "device" in component.options and f"{role}.device" not in plan.left_to_node:
         parts.append(component.options["device"])
     if component.nice:
         parts.append(f"nice {component.nice}")

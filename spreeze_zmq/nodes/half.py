@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from spreeze_zmq.base.endpoints import Keys
-from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.machine import allow_open_files, available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.broker.figures import Rates
@@ -199,7 +199,7 @@ class Life:
             self._join()
             while True:
                 self._turn()
-        except InputError as error:
+        except (InputError, ChannelError) as error:
             self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
             raise Left(REFUSED, str(error)) from None
         except Left as left:

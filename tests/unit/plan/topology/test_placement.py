@@ -3,6 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.commands.check import graph
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 
@@ -36,3 +37,20 @@ def test_a_run_that_listens_for_no_machine_needs_none():
     need_no_machine(topology.load("pendulum"))
     with pytest.raises(InputError, match=r"give --listen ADDRESS, or set placement.evaluator to head"):
         need_no_machine(topology.load("pendulum", ["placement.evaluator=node"]))
+
+
+def test_what_the_machine_decides_is_left_to_it():
+    """Threads and devices that the topology does not name; one that is not here is no mistake then."""
+    plan = topology.load("pendulum", ["placement.actor_learner=node"], cores=8)
+    assert set(plan.left_to_node) == {"actor_learner.threads", "actor_learner.device"}
+    named = ["components.actor_learner.device=cuda:3", "components.actor_learner.threads=2"]
+    plan = topology.load("pendulum", ["placement.actor_learner=node", *named])
+    assert plan.left_to_node == ()
+    assert plan.components["actor_learner"].options["device"] == "cuda:3"
+
+
+def test_the_graph_says_where_a_role_runs():
+    """Not the device of the machine here, where the topology leaves it to the other."""
+    text = graph(topology.load("pendulum", ['placement.actor_learner="desk*"', "placement.evaluator=node"]))
+    assert "actor_learner, on a machine called desk*\n" in text
+    assert "evaluator, on a machine that joins, nice 5\n" in text
