@@ -8,7 +8,6 @@ the channel ``nodes`` alone. A node gets a pair of its own over that channel.
 from __future__ import annotations
 
 import errno
-import math
 import random
 import re
 import socket
@@ -16,8 +15,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys, is_address, write_keys
 from spreeze_zmq.base.errors import InputError
@@ -30,9 +27,6 @@ from spreeze_zmq.wire.channels import make_keys
 FREE_PORTS = (20_000, 32_767)
 #: The folder of the public keys of nodes, beside the head's keys, and the invitation's.
 GUESTS, INVITED = "guests", "invited"
-#: Rollouts that the kernel's buffers at either end of a connection take, and their least size: so much is
-#: under way at once however far the machine, and waits in front of a learner that takes none.
-BUFFERED_ROLLOUTS, LEAST_BUFFER = 4, 16 * 1024
 _ADDRESS = re.compile(r"(?P<host>[^:]*)(:(?P<first>\d{1,5})(-(?P<last>\d{1,5}))?)?")
 
 
@@ -78,14 +72,8 @@ class Listening:
         ports = _free_ports(text, host, 1 + len(names) + len(passed_on), _candidates(match))
         remotes = [f"tcp://{host}:{port}" for port in ports]
         backs = dict(zip(passed_on, remotes[1 + len(names) :], strict=True))
-        buffer = max(LEAST_BUFFER, BUFFERED_ROLLOUTS * rollout_bytes(plan))
         channels = {
-            name: replace(
-                plan.channels[name],
-                remote=remote,
-                back=backs.get(name, ""),
-                remote_buffer_bytes=buffer if "rollout" in plan.channels[name].kinds else 0,
-            )
+            name: replace(plan.channels[name], remote=remote, back=backs.get(name, ""))
             for name, remote in zip(names, remotes[1:], strict=False)
         }
         files = bundle(plan, ["", *sys.path])
@@ -131,13 +119,6 @@ def _check_plan(text: str, plan: Plan) -> None:
             f"--listen {text} gives every channel an address, and the topology gives {', '.join(own)} one "
             "already: leave that endpoint out"
         )
-
-
-def rollout_bytes(plan: Plan) -> int:
-    """About the size of one rollout: observations and actions are nearly all of it."""
-    environment, floats = plan.environment, 8 + math.prod(plan.environment.action_shape)
-    per_step = math.prod(environment.obs_shape) * np.dtype(environment.obs_dtype).itemsize + 4 * floats
-    return int(plan.balance.rollout_transitions * per_step)
 
 
 def _candidates(match: re.Match[str]) -> Iterable[int]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import unpack
-from spreeze_zmq.nodes.listening import rollout_bytes
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
@@ -161,7 +163,7 @@ def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
         here = replace(channel, endpoint=ipc_endpoint(root / name), remote="", back="", curve=False, keys="")
         far = _far(channel, root)
         if "rollout" in channel.kinds:
-            buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, rollout_bytes(plan)))
+            buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, _rollout_bytes(plan)))
             here = replace(here, high_water_mark=1, socket_buffer_bytes=buffer)
             far = replace(far, high_water_mark=max(1, plan.balance.slack_rollouts))
         wires[name] = Wire(here, far)
@@ -173,6 +175,13 @@ def _own(near: ChannelPlan, channel: ChannelPlan, root: Path) -> ChannelPlan:
     return replace(near, back=channel.back, keys=str(root / KEYS_FILE)) if channel.back else near
 
 
+def _rollout_bytes(plan: Plan) -> int:
+    """About the size of one rollout: observations and actions are nearly all of it."""
+    environment, floats = plan.environment, 8 + math.prod(plan.environment.action_shape)
+    per_step = math.prod(environment.obs_shape) * np.dtype(environment.obs_dtype).itemsize + 4 * floats
+    return int(plan.balance.rollout_transitions * per_step)
+
+
 def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
     """A channel as one connects to it from here."""
     return replace(
@@ -180,7 +189,7 @@ def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
         endpoint=channel.remote,
         curve=True,
         remote="",
-        socket_buffer_bytes=channel.remote_buffer_bytes,
+        socket_buffer_bytes=0,
         keys=str(root / KEYS_FILE),
     )
 

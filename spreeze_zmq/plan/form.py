@@ -18,7 +18,6 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "recording": dict,
     "curve": bool,
     "remote": str,
-    "remote_buffer_bytes": int,
     "back": str,
     "left_to_node": tuple,
     "keys": str,

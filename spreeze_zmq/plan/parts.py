@@ -204,8 +204,6 @@ class ChannelPlan:
         curve: encrypted and authenticated, as tcp beyond loopback always is.
         remote: a tcp address that is bound beside the endpoint, for processes on other machines; empty
             where there is none.
-        remote_buffer_bytes: kernel buffer of each connection to the remote address: as much is under way at
-            once, and as much may wait in front of who takes nothing.
         back: a tcp address at the head to which the role that binds connects instead, where it runs on
             another machine: the head binds ``endpoint`` and ``remote``, and passes on what comes. Empty where
             the role binds them itself.
@@ -224,7 +222,6 @@ class ChannelPlan:
     )
     curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
     remote: str = ""
-    remote_buffer_bytes: int = 0
     back: str = ""
     keys: str = ""
 

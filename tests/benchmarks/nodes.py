@@ -133,7 +133,8 @@ def link_bytes(name):
 
 def sending_s(status):
     """CPU seconds of ZeroMQ's thread of the process that publishes the policy."""
-    process = psutil.Process(status["processes"]["actor_learner-0"]["pid"])
+    rows = status["processes"]
+    process = psutil.Process(rows.get("actor_learner-0", rows["critic_learner-0"])["pid"])
     names = {thread.id: Path(f"/proc/{process.pid}/task/{thread.id}/comm") for thread in process.threads()}
     return sum(
         thread.user_time + thread.system_time
@@ -153,9 +154,6 @@ def joined(folder, names, arguments):
     """One run that every machine joins and that trains, stopped at the end; gives its folder, and a list that
     then has the exit codes, the head's first.
     """
-    text = TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
-    (folder / "waiting.toml").write_text(text)
-    (folder / "waiting.py").write_text(MODULE)
     python = [sys.executable, "-m"]
     run, said = folder / "run", folder / "head.out"
     launch = ["spreeze_zmq.commands.launch", folder / "waiting.toml", "--listen", f"{arguments.network}.1"]
@@ -165,7 +163,9 @@ def joined(folder, names, arguments):
         head = subprocess.Popen(
             ["ip", "netns", "exec", names[0], *python, *launch], stdout=output, stderr=output, cwd=folder
         )
-    address = wait_for(lambda: re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text()))[1]
+    wait_for(lambda: "spreeze join" in said.read_text() or head.poll() is not None)
+    assert head.poll() is None, said.read_text()
+    address = re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text())[1]
     machines = []
     for name in names[1:]:
         join = [
@@ -206,7 +206,9 @@ def measured(folder, names, arguments):
             "received_mb_per_s": round((after[1] - received) / wall_s / 1e6, 3),
         },
         "sending": round((after[2] - cpu_s) / wall_s, 4),
-        "publication": last["publication"]["actor_learner"],
+        "publication": last["publication"],
+        "blocked": {row["host"]: round(row["blocked"], 2) for row in last["machines"].values()},
+        "found": [row["seen"] for row in last["findings"]],
         "env_steps_per_s": (last["env_steps"] - first["env_steps"]) / span_s,
         "replay_ratio": summary["replay_ratio"]["measured"],
         "policy_lag": summary["policy_lag"],
@@ -231,6 +233,9 @@ def each(description, row, *more):
     for count in arguments.counts:
         with tempfile.TemporaryDirectory() as place, network(count, arguments.network) as names:
             folder = Path(place)
+            (folder / "waiting.py").write_text(MODULE)
+            text = TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
+            (folder / "waiting.toml").write_text(text)
             print(json.dumps(row(folder, names, arguments)), flush=True)
 
 

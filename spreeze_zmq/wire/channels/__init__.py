@@ -71,8 +71,7 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
     if bind and plan.back:
-        buffer = plan.remote_buffer_bytes
-        plan = replace(plan, endpoint=plan.back, curve=True, remote="", socket_buffer_bytes=buffer)
+        plan = replace(plan, endpoint=plan.back, curve=True, remote="", socket_buffer_bytes=0)
         bind = False
     remote = plan.remote if bind else ""
     keyed = plan.curve or remote
@@ -87,7 +86,6 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         socket_buffer_bytes=plan.socket_buffer_bytes,
         keys=read_keys(Path(plan.keys) if plan.keys else None) if keyed else None,
         remote=remote,
-        remote_buffer_bytes=plan.remote_buffer_bytes,
     )
 
 
@@ -124,7 +122,6 @@ def open_exchange(plan: ChannelPlan, passes: Callable[[Message], bool]) -> Forwa
         bind=True,
         kinds=plan.kinds,
         high_water_mark=plan.high_water_mark,
-        socket_buffer_bytes=plan.remote_buffer_bytes,
         keys=read_keys(Path(plan.keys)),
     )
     return Relay(near, far, passes) if is_published else Funnel(near, far)

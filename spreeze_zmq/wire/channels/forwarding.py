@@ -97,6 +97,7 @@ class Funnel:
 
     def __init__(self, near: Channel, far: Channel) -> None:
         self.near, self.far = near, far
+        far.fit_buffer()
         self.num_bytes = 0
         self._held: list[zmq.Frame] = []
 

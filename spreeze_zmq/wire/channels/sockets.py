@@ -15,7 +15,7 @@ import zmq
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
-from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer
+from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer, fit_to_delay
 from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
 
@@ -77,8 +77,8 @@ class Channel:
         socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
         linger_s: how long queued messages may take to leave after ``close``; always 0 for a receiving end.
         keys: of a tcp endpoint, to encrypt and authenticate with.
-        remote: a tcp endpoint that this end binds too; then ``keys`` are for this one alone.
-        remote_buffer_bytes: as ``socket_buffer_bytes``, for the connections to ``remote``.
+        remote: a tcp endpoint that this end binds too, with the system's own kernel buffers; then ``keys``
+            are for this one alone.
 
     Attributes:
         refusals: the refused messages, for reports.
@@ -107,7 +107,6 @@ class Channel:
         linger_s: float = 1.0,
         keys: Keys | None = None,
         remote: str = "",
-        remote_buffer_bytes: int = 0,
     ) -> None:
         self.sender = sender
         self.incarnation = incarnation
@@ -136,7 +135,7 @@ class Channel:
             assert keys is not None
             assert bind
             self._set_keys(keys, remote, bind=True)
-            self.socket.sndbuf = self.socket.rcvbuf = remote_buffer_bytes or -1
+            self.socket.sndbuf = self.socket.rcvbuf = -1
             self.remote = self._open(remote, bind=True)
 
     def _set_keys(self, keys: Keys, endpoint: str, *, bind: bool) -> None:
@@ -198,6 +197,11 @@ class Channel:
             return ""
         self._handshakes.serve()
         return self._handshakes.why_refused
+
+    def fit_buffer(self) -> None:
+        """Have each connection to another machine hold no more unsent bytes than its delay asks for."""
+        if self._handshakes is not None:
+            self._handshakes.on_connected = fit_to_delay
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.

@@ -1,12 +1,13 @@
 """The kernel's share of what is in flight."""
 
+import socket
 import time
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels import Puller, Pusher, SocketFolder
+from spreeze_zmq.wire.channels import Puller, Pusher, SocketFolder, connections
 
 #: Full is a channel that has taken nothing for this long.
 QUIET_S = 0.5
@@ -51,3 +52,18 @@ def test_a_small_buffer_keeps_few_rollouts_in_flight(folder):
 def test_the_high_water_mark_alone_bounds_large_messages(folder):
     """What does not fit in the kernel at all is bounded by the two queues and the one under way."""
     assert fill(folder.endpoint("large"), 1_000_000, socket_buffer_bytes=16 * 1024) <= 2 + 2 + 1
+
+
+@pytest.mark.parametrize(("bytes_per_s", "is_set"), [(125e6, True), (1e15, False)])
+def test_a_connection_to_another_machine_holds_what_its_delay_asks_for(monkeypatch, bytes_per_s, is_set):
+    """A near one little, so that little waits there; that of a far one grows as the system has it."""
+    monkeypatch.setattr(connections, "LINK_BYTES_PER_S", bytes_per_s)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        before = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        connections.fit_to_delay(connection.fileno())
+        after = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert (after < before) == is_set
+    assert after == before or after >= connections.LEAST_BUFFER
