@@ -203,7 +203,7 @@ class Life:
             self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
             raise Left(REFUSED, str(error)) from None
         except Left as left:
-            self._end_processes()
+            self._end_processes(lost=left.code == HEAD_LOST)
             if left.code == OVER:
                 self.dealer.send(Message("leave", {"code": OVER, "reason": self.half.stop_reason}))
             raise
@@ -343,12 +343,12 @@ class Life:
 
     # --- the end
 
-    def _end_processes(self) -> None:
-        """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once. The head hears
-        of their ends last, and at once that this machine leaves: they have not failed.
+    def _end_processes(self, *, lost: bool) -> None:
+        """SIGTERM, then SIGKILL after ``GRACE_S``; at once where the head is lost, or gave this machine up
+        and others may be in their places. The head hears of their ends last, and at once that this machine
+        leaves: they have not failed.
         """
         self.is_leaving = True
-        lost = time.monotonic() - self.heard_s > HEAD_LOST_S
         for process in self.processes.values():
             process.signal(signal.SIGKILL if lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
