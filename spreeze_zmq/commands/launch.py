@@ -26,6 +26,7 @@ from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import Listening, need_no_machine
 from spreeze_zmq.nodes.placers import read_nodes
+from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
@@ -61,6 +62,10 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     plan = _load(arguments, look)
     if arguments.graph:
         print(graph(plan))
+        return 0
+    if arguments.dry_run:
+        _check_dry_run(arguments)
+        print(script(plan.name, plan.command), end="")
         return 0
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
@@ -139,7 +144,13 @@ def _parser() -> Parser:
         "--nodes",
         metavar="WHERE",
         help="with --listen: keep spreeze join running on other machines: ssh:HOST,HOST, or ray for those of "
-        "a Ray cluster (ray:HOST:PORT at that address, ray,LABEL=VALUE with that label)",
+        "a Ray cluster (ray:HOST:PORT at that address, ray,LABEL=VALUE with that label), or slurm for those "
+        "of its job",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with --nodes slurm: print the script for sbatch; start nothing",
     )
     parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
     parser.add_argument("--version", action="version", version=__version__)
@@ -218,6 +229,16 @@ def _launch(
         return launch.run()
     finally:
         launch.report_end()
+
+
+def _check_dry_run(arguments: argparse.Namespace) -> None:
+    """Raise InputError for options that ``--dry-run`` does not go with."""
+    if arguments.nodes != "slurm":
+        raise InputError("--dry-run prints the batch script of --nodes slurm: write both")
+    for option in ("listen", "run_dir", "resume", "record", "seeds"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise InputError(f"--{name}: leave it out, and add it to the script where you need it")
 
 
 def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:

@@ -1,4 +1,4 @@
-"""Starts ``spreeze join`` on other machines: over ssh, for two desktops without a cluster, or by Ray."""
+"""Starts ``spreeze join`` on other machines: over ssh, for two desktops, by Ray or by Slurm."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.nodes.slurm import other_nodes, over_srun
 from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Supervisor
 
 #: The variable with another ssh command, such as ``ssh -p 2222``.
@@ -25,7 +26,10 @@ _WITH_KEY = 'key=$1; shift; exec "$@" < "$key"'
 #: On the other machine: the program at the head's own path, as in a shared home, else the one in the PATH.
 _THERE = "if [ -x {here} ]; then exec {here} join {head}; else exec spreeze join {head}; fi"
 _RAY = re.compile(r"ray(:(?P<address>[\w.-]+:\d{1,5}))?(?P<labels>(,[\w./-]+=[\w.-]*)*)")
-_EXPECTED = "expected ssh:HOST or ssh:HOST,HOST, as ssh takes them, or ray, ray:HOST:PORT or ray,LABEL=VALUE"
+_EXPECTED = (
+    "expected ssh:HOST or ssh:HOST,HOST, as ssh takes them, or ray, ray:HOST:PORT or ray,LABEL=VALUE, "
+    "or slurm"
+)
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,18 @@ def read_nodes(text: str, listen: str) -> tuple[Way, ...]:
     """The machines of ``--nodes``.
 
     Args:
-        text: ``ssh:HOST,HOST``, or ``ray``, ``ray:HOST:PORT`` with labels behind it.
+        text: ``ssh:HOST,HOST``, or ``ray``, ``ray:HOST:PORT`` with labels behind it, or ``slurm``.
         listen: the address at which the run listens.
 
     Raises:
-        InputError: it is no such text, Ray is not installed, or the run does not listen.
+        InputError: it is no such text, Ray is not installed, this is no job of Slurm, or the run does not
+            listen.
     """
+    nodes = other_nodes() if text == "slurm" else []
     if not listen:
         raise InputError(f"--nodes {text}: give --listen ADDRESS too, at which they reach this machine")
+    if nodes:
+        return tuple(Way(f"srun {node}", over_srun(node, HEAD)) for node in nodes)
     kind, _, hosts = text.partition(":")
     if kind == "ssh":
         return tuple(Way(f"ssh {host}", _over_ssh(host)) for host in _hosts(text, hosts))

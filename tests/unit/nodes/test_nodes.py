@@ -1,5 +1,6 @@
 """The head's half with real machines' halves at its channel: who may join, under which names, until when."""
 
+import subprocess
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands.launch import main as launch
 from spreeze_zmq.nodes.head import LOST_S, Gone, Joined, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.packages import installed
@@ -235,6 +237,8 @@ def test_ports_are_taken_from_a_range():
         ("ssh:a", "", "give --listen ADDRESS too"),
         ("ray,gpu", "10.0.0.1", "expected ssh:HOST"),
         ("ray", "", "give --listen ADDRESS too"),
+        ("slurm", "10.0.0.1", "this is no job of Slurm: with --dry-run it prints the script of one"),
+        ("slurm", "", "this is no job of Slurm: with --dry-run"),
     ],
 )
 def test_a_list_of_machines_is_read_whole_or_not_at_all(text, listen, why):
@@ -253,3 +257,19 @@ def test_without_ray_a_line_says_what_to_install():
     for text in ("ray", "ray:10.0.0.1:6379", "ray,kind=cpu,ray.io/zone=eu-1"):
         with pytest.raises(InputError, match=r"Ray is not installed here: pip install 'spreeze_zmq\[ray\]'"):
             read_nodes(text, "10.0.0.1")
+
+
+def test_a_script_for_slurm_is_printed_and_nothing_started(tmp_path, monkeypatch, capsys):
+    """A shell reads it, the key is nowhere in it, and other options are refused in a line."""
+    monkeypatch.chdir(tmp_path)
+    asked = ["pendulum", "--nodes", "slurm", "--dry-run"]
+    assert launch(asked) == 0
+    text = capsys.readouterr().out
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    assert "#SBATCH --job-name=pendulum\n" in text
+    assert '--listen "$address" --nodes slurm --run-dir "runs/pendulum-$SLURM_JOB_ID"' in text
+    assert list(tmp_path.iterdir()) == []
+    assert launch([*asked, "--listen", "10.0.0.1"]) == 2
+    assert "--listen: leave it out" in capsys.readouterr().err
+    assert launch(["pendulum", "--dry-run"]) == 2
+    assert "write both" in capsys.readouterr().err
