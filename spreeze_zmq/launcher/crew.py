@@ -16,7 +16,8 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
-from spreeze_zmq.nodes.head import Node, Nodes, PlacedSpawner
+from spreeze_zmq.nodes.head import Nodes, PlacedSpawner
+from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, LEARNERS, ROLES, SAMPLER
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY

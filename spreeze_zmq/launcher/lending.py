@@ -9,8 +9,9 @@ from typing import Any
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.nodes.exchange import Exchange
-from spreeze_zmq.nodes.head import Gone, Joined, Node, Nodes, NotWritten
+from spreeze_zmq.nodes.head import Gone, Joined, Nodes, NotWritten
 from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.nodes.placers import Placer, Way
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES

@@ -13,7 +13,7 @@ from spreeze_zmq.base.errors import DiskFull
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.evaluation.saved import own_modules
-from spreeze_zmq.nodes.head import Node
+from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import psutil
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.machine import allow_open_files, available_cores
-from spreeze_zmq.base.usage import busy_cpu_s
-from spreeze_zmq.broker.figures import Rates
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
+from spreeze_zmq.nodes.load import Load, is_closed
 from spreeze_zmq.nodes.packages import installed
-from spreeze_zmq.nodes.place import Place
+from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
 from spreeze_zmq.nodes.relay import RelayThread
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process
@@ -34,14 +30,10 @@ from spreeze_zmq.wire.channels import Dealer, SocketFolder
 ANSWER_S, PATIENCE_S = 15.0, 120.0
 #: Time for processes to end by SIGTERM before SIGKILL.
 GRACE_S = 5.0
-#: The signals that a process here may get, and the most threads.
-SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
 #: Longest tail of a log that is sent.
 TAIL_BYTES = 16 * 1024
 #: After this silence it is tried whether anybody listens at the head's address.
 DOUBT_S = 2.0
-#: The load of this machine, and of its link, is measured over this time.
-LOAD_S = 2.0
 #: Why a machine leaves whose ssh client is gone.
 UNREAD = "nobody reads its output any more"
 _TICK_S = 0.05
@@ -124,51 +116,6 @@ class Half:
         return time.monotonic() < self.until_s and not self.stop_reason
 
 
-def odd_start(fields: Mapping[str, Any], roles: Collection[str]) -> str:
-    """What is wrong with a ``start``, which its kind does not check; empty for nothing.
-
-    Args:
-        fields: of the message.
-        roles: those that may run here.
-    """
-    role, _, index = fields["name"].rpartition("-")
-    if role not in roles or not re.fullmatch(r"[0-9]{1,6}", index):
-        return f"start.name is {fields['name'][:40]!r}, expected one of {', '.join(roles)} and its number"
-    for name, most in (("nice", 19), ("threads", MOST_THREADS)):
-        if fields[name] > most:
-            return f"start.{name} is {fields[name]}, expected at most {most}"
-    if fields["orphaned"] not in SIGNALS:
-        return f"start.orphaned is {fields['orphaned']}, expected a signal that ends a process"
-    return ""
-
-
-def is_closed(head: str) -> bool | None:
-    """Whether nobody listens at an address, although its machine can be reached; None if it cannot."""
-    host, _, port = head.removeprefix("tcp://").rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1.0).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return None
-    return False
-
-
-class Load:
-    """The cores of this machine that are busy, with whatever program, on average over the last seconds."""
-
-    def __init__(self) -> None:
-        self._before = time.monotonic(), busy_cpu_s()
-        self._busy = 0.0
-
-    def busy(self) -> float:
-        """Their number."""
-        (began_s, before_s), now = self._before, (time.monotonic(), busy_cpu_s())
-        if now[0] - began_s >= LOAD_S:
-            self._busy, self._before = (now[1] - before_s) / (now[0] - began_s), now
-        return self._busy
-
-
 class Life:
     """One membership: from a ``join`` to the loss of the head or the end of the run."""
 
@@ -189,7 +136,7 @@ class Life:
         self.errands: Errands | None = None
         self.spawner: GroupSpawner | None = None
         self.heard_s = time.monotonic()
-        self.next_beat_s, self.load, self.rates = 0.0, Load(), Rates(LOAD_S)
+        self.next_beat_s, self.load = 0.0, Load()
         self.is_leaving = False
         self.next_doubt_s = self.heard_s + DOUBT_S
 
@@ -330,16 +277,7 @@ class Life:
             name: {"pid": process.pid, "printed": process.has_printed}
             for name, process in self.processes.items()
         }
-        fields = {"processes": rows, "busy": self.load.busy(), "memory_bytes": psutil.virtual_memory().used}
-        self.dealer.send(Message("beat", {**fields, **self._link()}))
-
-    def _link(self) -> dict[str, float]:
-        """Bytes a second over the connections that this machine's processes share."""
-        now_s, rates = time.monotonic(), {}
-        for way in ("sent", "received"):
-            self.rates.add(way, 0 if self.relay is None else self.relay.num_bytes(way), now_s)
-            rates[f"{way}_bytes_per_s"] = self.rates.rate(way, now_s)
-        return rates
+        self.dealer.send(Message("beat", {"processes": rows, **self.load.figures(self.relay)}))
 
     # --- the end
 

@@ -6,7 +6,7 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
+from spreeze_zmq.nodes.node import Node, RemoteProcess
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import NODE, SAMPLER
@@ -36,85 +37,6 @@ LOST_S, HEAD_LOST_S = 5.0, 10.0
 MOST_SAMPLERS = 256
 #: Codes of ``leave``, and exit codes of ``spreeze join``.
 OVER, REFUSED, HEAD_LOST = 0, 2, 3
-
-
-class RemoteProcess:
-    """A process on a node, for the supervisor.
-
-    Attributes:
-        pid: on its machine; 0 until the node has told.
-        log_start: the byte of its log here at which it begins; the log's tail comes when it has ended.
-        has_printed: whether anything has been written to its standard output.
-    """
-
-    def __init__(self, spec: ProcessSpec, log_start: int, send: Callable[[Message], object]) -> None:
-        self.spec, self.log_start, self._send = spec, log_start, send
-        self.pid, self.has_printed = 0, False
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it lives, as far as is known here."""
-        return self._code
-
-    def signal(self, number: int) -> None:
-        """Have the node send a signal to its group."""
-        self._send(Message("signal", {"name": self.spec.name, "number": int(number)}))
-
-    def end(self, code: int, log: str) -> None:
-        """Note its end, and the tail of its log."""
-        with self.spec.log_path.open("a", encoding="utf-8") as file:
-            file.write(log)
-        self._code = code
-
-
-@dataclass
-class Node:
-    """A machine that was lent.
-
-    Attributes:
-        name: unique in the run; a machine that comes back has another one.
-        host: as the machine calls itself.
-        cores: that a run may use.
-        most: the most samplers that it may run.
-        peer: address of its connection.
-        heard_s: when it was heard last, by the clock of :class:`Nodes`.
-        busy: cores that are busy there.
-        memory_bytes: in use there.
-        sent_bytes_per_s: by its processes to the head; ``received_bytes_per_s`` from it.
-        wanted: the names of the samplers that shall run there.
-        processes: those that run, by name.
-        archive: the run's files for them.
-    """
-
-    name: str
-    host: str
-    cores: int
-    most: int
-    peer: bytes
-    heard_s: float
-    busy: float = 0.0
-    memory_bytes: int = 0
-    sent_bytes_per_s: float = 0.0
-    received_bytes_per_s: float = 0.0
-    wanted: list[str] = field(default_factory=list)
-    processes: dict[str, RemoteProcess] = field(default_factory=dict)
-    archive: Archive | None = None
-
-    def about(self, *, gone: bool = False) -> dict[str, Any]:
-        """The fields of ``machine``."""
-        return {
-            "node": self.name,
-            "host": self.host,
-            "cores": self.cores,
-            "busy": self.busy,
-            "memory_bytes": self.memory_bytes,
-            "sent_bytes_per_s": self.sent_bytes_per_s,
-            "received_bytes_per_s": self.received_bytes_per_s,
-            "most": self.most,
-            "samplers": len(self.wanted),
-            "processes": list(self.processes),
-            "gone": gone,
-        }
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+import signal
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from spreeze_zmq.run.versions import VersionFile
 from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire.channels import SocketFolder
 
+#: The signals that a process here may get, and the most threads.
+SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
 #: Least kernel buffer between a sampler and its machine's funnel.
 LEAST_BUFFER = 4096
 
@@ -224,3 +228,21 @@ def _component(component: ComponentPlan, beside: Path) -> ComponentPlan:
             "so that it is sent along"
         )
     return replace(component, folder=str(folder), command=build(folder, print).command)
+
+
+def odd_start(fields: Mapping[str, Any], roles: Collection[str]) -> str:
+    """What is wrong with a ``start``, which its kind does not check; empty for nothing.
+
+    Args:
+        fields: of the message.
+        roles: those that may run here.
+    """
+    role, _, index = fields["name"].rpartition("-")
+    if role not in roles or not re.fullmatch(r"[0-9]{1,6}", index):
+        return f"start.name is {fields['name'][:40]!r}, expected one of {', '.join(roles)} and its number"
+    for name, most in (("nice", 19), ("threads", MOST_THREADS)):
+        if fields[name] > most:
+            return f"start.{name} is {fields[name]}, expected at most {most}"
+    if fields["orphaned"] not in SIGNALS:
+        return f"start.orphaned is {fields['orphaned']}, expected a signal that ends a process"
+    return ""

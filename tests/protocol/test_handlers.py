@@ -23,10 +23,10 @@ from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
-from spreeze_zmq.nodes.half import odd_start
 from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.packages import installed
+from spreeze_zmq.nodes.place import odd_start
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.nodes.half import is_closed
+from spreeze_zmq.nodes.load import is_closed
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Dealer, Publisher, Puller, Pusher, Router, Subscriber, make_keys, poll
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
