@@ -79,21 +79,25 @@ def program(name: str) -> str:
     return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
-_ROW = {"taker", "sender", "kind", "word", "count", "line", "stuck"}
+def _readable(rows: Iterable[Mapping[str, Any]], types: Mapping[str, type]) -> list[Mapping[str, Any]]:
+    """The rows that have each of these fields, with its type: a broker may be another program."""
+    return [row for row in rows if all(type(row.get(name)) is kind for name, kind in types.items())]
+
+
+_ROW = {**dict.fromkeys(("taker", "sender", "kind", "word", "line"), str), "count": int, "stuck": bool}
 
 
 def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rows of the status's ``refusals`` that are a sender's mistake, without samples that grew stale."""
-    rows = [row for row in status.get("refusals", ()) if row.keys() >= _ROW]
-    return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
+    return [row for row in _readable(status.get("refusals", ()), _ROW) if row["word"] != "stale"]
 
 
-_FOUND = {"name", "seen", "why", "try"}
+_FOUND = dict.fromkeys(("name", "seen", "why", "try"), str)
 
 
 def findings(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The readable rows of the ``findings`` of a status or summary, the worst first."""
-    return [row for row in status.get("findings") or () if row.keys() >= _FOUND]
+    return _readable(status.get("findings") or (), _FOUND)
 
 
 def finding_line(row: Mapping[str, Any]) -> str:
@@ -101,12 +105,12 @@ def finding_line(row: Mapping[str, Any]) -> str:
     return f"{row['seen']}: {row['why']}; try: {row['try']}"
 
 
-_FAILURE = {"kind", "name", "summary", "count", "survived"}
+_FAILURE = {**dict.fromkeys(("kind", "name", "summary"), str), "count": int, "survived": bool}
 
 
 def failure_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The readable ones of the rows of a status's ``failures``."""
-    return [row for row in rows if row.keys() >= _FAILURE]
+    return _readable(rows, _FAILURE)
 
 
 def counted(num_failures: int) -> str:

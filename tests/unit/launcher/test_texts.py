@@ -103,3 +103,22 @@ def test_a_finding_is_told_when_it_comes_and_when_it_leaves(tmp_path):
     assert news.of({**status, "findings": []}) == []
     news.of(status)
     assert news.of({**status, "findings": [], "state": "stopping"}) == []
+
+
+ROWS = {
+    "refusals": {
+        **dict.fromkeys(("taker", "sender", "kind", "word", "line"), "a"),
+        "count": 1,
+        "stuck": False,
+    },
+    "failures": {"kind": "a", "name": "sampler-0", "summary": "it fell", "count": 1, "survived": True},
+    "findings": dict.fromkeys(("name", "seen", "why", "try"), "a"),
+}
+
+
+@pytest.mark.parametrize(("table", "field"), [(table, field) for table in ROWS for field in ROWS[table]])
+def test_a_row_with_a_field_of_another_type_is_passed_over(tmp_path, table, field):
+    """A broker may be another program; the row as it should be is a line."""
+    assert len(News(RunFolder(tmp_path)).of({table: [ROWS[table]]})) == 1
+    for odd in ([], {}, None, 1.5):
+        assert News(RunFolder(tmp_path)).of({table: [{**ROWS[table], field: odd}]}) == []
