@@ -144,6 +144,7 @@ class Handshakes:
         keys: the keys of this process.
         bind: the socket will bind.
         endpoint: its endpoint in messages.
+        is_looked_at: others look whether anybody listens at the endpoint, see :meth:`_is_strangers`.
         refuse: called with a ``bad_keys`` error for each failed handshake.
 
     Attributes:
@@ -157,9 +158,11 @@ class Handshakes:
         *,
         bind: bool,
         endpoint: str,
+        is_looked_at: bool,
         refuse: Callable[[WireError], None],
     ) -> None:
         self._socket, self._bind, self._refuse, self._endpoint = socket, bind, refuse, endpoint
+        self._is_looked_at = is_looked_at
         self._failed, self._succeeded = 0, False
         self._unexplained, self._no_peer = 0, False
         self._closed_early_s = -math.inf
@@ -192,16 +195,18 @@ class Handshakes:
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:  # after its refusal ZeroMQ does not try again
                 self._fail(1)
                 self._failed += TRIES
-            elif not self._bind or event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL or self._is_tried_again():
+            elif event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL or self._is_strangers():
                 self._unexplained += 1
         if self._unexplained and (self._bind or self._is_a_peers()):
             self._fail(self._unexplained)
             self._unexplained = 0
 
-    def _is_tried_again(self) -> bool:
-        """Whether a connection was closed early soon after another: a ZeroMQ peer without keys tries again,
-        whoever looks whether anybody listens comes once.
+    def _is_strangers(self) -> bool:
+        """Whether a connection that was closed early was a stranger's. Where others look whether anybody
+        listens, it was if another had been soon before: a ZeroMQ peer with other keys tries again.
         """
+        if not self._is_looked_at:
+            return True
         before_s, self._closed_early_s = self._closed_early_s, time.monotonic()
         return self._closed_early_s - before_s < TRIED_AGAIN_S
 

@@ -13,6 +13,7 @@ class Router(Channel):
     """The end that binds. A peer's address is a number of its connection, which a new connection changes."""
 
     _type = zmq.ROUTER
+    _is_looked_at = True  # by machines that have not heard from here for some time
     _sent = 0
 
     def receive(self) -> tuple[bytes, Message] | None:

@@ -93,6 +93,7 @@ class Channel:
     """
 
     _type: int
+    _is_looked_at = False
 
     def __init__(
         self,
@@ -139,8 +140,14 @@ class Channel:
             self.remote = self._open(remote, bind=True)
 
     def _set_keys(self, keys: Keys, endpoint: str, *, bind: bool) -> None:
-        refuse = self.refusals.refuse
-        self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
+        self._handshakes = Handshakes(
+            self.socket,
+            keys,
+            bind=bind,
+            endpoint=endpoint,
+            is_looked_at=bind and self._is_looked_at,
+            refuse=self.refusals.refuse,
+        )
         if bind:
             this_thread.accept(keys)
 

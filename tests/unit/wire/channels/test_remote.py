@@ -93,10 +93,11 @@ def test_a_router_answers_whom_it_chooses(bench):
 def test_who_only_looks_whether_anybody_listens_is_no_stranger(bench, keys):
     """A machine that was cut off does so, and ZeroMQ tells of it as of a handshake that failed."""
     head, guest = keys
-    puller = bench.open(Puller, keys=head, remote=ANY_PORT)
-    assert is_closed(puller.remote) is False
-    stranger = bench.open(Pusher, endpoint=puller.remote, keys=replace(make_keys(), server=guest.server))
-    stranger.try_push(weights(1))
-    while not refused_by(puller)["bad_keys"]:
-        poll([puller], timeout_s=0.1)
-    assert refused_by(puller)["bad_keys"] == 1
+    hub = bench.open(Router, endpoint=ANY_PORT, bind=True, keys=head)
+    assert is_closed(hub.endpoint) is False
+    poll([hub], timeout_s=0.3)
+    stranger = bench.open(Dealer, endpoint=hub.endpoint, keys=replace(make_keys(), server=guest.server))
+    stranger.send(weights(1))
+    while not refused_by(hub)["bad_keys"]:
+        poll([hub], timeout_s=0.1)
+    assert refused_by(hub)["bad_keys"] == 1
