@@ -77,6 +77,15 @@ def call(*words):
     subprocess.run(words, check=True, capture_output=True)
 
 
+def remove(names):
+    """Remove namespaces with all of their processes."""
+    for name in names:
+        pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+        for pid in pids.stdout.split():
+            subprocess.run(["kill", "-9", pid], check=False)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
 @contextlib.contextmanager
 def network(count, first="10.77.0"):
     """A bridge with a namespace for the head and for each machine, whose addresses begin with ``first``;
@@ -97,11 +106,7 @@ def network(count, first="10.77.0"):
                 call("ip", "-n", name, "link", "set", device, "up")
         yield names
     finally:
-        for name in names:
-            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-            for pid in pids.stdout.split():
-                subprocess.run(["kill", "-9", pid], check=False)
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        remove(names)
         subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
 
 
