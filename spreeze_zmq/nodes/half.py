@@ -40,11 +40,15 @@ _TICK_S = 0.05
 
 
 class Left(Exception):
-    """This machine is not part of the run any more: the exit code and why."""
+    """This machine is not part of the run any more: the exit code and why.
 
-    def __init__(self, code: int, why: str) -> None:
+    Attributes:
+        for_good: whether the head is known to be gone, not only out of reach.
+    """
+
+    def __init__(self, code: int, why: str, *, for_good: bool = False) -> None:
         super().__init__(why)
-        self.code = code
+        self.code, self.for_good = code, for_good
 
 
 class Half:
@@ -81,7 +85,7 @@ class Half:
                 Life(self).live()
             except Left as left:
                 self.say(f"{left}")
-                if left.code != HEAD_LOST or not self._comes_back():
+                if left.code != HEAD_LOST or left.for_good or not self._comes_back():
                     return left.code
 
     def check_wanted(self) -> None:
@@ -137,7 +141,7 @@ class Life:
         self.spawner: GroupSpawner | None = None
         self.heard_s = time.monotonic()
         self.next_beat_s, self.load = 0.0, Load()
-        self.is_leaving = False
+        self.is_leaving = self.is_lost = False
         self.next_doubt_s = self.heard_s + DOUBT_S
 
     def live(self) -> None:
@@ -150,7 +154,8 @@ class Life:
             self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
             raise Left(REFUSED, str(error)) from None
         except Left as left:
-            self._end_processes(lost=left.code == HEAD_LOST)
+            self.is_lost = left.code == HEAD_LOST
+            self._end_processes()
             if left.code == OVER:
                 self.dealer.send(Message("leave", {"code": OVER, "reason": self.half.stop_reason}))
             raise
@@ -197,12 +202,14 @@ class Life:
             self.next_beat_s = now_s + BEAT_S
             self._beat()
         self.half.check_wanted()
+        if self.dealer.is_replaced:
+            raise Left(HEAD_LOST, f"another run listens at {self.half.head} now", for_good=True)
         if now_s - self.heard_s > HEAD_LOST_S:
             raise Left(HEAD_LOST, f"the head has been silent for {HEAD_LOST_S:.0f} s")
         if now_s >= self.next_doubt_s:
             self.next_doubt_s = max(now_s, self.heard_s) + DOUBT_S
             if now_s - self.heard_s >= DOUBT_S and is_closed(self.half.head):
-                raise Left(HEAD_LOST, f"nobody listens at {self.half.head} any more")
+                raise Left(HEAD_LOST, f"nobody listens at {self.half.head} any more", for_good=True)
 
     def _receive(self) -> Message | None:
         channels.poll([self.dealer], timeout_s=_TICK_S)
@@ -281,17 +288,15 @@ class Life:
 
     # --- the end
 
-    def _end_processes(self, *, lost: bool) -> None:
+    def _end_processes(self) -> None:
         """SIGTERM, then SIGKILL after ``GRACE_S``; at once where the head is lost, or gave this machine up
-        and others may be in their places. The head hears of their ends last, and at once that this machine
-        leaves: they have not failed.
+        and others may be in their places: what they had sent by then goes to the head once it can be reached
+        again. The head hears of their ends last, and at once that this machine leaves: they have not failed.
         """
         self.is_leaving = True
         for process in self.processes.values():
-            process.signal(signal.SIGKILL if lost else signal.SIGTERM)
+            process.signal(signal.SIGKILL if self.is_lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
-        if lost and self.relay is not None:
-            self.relay.end(0.0)
         while self.processes or self._flushes:
             self._watch()
             if time.monotonic() > until_s:
@@ -306,7 +311,9 @@ class Life:
             self.spawner.close()
         if self.errands is not None:
             self.errands.close()
-        if self.relay is not None:
+        if self.relay is not None and self.is_lost:
+            self.relay.end(PATIENCE_S)
+        elif self.relay is not None:
             self.relay.end()
             self.relay.join()
         self.dealer.close()

@@ -39,7 +39,9 @@ class RelayThread(threading.Thread):
         self.start()
 
     def end(self, flush_s: float = FLUSH_S) -> None:
-        """Have it end as soon as what waits here has left, or after ``flush_s``; does not wait for that."""
+        """Have it end as soon as what waits here to be sent has left, or after ``flush_s``; does not wait for
+        that. Nothing is received any more.
+        """
         if self._until_s is None:
             self._until_s = time.monotonic() + flush_s
 
@@ -60,9 +62,11 @@ class RelayThread(threading.Thread):
         try:
             for wire in self._wires.values():
                 forwarders.append(open_forwarder(wire.near, wire.far))
-            while forwarding.forward(forwarders, _QUIET_S) or self._until_s is None:
-                if self._until_s is not None and time.monotonic() > self._until_s:
-                    break
+            while self._until_s is None:
+                forwarding.forward(forwarders, _QUIET_S)
+            funnels = [one for one in forwarders if one.way == "sent"]
+            while time.monotonic() < self._until_s and forwarding.forward(funnels, _QUIET_S):
+                pass
         except Exception as error:
             self.failure = error
         finally:

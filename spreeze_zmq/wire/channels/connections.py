@@ -182,7 +182,16 @@ class Handshakes:
     @property
     def why_refused(self) -> str:
         """Why the other end will never accept this one; empty while it may, or once it has."""
-        return self._why if self._failed >= TRIES and not (self._bind or self._succeeded) else ""
+        return self._why if self._is_refused and not self._succeeded else ""
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether who accepted this end is gone, and somebody else is there who does not."""
+        return self._is_refused and self._succeeded
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._failed >= TRIES and not self._bind
 
     def serve(self) -> None:
         """Count the handshakes since the last call; costs one look at a queue if there are none."""
@@ -191,7 +200,7 @@ class Handshakes:
             if (event := about["event"]) & _MADE:
                 self.on_connected(int(about["value"]))
             elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._succeeded, self._unexplained = True, 0
+                self._succeeded, self._unexplained, self._failed = True, 0, 0
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:  # after its refusal ZeroMQ does not try again
                 self._fail(1)
                 self._failed += TRIES

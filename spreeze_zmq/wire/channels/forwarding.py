@@ -138,11 +138,13 @@ def forward(forwarders: Sequence[Forwarder], timeout_s: float) -> bool:
 
 
 def close(forwarders: Sequence[Forwarder], linger_s: float) -> None:
-    """Close both ends of each, and end this thread's use of ZeroMQ once what is queued has left."""
+    """Close both ends of each, and end the thread's use of ZeroMQ once what is queued to be sent has left."""
     for forwarder in forwarders:
-        for end in (forwarder.near, forwarder.far):
-            end.socket.linger = math.ceil(1000 * max(0.0, linger_s))
-            end.close()
+        forwarder.near.socket.linger = forwarder.far.socket.linger = 0
+        if forwarder.way == "sent":
+            forwarder.far.socket.linger = math.ceil(1000 * max(0.0, linger_s))
+        forwarder.near.close()
+        forwarder.far.close()
     terminate()
 
 

@@ -205,6 +205,11 @@ class Channel:
         self._handshakes.serve()
         return self._handshakes.why_refused
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the other end, which accepted this one, is gone, and another is there with other keys."""
+        return self._handshakes is not None and self._handshakes.is_replaced
+
     def fit_buffer(self) -> None:
         """Have each connection to another machine hold no more unsent bytes than its delay asks for."""
         if self._handshakes is not None:

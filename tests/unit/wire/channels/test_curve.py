@@ -167,6 +167,26 @@ def test_wrong_keys_end_the_wait_within_seconds(bench, keys, own_file, through_p
     assert f"{peer.endpoint} does not accept our keys ({own_file})" in why
 
 
+def test_another_with_other_keys_in_the_place_of_who_accepted_us_is_noticed(bench, keys):
+    """As another run at the address of one that has died."""
+    proxy, first = Proxy(), bench.open(Puller, endpoint=ANY_PORT, keys=keys)
+    proxy.upstream = int(first.endpoint.rpartition(":")[2])
+    pusher = bench.open(Pusher, endpoint=proxy.endpoint, keys=keys)
+    assert pusher.push(weights(3), TIMEOUT_S)
+    bench.arrived(first)
+    pusher.attend()
+    assert not pusher.is_replaced
+    other = bench.open(Puller, endpoint=ANY_PORT, keys=make_keys())
+    proxy.upstream = int(other.endpoint.rpartition(":")[2])
+    bench.channels.remove(first)
+    first.close()
+    until_s = time.monotonic() + 4 * TIMEOUT_S
+    while not pusher.is_replaced and time.monotonic() < until_s:
+        poll([pusher, other], timeout_s=0.1)
+    proxy.close()
+    assert pusher.is_replaced
+
+
 def test_without_keys_nothing_is_bound_beyond_loopback(keys):
     """With keys it is; this machine's other addresses count as beyond."""
     with pytest.raises(ChannelError, match="without keys tcp stays on loopback"):
