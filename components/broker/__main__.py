@@ -63,8 +63,8 @@ class Broker:
         self.next_balance_s = self.next_write_s = 0.0
         self.notes = Notes(component.folder, component.open("feed", Publisher), self.record.doctor.take)
         self.state, self.exit_reason = "starting", ""
-        num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
-        self.checkpoints = CheckpointRequest(component.folder.checkpoints, num_learners, interval_s)
+        learners, interval_s = self.plan.learning.learners, 60 * self.plan.run.checkpoint_minutes
+        self.checkpoints = CheckpointRequest(component.folder.checkpoints, learners, interval_s)
         self.stop_by_s, self.stop_published = 0.0, False
         self.launcher = os.getppid()
         self.state_file = component.folder.broker_state
@@ -307,6 +307,7 @@ class Broker:
         reason = self.exit_reason or (
             "the launcher was killed" if self.is_orphan else self.component.stop_reason
         )
+        self.record.unfinished_checkpoint = self.checkpoints.missing if final else []
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
         write_json(self.state_file, state)

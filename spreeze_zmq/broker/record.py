@@ -56,6 +56,7 @@ class RunRecord:
         learners: names that the learners' processes may have.
         watched: names that the launcher's processes, and those of which there is one, may have.
         doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
+        unfinished_checkpoint: the learners whose parts of the last checkpoint are missing at the end.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class RunRecord:
     refusals: RefusalRecord = field(default_factory=RefusalRecord)
     others: OtherPrograms = field(default_factory=OtherPrograms)
     machines: Machines = field(default_factory=Machines)
+    unfinished_checkpoint: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}

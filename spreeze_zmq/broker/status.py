@@ -160,6 +160,7 @@ class Summary:
         evaluations: time, env steps, mean and deviation of the return of each look.
         best: the fields of the newest evaluation of the best policy.
         episodes: number of training episodes.
+        unfinished_checkpoint: the learners whose parts of the last checkpoint are missing.
     """
 
     exit_reason: str
@@ -188,6 +189,7 @@ class Summary:
     episodes: int
     refusals: Sequence[Refused]
     findings: Sequence[Finding]
+    unfinished_checkpoint: Sequence[str]
 
     @classmethod
     def of(cls, record: RunRecord, exit_reason: str, now_s: float, *, final: bool) -> Summary:
@@ -225,4 +227,5 @@ class Summary:
             episodes=record.episodes.count,
             refusals=record.refusals.rows(now_s),
             findings=record.doctor.findings(),
+            unfinished_checkpoint=record.unfinished_checkpoint,
         )

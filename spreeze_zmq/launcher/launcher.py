@@ -141,8 +141,8 @@ class Launch:
 
     def run(self) -> int:
         """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
-        found the user's input at fault, 1 where the run failed, took no env step or had only episodes that
-        failed, otherwise 0.
+        found the user's input at fault, 1 where the run failed, took no env step, had only episodes that
+        failed or ended without its last checkpoint, otherwise 0.
         """
         self.interrupts.heed()
         allow_open_files()
@@ -160,8 +160,10 @@ class Launch:
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        self.last_word = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
-        return 1 if self.last_word else 0
+        failed = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
+        left_out = texts.why_no_checkpoint(self.folder)
+        self.last_word = failed or left_out
+        return 1 if failed or (left_out and self.interrupts.count < 2) else 0
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""

@@ -331,6 +331,21 @@ def why_no_episode(folder: RunFolder) -> str:
     return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
 
 
+def why_no_checkpoint(folder: RunFolder) -> str:
+    """That the last checkpoint is incomplete, and what a run can go on from, in one line; else empty."""
+    missing = _summary(folder).get("unfinished_checkpoint", [])
+    if not missing:
+        return ""
+    earlier = latest(folder.checkpoints)
+    steps = 0 if earlier is None else int(earlier.state["counts"]["env_steps"])
+    at = (
+        "there is none before it"
+        if earlier is None
+        else f"--resume goes on from the one at {steps:,} env steps"
+    )
+    return f"the last checkpoint is incomplete: no part has come from {' and '.join(missing)}; {at}"
+
+
 def _survived(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     """One line with the number of failures that their processes survived, and the first of them; no line
     without any.

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ class CheckpointRequest:
 
     Args:
         folder: of the run's checkpoints.
-        num_learners: learners that write parts.
+        learners: the roles that write parts.
         interval_s: time from one checkpoint to the next.
 
     Attributes:
@@ -154,8 +154,8 @@ class CheckpointRequest:
         next_s: when the next one is due, in seconds since the run began.
     """
 
-    def __init__(self, folder: Path, num_learners: int, interval_s: float) -> None:
-        self._folder, self._num_learners, self._interval_s = folder, num_learners, interval_s
+    def __init__(self, folder: Path, learners: Collection[str], interval_s: float) -> None:
+        self._folder, self._learners, self._interval_s = folder, learners, interval_s
         self._parts: dict[str, list[Part]] = {}
         self.pending = ""
         self.next_s = interval_s
@@ -165,6 +165,11 @@ class CheckpointRequest:
         self._parts, self.pending = {}, f"{env_steps:012d}-{int(now_s * 1000):09d}"
         self.next_s = now_s + self._interval_s
         return self.pending
+
+    @property
+    def missing(self) -> list[str]:
+        """The learners whose parts of the pending checkpoint have not come, or are not as described."""
+        return [role for role in self._learners if self.pending and role not in self._parts]
 
     def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Record a learner's ``part`` message; the last one completes the checkpoint.
@@ -181,11 +186,12 @@ class CheckpointRequest:
             return
         try:
             self._parts[role] = [Part.from_dict(file) for file in fields["part"].values()]
-            if len(self._parts) < self._num_learners:
+            if self.missing:
                 return
             parts = [file for files in self._parts.values() for file in files]
             complete(self._folder / self.pending, parts, state)
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            self._parts.pop(role, None)
             raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
         prune(self._folder)
         self._parts, self.pending = {}, ""

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import signal
 import subprocess
@@ -145,6 +146,25 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
         assert one == sorted(one)
         assert max(one) < min(following)
     assert summary["num_failures"] == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.long("a learner on another machine starts")
+def test_a_last_checkpoint_that_is_incomplete_is_said(launch, machine):
+    """As a learner's machine stands still at the end: in the last line, in summary.json, by exit code 1."""
+    run = launch(*ARGUMENTS)
+    story, first = Story(run), machine(run)
+    story.checkpoints(1)
+    for process in (first.half, *first.processes()):
+        os.kill(process.pid, signal.SIGSTOP)
+    run.interrupt()
+    assert run.end() == 1, run.said()
+    said = "the last checkpoint is incomplete: no part has come from actor_learner; --resume goes on from"
+    assert run.output.read_text().splitlines()[-1].startswith(said)
+    assert run.summary()["unfinished_checkpoint"] == ["actor_learner"]
+    for process in (*first.processes(), first.half):
+        os.kill(process.pid, signal.SIGCONT)
+    assert first.half.wait(30) in (0, 3)
 
 
 @pytest.mark.thorough

@@ -401,4 +401,6 @@ def test_the_keys_of_status_and_summary_stay():
     summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "samples", "samples_by_channel"]
     summary += ["workers", "moves", "went_back", "restarts", "resumed", "failures", "num_failures"]
     summary += ["failure_kinds", "pinning", "auto", "evaluations", "best_return", "best", "episodes"]
-    assert {*run.summary("", 1.0, final=False)} == {*summary, "refusals", "findings"}
+    assert {*run.summary("", 1.0, final=False)} == {
+        *(*summary, "refusals", "findings", "unfinished_checkpoint"),
+    }
