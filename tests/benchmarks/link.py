@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import select
+import shutil
 import struct
 import tempfile
 import time
@@ -22,6 +23,7 @@ from collections import deque
 from pathlib import Path
 
 import nodes
+from machines import Machine, call, remove
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 MODULE = '''
@@ -98,28 +100,31 @@ def pass_on(ends, delay_s):
 
 @contextlib.contextmanager
 def link(arguments, delay_s):
-    """Namespaces of the head and of a machine with a link between them; removed at the end."""
+    """The head and a machine with a link between them; removed at the end."""
     own = arguments.network.split(".")[1]
     names = [f"sz{own}-l{number}" for number in range(2)]
     ends = [tun(f"sz{own}-t{number}") for number in range(2)]
     line = multiprocessing.get_context("fork").Process(target=pass_on, args=(ends, delay_s), daemon=True)
+    folder = Path(tempfile.mkdtemp())
     try:
         for number, name in enumerate(names):
             device = f"sz{own}-t{number}"
-            nodes.call("ip", "netns", "add", name)
-            nodes.call("ip", "link", "set", device, "netns", name, "name", "eth0", "mtu", str(arguments.mtu))
+            call("ip", "netns", "add", name)
+            call("ip", "link", "set", device, "netns", name, "name", "eth0", "mtu", str(arguments.mtu))
             here, there = (f"{arguments.network}.{1 + (number + away) % 2}" for away in range(2))
-            nodes.call("ip", "-n", name, "addr", "add", here, "peer", there, "dev", "eth0")
-            nodes.call("ip", "-n", name, "link", "set", "eth0", "txqueuelen", "10000")
+            call("ip", "-n", name, "addr", "add", here, "peer", there, "dev", "eth0")
+            call("ip", "-n", name, "link", "set", "eth0", "txqueuelen", "10000")
             for each in ("eth0", "lo"):
-                nodes.call("ip", "-n", name, "link", "set", each, "up")
+                call("ip", "-n", name, "link", "set", each, "up")
             if arguments.mbit:
                 rate = ("rate", f"{arguments.mbit}mbit", "burst", "64kb", "latency", "100ms")
-                nodes.call("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate)
+                call("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate)
         line.start()
-        yield names
+        addresses = [f"{arguments.network}.{number + 1}" for number in range(2)]
+        yield [Machine(name, number, addresses[number], folder) for number, name in enumerate(names)]
     finally:
-        nodes.remove(names)
+        remove(names)
+        shutil.rmtree(folder, ignore_errors=True)
         if line.is_alive():
             line.kill()
         for end in ends:
@@ -140,12 +145,12 @@ def main():
     parser.add_argument("--set", action="append", default=[], help="as of spreeze-launch")
     arguments = parser.parse_args()
     for delay_ms in arguments.delays:
-        with tempfile.TemporaryDirectory() as place, link(arguments, delay_ms / 1000) as names:
-            folder = Path(place)
-            (folder / "screen.py").write_text(MODULE)
+        with link(arguments, delay_ms / 1000) as machines:
+            head = machines[0].tmp
+            (head / "screen.py").write_text(MODULE)
             text = TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, frames=arguments.frames)
-            (folder / "waiting.toml").write_text(text)
-            row = nodes.measured(folder, names, arguments)
+            (head / "waiting.toml").write_text(text)
+            row = nodes.measured(machines, arguments)
             print(json.dumps({"delay_ms": delay_ms, "mbit": arguments.mbit, **row}), flush=True)
 
 

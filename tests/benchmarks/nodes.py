@@ -1,7 +1,7 @@
 """A run on several machines: env steps/s, ratio, lag and account by the number of machines that joined.
 
-Each machine is a namespace with its own network, host name and mounts; the head is one more, which samples
-nothing. The environment waits in each step, so that one computer can play all of them. Needs root.
+The machines are those of ``machines.py``, with a head that samples nothing. The environment waits in each
+step, so that one computer can play all of them. Needs root.
 
     python tests/benchmarks/nodes.py 1 2 4 8 --wait-ms 10 --seconds 30
     python tests/benchmarks/nodes.py 1 --samplers 8 --hidden 256 --set run.seed=2
@@ -16,12 +16,11 @@ import json
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 import psutil
+from machines import network, wait_for
 
 from spreeze_zmq.wire.channels import SENDING_THREADS
 
@@ -72,44 +71,6 @@ workers = 0
 """
 
 
-def call(*words):
-    """Run a command of the system's."""
-    subprocess.run(words, check=True, capture_output=True)
-
-
-def remove(names):
-    """Remove namespaces with all of their processes."""
-    for name in names:
-        pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-        for pid in pids.stdout.split():
-            subprocess.run(["kill", "-9", pid], check=False)
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-
-
-@contextlib.contextmanager
-def network(count, first="10.77.0"):
-    """A bridge with a namespace for the head and for each machine, whose addresses begin with ``first``;
-    removed at the end with all processes.
-    """
-    own = first.split(".")[1]
-    bridge, names = f"sz{own}-br", [f"sz{own}-n{number}" for number in range(count + 1)]
-    try:
-        call("ip", "link", "add", bridge, "type", "bridge")
-        call("ip", "link", "set", bridge, "up")
-        for number, name in enumerate(names):
-            port = f"sz{own}-{number}"
-            call("ip", "netns", "add", name)
-            call("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-            call("ip", "link", "set", port, "master", bridge, "up")
-            call("ip", "-n", name, "addr", "add", f"{first}.{number + 1}/24", "dev", "eth0")
-            for device in ("eth0", "lo"):
-                call("ip", "-n", name, "link", "set", device, "up")
-        yield names
-    finally:
-        remove(names)
-        subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
-
-
 def statuses(run):
     """The status lines of a run's journal."""
     with contextlib.suppress(FileNotFoundError):
@@ -119,27 +80,17 @@ def statuses(run):
                     yield entry
 
 
-def wait_for(condition, deadline_s=120):
-    """The condition's value, as soon as there is one."""
-    until_s = time.monotonic() + deadline_s
-    while time.monotonic() < until_s:
-        if value := condition():
-            return value
-        time.sleep(0.1)
-    raise TimeoutError(f"nothing in {deadline_s} s")
-
-
-def link_bytes(name):
-    """Bytes that a namespace has sent and received."""
+def link_bytes(machine):
+    """Bytes that a machine has sent and received."""
     files = [f"/sys/class/net/eth0/statistics/{way}_bytes" for way in ("tx", "rx")]
-    said = subprocess.run(["ip", "netns", "exec", name, "cat", *files], capture_output=True, text=True)
-    return [int(word) for word in said.stdout.split()]
+    inside = ["ip", "netns", "exec", machine.name, "cat", *files]
+    return [int(word) for word in subprocess.run(inside, capture_output=True, text=True).stdout.split()]
 
 
-def sending_s(status):
+def sending_s(status, head):
     """CPU seconds of ZeroMQ's thread of the process that publishes the policy."""
     rows = status["processes"]
-    process = psutil.Process(rows.get("actor_learner-0", rows["critic_learner-0"])["pid"])
+    process = psutil.Process(head.seen(rows.get("actor_learner-0", rows["critic_learner-0"])["pid"]))
     names = {thread.id: Path(f"/proc/{process.pid}/task/{thread.id}/comm") for thread in process.threads()}
     return sum(
         thread.user_time + thread.system_time
@@ -151,56 +102,53 @@ def sending_s(status):
 def marks(run, head):
     """The newest status, the bytes on the head's network and the CPU seconds of who sends, now."""
     status = list(statuses(run))[-1]
-    return status, *link_bytes(head), sending_s(status), time.monotonic()
+    return status, *link_bytes(head), sending_s(status, head), time.monotonic()
+
+
+def launched(head, *more, run="run", **how):
+    """A run on the head; returns its program, its folder, and the address at which machines join. Its output
+    is in ``head.out``.
+    """
+    words = ["launch", "/tmp/waiting.toml", "--run-dir", f"/tmp/{run}", "--without", "sampler"]
+    run, said = head.tmp / run, head.tmp / "head.out"
+    with said.open("w") as output:
+        program = head.start(*words, *more, stdout=output, stderr=output, **how)
+    wait_for(lambda: "spreeze join" in said.read_text() or program.poll() is not None)
+    assert program.poll() is None, said.read_text()
+    return program, run, re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text())[1]
+
+
+def join(machine, address, run, samplers):
+    """Have a machine join by the line as printed."""
+    with (run / "join.key").open() as key, (machine.tmp / "join.out").open("w") as output:
+        words = ("spreeze", "join", address, "--samplers", str(samplers))
+        return machine.start(*words, stdin=key, stdout=output, stderr=output)
 
 
 @contextlib.contextmanager
-def joined(folder, names, arguments):
+def joined(machines, arguments):
     """One run that every machine joins and that trains, stopped at the end; gives its folder, and a list that
     then has the exit codes, the head's first.
     """
-    python = [sys.executable, "-m"]
-    run, said = folder / "run", folder / "head.out"
-    launch = ["spreeze_zmq.commands.launch", folder / "waiting.toml", "--listen", f"{arguments.network}.1"]
-    launch += ["--run-dir", run, "--without", "sampler"]
-    launch += [word for each in arguments.set for word in ("--set", each)]
-    with said.open("w") as output:
-        head = subprocess.Popen(
-            ["ip", "netns", "exec", names[0], *python, *launch], stdout=output, stderr=output, cwd=folder
-        )
-    wait_for(lambda: "spreeze join" in said.read_text() or head.poll() is not None)
-    assert head.poll() is None, said.read_text()
-    address = re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text())[1]
-    machines = []
-    for name in names[1:]:
-        join = [
-            *python,
-            "spreeze_zmq.commands.spreeze",
-            "join",
-            address,
-            "--samplers",
-            str(arguments.samplers),
-        ]
-        inside = ["unshare", "--uts", "--mount", "ip", "netns", "exec", name]
-        with (run / "join.key").open() as key, (folder / f"{name}.out").open("w") as output:
-            machines.append(
-                subprocess.Popen([*inside, *join], stdin=key, stdout=output, stderr=output, cwd="/")
-            )
-    wait_for(lambda: any(len(s.get("machines", {})) == len(machines) for s in statuses(run)))
+    head, *others = machines
+    more = [word for each in arguments.set for word in ("--set", each)]
+    program, run, address = launched(head, "--listen", head.address, *more)
+    halves = [join(machine, address, run, arguments.samplers) for machine in others]
+    wait_for(lambda: any(len(s.get("machines", {})) == len(halves) for s in statuses(run)))
     wait_for(lambda: any(s["state"] == "training" for s in statuses(run)))
     codes = []
     yield run, codes
-    head.send_signal(signal.SIGINT)
-    codes += [head.wait(60), *(machine.wait(30) for machine in machines)]
+    program.signal(signal.SIGINT)
+    codes += [program.wait(60), *(half.wait(30) for half in halves)]
 
 
-def measured(folder, names, arguments):
+def measured(machines, arguments):
     """The figures of a run over the last seconds before it is stopped."""
-    with joined(folder, names, arguments) as (run, codes):
+    with joined(machines, arguments) as (run, codes):
         time.sleep(5.0)  # until each machine's first rollouts have come
-        first, sent, received, cpu_s, began_s = marks(run, names[0])
+        first, sent, received, cpu_s, began_s = marks(run, machines[0])
         time.sleep(arguments.seconds)
-        last, *after, end_s = marks(run, names[0])
+        last, *after, end_s = marks(run, machines[0])
     summary = json.loads((run / "summary.json").read_text())
     span_s, wall_s = last["t_s"] - first["t_s"], end_s - began_s
     return {
@@ -236,12 +184,12 @@ def each(description, row, *more):
     parser.add_argument("--set", action="append", default=[], help="as of spreeze-launch")
     arguments = parser.parse_args()
     for count in arguments.counts:
-        with tempfile.TemporaryDirectory() as place, network(count, arguments.network) as names:
-            folder = Path(place)
-            (folder / "waiting.py").write_text(MODULE)
+        with network(count, arguments.network) as machines:
+            head = machines[0].tmp
+            (head / "waiting.py").write_text(MODULE)
             text = TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
-            (folder / "waiting.toml").write_text(text)
-            print(json.dumps(row(folder, names, arguments)), flush=True)
+            (head / "waiting.toml").write_text(text)
+            print(json.dumps(row(machines, arguments)), flush=True)
 
 
 if __name__ == "__main__":

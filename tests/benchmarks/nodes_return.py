@@ -7,6 +7,7 @@ still joining. ``returns`` is the curve: env steps -> mean return of the last ep
 """
 
 import nodes
+from machines import wait_for
 
 #: A return of training is that of at least so many episodes.
 EPISODES = 20
@@ -19,10 +20,10 @@ def curve(run):
             yield status["t_s"], status["env_steps"], status["episodes"]["recent_return"]
 
 
-def timed(folder, names, arguments):
+def timed(machines, arguments):
     """One run until the return is reached."""
-    with nodes.joined(folder, names, arguments) as (run, codes):
-        nodes.wait_for(lambda: any(found >= arguments.until for *_, found in curve(run)), 1200)
+    with nodes.joined(machines, arguments) as (run, codes):
+        wait_for(lambda: any(found >= arguments.until for *_, found in curve(run)), 1200)
     began_s = next(status["t_s"] for status in nodes.statuses(run) if status["env_steps"])
     seen = list(curve(run))
     reached_s, env_steps, _ = next(entry for entry in seen if entry[2] >= arguments.until)

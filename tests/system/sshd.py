@@ -1,4 +1,4 @@
-"""An ssh server of a test's own on 127.0.0.1, and the ssh command that reaches it."""
+"""An ssh server of a test's own, and the ssh command that reaches it."""
 
 import getpass
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 CONFIG = """
-ListenAddress 127.0.0.1:{port}
+ListenAddress {address}:{port}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/user.pub
 PidFile none
@@ -20,9 +20,15 @@ PasswordAuthentication no
 
 
 class Server:
-    """sshd in the foreground; ``ssh`` logs in as this user, by whatever name the host is called."""
+    """sshd in the foreground; ``ssh`` logs in as this user, by whatever name the host is called.
 
-    def __init__(self, folder):
+    Args:
+        folder: for its files.
+        address: to listen at.
+        inside: begins the command that starts it.
+    """
+
+    def __init__(self, folder, address="127.0.0.1", inside=()):
         Path("/run/sshd").mkdir(exist_ok=True)
         for name in ("host", "user"):
             made = ["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", folder / name]
@@ -30,10 +36,10 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        (folder / "config").write_text(CONFIG.format(port=self.port, folder=folder))
-        self.process = subprocess.Popen([SSHD, "-D", "-f", folder / "config"])
+        (folder / "config").write_text(CONFIG.format(address=address, port=self.port, folder=folder))
+        self.process = subprocess.Popen([*inside, SSHD, "-D", "-f", folder / "config"])
         options = {
-            "HostName": "127.0.0.1",
+            "HostName": address,
             "Port": self.port,
             "User": getpass.getuser(),
             "IdentityFile": folder / "user",
@@ -45,7 +51,7 @@ class Server:
         until_s = time.monotonic() + 10
         while time.monotonic() < until_s:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                if probe.connect_ex((address, self.port)) == 0:
                     return
             time.sleep(0.05)
         raise AssertionError("sshd does not listen")
