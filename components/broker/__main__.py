@@ -12,6 +12,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.crowd import smaller
+from spreeze_zmq.broker.groups import groups_of
 from spreeze_zmq.broker.hosts import HERE
 from spreeze_zmq.broker.notes import RESUMED, Notes
 from spreeze_zmq.broker.problems import Refused
@@ -176,6 +177,10 @@ class Broker:
     def on_machine(self, message: Message) -> None:
         """The launcher tells of a machine that has joined, or is gone."""
         self.record.machines.take(message.fields)
+
+    def on_fusion(self, message: Message) -> None:
+        """The fuser tells of the groups."""
+        self.record.groups = groups_of(message.fields["groups"])
 
     def on_turned_away(self, message: Message) -> None:
         """The launcher has refused machines, or what they sent."""

@@ -29,6 +29,7 @@ from spreeze_zmq.algorithms.declared import (
 )
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
+from spreeze_zmq.algorithms.shared_model import SharedModel
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import captured
@@ -225,6 +226,13 @@ class AutogradHalf:
         return {name: value.flatten(0, 1) for name, value in fields.items()}
 
     # --- what it publishes and receives
+
+    def shared_model(self, *, of_policy: bool) -> SharedModel:
+        """What it has in common with the same half of other groups: the networks that it trains, the targets
+        that it moves, and ``of_policy`` the statistics of observations if these are learned.
+        """
+        statistics = self._statistics if of_policy and self._rows.learned else None
+        return SharedModel(self._networks, statistics, moves_targets=self._has_after)
 
     @property
     def weights(self) -> torch.Tensor:

@@ -63,6 +63,20 @@ class RunningStatistics:
         mean, std32 = (np.tile(array.astype(np.float32), self._stack) for array in (self.mean, scale))
         return {"observation_mean": mean, "observation_std": std32}
 
+    def sums(self) -> NDArray[np.float64]:
+        """Number, sum and sum of squares of all observations, ``[1 + 2 * size]``: those of several sets of
+        observations add up.
+        """
+        squares = self.squares + self.count * np.square(self.mean)
+        return np.concatenate(([self.count], self.count * self.mean, squares))
+
+    def adopt(self, sums: NDArray[np.float64]) -> None:
+        """Continue from :meth:`sums`."""
+        self.count = float(sums[0])
+        total, squares = np.split(sums[1:], 2)
+        self.mean = total / max(self.count, 1.0)
+        self.squares = np.maximum(squares - self.count * np.square(self.mean), 0.0)
+
     def state_dict(self) -> dict[str, Any]:
         """Copies, as tensors."""
         arrays = {"mean": self.mean, "squares": self.squares, "count": np.array(self.count)}

@@ -21,6 +21,7 @@ from spreeze_zmq.broker.figures import (
     OtherPrograms,
     ProcessRecord,
 )
+from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.broker.problems import (
     FAILURES_KEPT,
@@ -55,6 +56,7 @@ class RunRecord:
         accounts: of the samples, by learner.
         learners: names that the learners' processes may have.
         watched: names that the launcher's processes, and those of which there is one, may have.
+        groups: a row for each group of samplers and learners, as the fuser tells; empty in a run of one.
         doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
         unfinished_checkpoint: the learners whose parts of the last checkpoint are missing at the end.
     """
@@ -75,6 +77,7 @@ class RunRecord:
     others: OtherPrograms = field(default_factory=OtherPrograms)
     machines: Machines = field(default_factory=Machines)
     unfinished_checkpoint: list[str] = field(default_factory=list)
+    groups: Mapping[str, Group] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}

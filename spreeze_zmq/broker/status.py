@@ -21,6 +21,7 @@ from spreeze_zmq.broker.figures import (
     Workers,
     worker_rows,
 )
+from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
 from spreeze_zmq.broker.returns import Episodes, EvaluationRow
@@ -83,6 +84,7 @@ class Status:
         processes: the living ones by name, of very many the worst.
         others: sums of those that ``processes`` leaves out.
         machines: those that have joined, by name.
+        groups: the sets of samplers and learners that train apart, by number; only where there are several.
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
@@ -100,6 +102,7 @@ class Status:
     processes: Mapping[str, ProcessRecord]
     others: Mapping[str, Mapping[str, Others]] = field(metadata=SPREAD)
     machines: Mapping[str, Mapping[str, Machine]] = field(metadata=SPREAD)
+    groups: Mapping[str, Mapping[str, Group]] = field(metadata=SPREAD)
     gauges: Mapping[str, float]
     experience: Mapping[str, float]
     machine: Mapping[str, float]
@@ -132,6 +135,7 @@ class Status:
             processes=rows,
             others=others(processes, rows),
             machines=record.machines.rows(processes, now_s),
+            groups={"groups": record.groups} if record.groups else {},
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
             machine=record.others.row(now_s),
@@ -161,6 +165,7 @@ class Summary:
         best: the fields of the newest evaluation of the best policy.
         episodes: number of training episodes.
         unfinished_checkpoint: the learners whose parts of the last checkpoint are missing.
+        groups: the last rows of a status; the figures of this summary are those of group 0.
     """
 
     exit_reason: str
@@ -190,6 +195,7 @@ class Summary:
     refusals: Sequence[Refused]
     findings: Sequence[Finding]
     unfinished_checkpoint: Sequence[str]
+    groups: Mapping[str, Mapping[str, Group]] = field(metadata=SPREAD)
 
     @classmethod
     def of(cls, record: RunRecord, exit_reason: str, now_s: float, *, final: bool) -> Summary:
@@ -228,4 +234,5 @@ class Summary:
             refusals=record.refusals.rows(now_s),
             findings=record.doctor.findings(),
             unfinished_checkpoint=record.unfinished_checkpoint,
+            groups={"groups": record.groups} if record.groups else {},
         )

@@ -21,6 +21,7 @@ from spreeze_zmq.commands.arguments import Parser, add_set, exit_code, for_reade
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.check import FirstLook, advice, graph, report
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.launcher.shares import own_share
 from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
@@ -172,6 +173,8 @@ def _load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[st
     plan = topology.load(source, overrides, without=arguments.without, look=look)
     for name in arguments.record:
         _check_recorded(plan, name, arguments.record_mb)
+    if arguments.inproc and plan.groups.count > 1:
+        raise InputError("--inproc runs one group in this process: write groups.count = 1, or leave it out")
     if arguments.inproc:
         plan = _at_fixed_counts(plan)
     recording = dict.fromkeys(arguments.record, arguments.record_mb)
@@ -210,6 +213,18 @@ def _launch(
     chosen: str | None = None,
 ) -> int:
     """Run a plan to its end, with ``lines`` about it first; returns the exit code."""
+    with own_share(plan) as shares:
+        return _launch_on(shares, plan, arguments, lines, chosen)
+
+
+def _launch_on(
+    shares: Mapping[str, frozenset[int]],
+    plan: Plan,
+    arguments: argparse.Namespace,
+    lines: Sequence[str],
+    chosen: str | None,
+) -> int:
+    """Run a plan on this process's cores, and its members on their shares."""
     view = StatusView(plain=arguments.inproc)
     for line in lines:
         view.note(line)
@@ -224,7 +239,7 @@ def _launch(
     if arguments.resume:
         for line in arguments.origin.inherit(folder, plan):
             view.note(line)
-    launch = Launch(plan, folder, view, threads=arguments.inproc, listening=listening)
+    launch = Launch(plan, folder, view, threads=arguments.inproc, listening=listening, shares=shares)
     try:
         return launch.run()
     finally:

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Crew:
         pinning: the cores of each process.
         nodes: the other machines; None where the run listens for none.
         threads: run components as threads of this process.
+        shares: CPUs of the members that run here.
 
     Attributes:
         supervisor: supervises all processes.
@@ -45,11 +47,19 @@ class Crew:
     """
 
     def __init__(
-        self, plan: Plan, folder: RunFolder, pinning: Pinning, nodes: Nodes | None, *, threads: bool
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        pinning: Pinning,
+        nodes: Nodes | None,
+        *,
+        threads: bool,
+        shares: Mapping[str, frozenset[int]] = {},
     ) -> None:
         self._plan, self._folder, self._pinning, self._nodes = plan, folder, pinning, nodes
         leftovers = [Path(plan.socket_dir), folder.page_address, folder.invitation]
-        here = ThreadSpawner() if threads else GroupSpawner(leftovers)
+        self._shares = shares
+        here = ThreadSpawner() if threads else GroupSpawner(leftovers, chain.from_iterable(shares.values()))
         self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
         sampler = plan.components[SAMPLER]
         self._indices = itertools.count(sampler.count.maximum if sampler.launched else 0)
@@ -155,7 +165,7 @@ class Crew:
             max_restarts=component.max_restarts,
             restart_window_s=component.restart_window_s,
             parent_death_signal=ROLES[role].orphaned,
-            cpus=self._pinning.of(name),
+            cpus=self._shares.get(name) or self._pinning.of(name),
         )
 
     def close(self) -> None:

@@ -55,6 +55,7 @@ class Launch:
         remeasure: ignore the cached number of samplers.
         threads: run components as threads of this process, which a debugger may hold for any time.
         listening: where other machines join; None for nowhere.
+        shares: CPUs of the members that run here.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Launch:
         remeasure: bool = False,
         threads: bool = False,
         listening: Listening | None = None,
+        shares: Mapping[str, frozenset[int]] = {},
     ) -> None:
         self.folder, self.view = folder, view
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
@@ -75,7 +77,7 @@ class Launch:
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None
-        self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads)
+        self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads, shares=shares)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")

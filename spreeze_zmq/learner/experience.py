@@ -98,6 +98,11 @@ class Experience(ABC):
         return not self.stopping and self._has_batch() and not self._lacks_weights()
 
     @property
+    def may_change(self) -> bool:
+        """Whether the networks may be replaced now by those of all groups."""
+        return True
+
+    @property
     def wants_weights(self) -> bool:
         """Whether the other half's next weights may be loaded now: always, except in order: then when an
         update lacks them.

@@ -17,6 +17,7 @@ from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
+from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.publication import Cadence, Outlet, Record
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
@@ -77,6 +78,7 @@ class Learner:
         others: the other half's weights; None for a lone learner.
         counts: what a checkpoint holds of its counts.
         experience: what it learns from.
+        fusion: shares the half's model with other groups; None in a run of one.
         metrics: those of the newest update that measured them, 0-d float32 on the device.
     """
 
@@ -101,6 +103,9 @@ class Learner:
         replayed = DelayExperience if role == ACTOR_LEARNER else RatioExperience
         kind: type[Experience] = RoundExperience if plan.learning.on_policy else replayed
         self.experience = kind(component, self.half, self.outlet, self.others, self.counts)
+        is_one = plan.groups.count == 1
+        of_policy = self.outlet.of_policy
+        self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
@@ -219,6 +224,8 @@ class Learner:
         self.half.load_state_dict(state["half"])
         self.half.num_updates, self.half.env_steps = num_updates, self.counts.env_steps
         self.experience.go_back()
+        if self.fusion is not None:
+            self.fusion.forget()
 
 
 def learn(component: Component, learner: Learner) -> None:
@@ -241,6 +248,8 @@ def learn(component: Component, learner: Learner) -> None:
             if experience.ready:
                 with learner.cadence.updating(), learner.work.update():
                     learner.update()
+            if learner.fusion is not None:
+                learner.fusion.serve()
             learner.publish_if_due()
             vault.serve()
         except Diverged as error:

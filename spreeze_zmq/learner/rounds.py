@@ -70,6 +70,11 @@ class RoundExperience(Experience):
         return self._left == 0 and super().wants_weights
 
     @property
+    def may_change(self) -> bool:
+        """Between a round and the publication that follows it, so that no rollout is of other weights."""
+        return self._due and self._left == 0
+
+    @property
     def done(self) -> bool:
         """Whether all rounds are trained on and, in order, the other half's last weights have come."""
         if self._due or (self.in_order and self._lacks_weights()):

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.plan.parts import GroupsPlan
 
 #: The commonest types, which are plain already.
 _PLAIN = frozenset((float, int, str, bool, type(None)))
@@ -26,6 +27,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "placement": dict,
     "tried": dict,
     "timing": dict,
+    "groups": GroupsPlan,
 }
 
 

@@ -117,6 +117,36 @@ class BalancePlan:
 
 
 @dataclass(frozen=True)
+class GroupsPlan:
+    """Whole sets of samplers and learners that train apart and fuse what they have learned.
+
+    Attributes:
+        number: which group this is the plan of; 0 is the run itself.
+        left_open: keys such as ``sampler.count`` that each member decides by its own cores.
+    """
+
+    count: int = option(
+        1, "sets of samplers and learners that train apart and fuse their models", minimum=1, maximum=64
+    )
+    every_updates: int = option(500, "updates of a learner between two models that it sends", minimum=1)
+    outer: str = option(
+        "average",
+        "how models are fused: their mean, or a step towards it with momentum",
+        choices=("average", "momentum"),
+    )
+    outer_learning_rate: float = option(0.7, "size of the step with momentum; 1 is to the mean", above=0)
+    outer_momentum: float = option(0.9, "Nesterov momentum of that step", minimum=0, maximum=0.999)
+    patience_s: float = option(
+        20.0, "longest wait of a round for the models of the other groups", type="duration", above=0
+    )
+    optimizer: str = option(
+        "kept", "what becomes of the optimiser's moments when models are fused", choices=("kept", "reset")
+    )
+    number: int = 0
+    left_open: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class LearningPlan:
     """Facts about the run's algorithm that processes need without importing it.
 

@@ -11,7 +11,7 @@ from spreeze_zmq.base.endpoints import ipc_endpoint
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
-from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, LearningPlan, RunPlan
+from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, LearningPlan, RunPlan
 from spreeze_zmq.plan.roles import EVALUATOR
 
 #: The version of run.json; programs refuse any other.
@@ -40,6 +40,7 @@ class Plan:
         timing: what one environment took, as ``envs.Timing.to_plain`` has it; empty for a described one.
         placement: role -> ``node`` for any machine that joins, or a pattern of host names; every other role
             but the sampler runs where the run was started.
+        groups: the sets of samplers and learners, of which this run is one.
         left_to_node: the keys of such roles, as ``actor_learner.threads``, that their machine decides: what
             stands here fits the one where the run was started.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
@@ -65,6 +66,7 @@ class Plan:
     tried: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict, compare=False)
     placement: dict[str, str] = field(default_factory=dict)
+    groups: GroupsPlan = field(default_factory=GroupsPlan)
     left_to_node: tuple[str, ...] = ()
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
@@ -147,4 +149,6 @@ def first_index(plan: Plan, role: str, index: int = 0) -> int:
     if role == EVALUATOR:
         return FIRST
     evaluators = plan.components[EVALUATOR].options.get("episodes", 0)
-    return FIRST + int(evaluators) + index * int(plan.components[role].options.get("envs", 1))
+    sampler = plan.components[role]
+    index += plan.groups.number * sampler.count.maximum
+    return FIRST + int(evaluators) + index * int(sampler.options.get("envs", 1))

@@ -12,6 +12,7 @@ from spreeze_zmq.plan.parts import ChannelPlan
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
+FUSER, MEMBER = "fuser", "member"
 
 
 #: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
@@ -40,6 +41,7 @@ class Role:
         stays: why ``[placement]`` cannot give it to another machine; empty where it can.
         writes: the files below the run's folder that it hands to the head from another machine, as patterns
             of :func:`fnmatch.fnmatchcase` for each part of the path.
+        grouped: only a run of several groups has it.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Role:
     orphaned: signal.Signals = signal.SIGKILL
     stays: str = ""
     writes: tuple[str, ...] = ()
+    grouped: bool = False
 
 
 #: Every role in starting order: the slowest first, since a socket may connect before its peer binds.
@@ -110,6 +113,23 @@ ROLES: Mapping[str, Role] = {
             keeps_off=True,
             stays="the page is served where the run was started",
         ),
+        Role(
+            FUSER,
+            stopped=2,
+            single="one fuser holds the model of all groups",
+            reports=("fusion",),
+            keeps_off=True,
+            stays="it holds the model of all groups, where the run was started",
+            grouped=True,
+        ),
+        # A whole set of samplers and learners below a launcher of its own.
+        Role(
+            MEMBER,
+            stopped=2,
+            defaults={"stop_grace_s": 20.0},
+            is_observer=True,
+            grouped=True,
+        ),
     )
 }
 #: The part of the algorithm that each learner trains.
@@ -132,6 +152,7 @@ def is_observer(name: str) -> bool:
 
 
 POLICY, CRITIC, REPORT, CONTROL, FEED = "policy", "critic", "report", "control", "feed"
+MODELS, FUSED = "models", "fused"
 
 
 def experience_of(learner: str) -> str:
@@ -144,18 +165,23 @@ def publisher_of_policy(learners: Sequence[str]) -> str:
     return ACTOR_LEARNER if ACTOR_LEARNER in learners else CRITIC_LEARNER
 
 
-def roles_of(learners: Sequence[str]) -> tuple[str, ...]:
-    """The roles of a run with these learners, in the order of ``ROLES``."""
-    return tuple(role for role in ROLES if role in learners or role not in LEARNERS)
+def roles_of(learners: Sequence[str], *, grouped: bool = False) -> tuple[str, ...]:
+    """The roles of a run with these learners, ``grouped`` with other groups, in the order of ``ROLES``."""
+    absent = set(LEARNERS) - set(learners)
+    return tuple(
+        role.name for role in ROLES.values() if role.name not in absent and (grouped or not role.grouped)
+    )
 
 
-def channels_of(learners: Sequence[str]) -> dict[str, ChannelPlan]:
-    """The channels of a run with these learners, before a topology changes them."""
+def channels_of(learners: Sequence[str], *, grouped: bool = False) -> dict[str, ChannelPlan]:
+    """The channels of a run with these learners, ``grouped`` with other groups, before a topology changes
+    them.
+    """
     publisher = publisher_of_policy(learners)
     others = tuple(learner for learner in learners if learner != publisher)
     readers = (*others, EVALUATOR, SAMPLER, VISUALIZER)
-    everybody = tuple(role for role in roles_of(learners) if role != BROKER)
-    of_some = {kind for role in ROLES.values() for kind in role.reports}
+    everybody = tuple(role for role in roles_of(learners, grouped=grouped) if role != BROKER)
+    of_some = {kind for role in everybody for kind in ROLES[role].reports}
     by_components = ("hello", "report", "bye", *sorted({"failure", *of_some}))
     by_the_launcher = ("exited", "workers", "machine", "turned_away", "stop_request", "stopping")
     by_the_broker = ("status", "stop", "checkpoint", "scale", "set")
@@ -169,6 +195,10 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelPlan]:
     channels[REPORT] = _channel("push_pull", BROKER, everybody, by_components + by_the_launcher, 1000)
     channels[CONTROL] = _channel("pub_sub", BROKER, everybody, by_the_broker, 1000)
     channels[FEED] = _channel("pub_sub", BROKER, (VISUALIZER,), ("entry",), 1000)
+    if grouped:
+        sharing = (*learners, MEMBER)
+        channels[MODELS] = _channel("push_pull", FUSER, sharing, ("model",), 4)
+        channels[FUSED] = _channel("pub_sub", FUSER, sharing, ("fused",), 4)
     return channels
 
 
@@ -179,8 +209,8 @@ def _channel(
     return ChannelPlan(pattern, binds, connects, kinds, (), None, queued, buffer, curve=False)
 
 
-#: Every channel: those of a run with both learners.
-CHANNELS = channels_of(LEARNERS)
+#: Every channel: those of a run of several groups with both learners.
+CHANNELS = channels_of(LEARNERS, grouped=True)
 
 BINDING_END = {"push_pull": "pull", "pub_sub": "pub"}
 OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}

@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -96,9 +96,11 @@ class GroupSpawner:
 
     Args:
         leftovers: files and folders to remove if the launcher dies.
+        lent: CPUs beyond this process's own that others may run on.
     """
 
-    def __init__(self, leftovers: Sequence[Path] = ()) -> None:
+    def __init__(self, leftovers: Sequence[Path] = (), lent: Iterable[int] = ()) -> None:
+        self._lent = frozenset(lent)
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: the kernel would drop exit codes
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._guard = Guard(leftovers)
@@ -110,7 +112,7 @@ class GroupSpawner:
         Raises:
             InputError: the command cannot be run, the log cannot be written, or no CPU of ``cpus`` is usable.
         """
-        if spec.cpus is not None and not spec.cpus & os.sched_getaffinity(0):
+        if spec.cpus is not None and not spec.cpus & (os.sched_getaffinity(0) | self._lent):
             raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
         log, log_start = _open_log(spec)
         output = -1

@@ -87,6 +87,28 @@ def check_critic(fields: Mapping[str, Any], arrays: Arrays) -> None:
     check_weights("critic", arrays, ("parameters",))
 
 
+def check_model(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """What a group has learned must be finite, and no more of it stepped than there is."""
+    check_weights("model", arrays, ("change",))
+    _check_statistics("model", arrays)
+    if fields["stepped"] > arrays["change"].size:
+        stepped, size = fields["stepped"], arrays["change"].size
+        raise WireError("wrong_shape", f"model.stepped is {stepped}, model.change has {size} numbers")
+
+
+def check_fused(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """All numbers must be finite."""
+    check_weights("fused", arrays, ("parameters",))
+    _check_statistics("fused", arrays)
+
+
+def _check_statistics(kind: str, arrays: Arrays) -> None:
+    """Sums over all observations may be very large."""
+    statistics = arrays.get("statistics")
+    if statistics is not None and not np.isfinite(statistics).all():
+        raise WireError("not_finite", f"{kind}.statistics holds a number that is not finite")
+
+
 def check_weights(kind: str, arrays: Arrays, names: Iterable[str]) -> None:
     """Raise WireError if one of these arrays holds a NaN or a number beyond ``LARGEST``: a learner that took
     it could not recover.

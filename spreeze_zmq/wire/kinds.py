@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, MAX_RANK
-from spreeze_zmq.wire.consistency import check_critic, check_episodes, check_policy, check_rollout
+from spreeze_zmq.wire.consistency import (
+    check_critic,
+    check_episodes,
+    check_fused,
+    check_model,
+    check_policy,
+    check_rollout,
+)
 from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
 
 
@@ -14,6 +21,7 @@ def _fields(text: str) -> dict[str, FieldSpec]:
 
 
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
+_STATISTICS = ArraySpec(("float64",), 1, 1, required=False)
 _REPORT = _fields(
     "role: text, name: text, pid: count, time_s: number, uptime_s: number, cpu_s: number, "
     "rss_bytes: count, clock_s: numbers, counters: numbers, gauges: numbers, pushed: counts?, "
@@ -52,6 +60,21 @@ KINDS: dict[str, KindSpec] = {
         retained=True,
         cross_check=check_critic,
     ),
+    "model": KindSpec(
+        _fields(
+            "group: count, part: text, layout: text, round: count, number: count, stepped: count, "
+            "env_steps: count, trained: count"
+        ),
+        {"change": _PARAMETERS, "statistics": _STATISTICS},
+        cross_check=check_model,
+    ),
+    "fused": KindSpec(
+        _fields("part: text, layout: text, round: count, numbers: counts"),
+        {"parameters": _PARAMETERS, "statistics": _STATISTICS},
+        retained=True,
+        retained_by=("part",),
+        cross_check=check_fused,
+    ),
     "hello": KindSpec(_fields("role: text, name: text, pid: count, protocol: count, host: text")),
     "report": KindSpec(_REPORT),
     "bye": KindSpec({**_REPORT, **_fields("reason: text")}),
@@ -73,6 +96,7 @@ KINDS: dict[str, KindSpec] = {
         _fields("name: text, summary: text, traceback: text, updates: count?, checkpoint: text?")
     ),
     "part": KindSpec(_fields("folder: text, part: map")),
+    "fusion": KindSpec(_fields("groups: rows")),
     "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
     "workers": KindSpec(_fields("role: text, count: count, reason: text")),
     "machine": KindSpec(
@@ -92,9 +116,9 @@ KINDS: dict[str, KindSpec] = {
             "env_steps_per_s: number?, critic_updates_per_s: number?, actor_updates_per_s: number?, "
             "trained_transitions_per_s: number?, replay_ratio: map?, policy_lag: map?, publication: rows?, "
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
-            "processes: rows?, others: rows?, machines: rows?, gauges: map?, experience: map?, "
-            "machine: map?, findings: maps?, efficiency: any?, balance: map?, refusals: maps?, "
-            "went_back: maps?, num_failures: count?, failures: maps?"
+            "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
+            "experience: map?, machine: map?, findings: maps?, efficiency: any?, balance: map?, "
+            "refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?"
         ),
         retained=True,
     ),

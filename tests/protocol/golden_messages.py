@@ -92,6 +92,18 @@ _FIELDS = {
     },
     "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True},
     "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
+    "fusion": {
+        "groups": {
+            "0": {
+                "env_steps": 4096,
+                "trained_transitions": 32768,
+                "rounds": 3,
+                "received_bytes": 1_720_344,
+                "distance": 0.015625,
+                "lost": False,
+            }
+        }
+    },
     "machine": {
         "node": "node-1",
         "host": "desk2",
@@ -242,6 +254,14 @@ def _bodies() -> dict[str, Message]:
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}
     messages["critic"] = Message("critic", counts, critic)
+    model = {"group": 1, "part": "critic", "layout": "0123456789abcdef", "round": 3, "number": 5}
+    sums = np.array([2.0, 1.0, 0.5], np.float64)
+    arrays = {"change": np.array([0.25, -0.5], np.float32), "statistics": sums}
+    counts = {"stepped": 1, "env_steps": 4096, "trained": 32768}
+    messages["model"] = Message("model", {**model, **counts}, arrays)
+    fused = {"part": "critic", "layout": "0123456789abcdef", "round": 4, "numbers": {"0": 9, "1": 5}}
+    arrays = {"parameters": np.array([1.25, -1.5], np.float32), "statistics": sums}
+    messages["fused"] = Message("fused", fused, arrays)
     keys = {"public": "p" * 40, "secret": "s" * 40, "server": "h" * 40}
     files = {"plan": np.frombuffer(b"{}", np.uint8), "bundle": np.frombuffer(b"", np.uint8)}
     messages["welcome"] = Message("welcome", {"node": "node-1", **keys}, files)

@@ -44,6 +44,7 @@ REPORTS = [kind for kind in CHANNELS["report"].kinds if kind not in ("stop_reque
 SENDERS = {
     "evaluation": "evaluator-0",
     "part": "critic_learner-0",
+    "fusion": "fuser-0",
     **dict.fromkeys(("exited", "workers", "machine", "turned_away"), "launcher"),
 }
 MANY = {str(number): float(number) for number in range(4000)}

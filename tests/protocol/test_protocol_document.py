@@ -86,7 +86,7 @@ def test_every_figure_of_a_status_is_documented():
     here = [item for item in fields(Status) if "spread" not in item.metadata]
     shared = [item for item in fields(Shared) if "spread" not in item.metadata]
     names = {item.name for item in (*here, *shared)} | set(SHOWN) | {f"{name}_per_s" for name in SHOWN}
-    assert names | {"others", "machines"} == set(KINDS["status"].fields)  # two that few runs have
+    assert names | {"others", "machines", "groups"} == set(KINDS["status"].fields)  # that few runs have
 
 
 def test_every_role_is_documented():
@@ -222,7 +222,9 @@ class Peers:
         plan = change(topology.load("pendulum", []))
         self.plan, self.sockets = write_plan(plan, RunFolder.create("run", str(folder)))
         self.run_file = str(RunFolder(folder).run_file)
-        ends = {name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in CHANNELS.items()}
+        ends = {
+            name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in plan.channels.items()
+        }
         self.ends = {
             name: channels.open_channel(self.plan.channels[name], end, "peer-0", 1)
             for name, end in ends.items()

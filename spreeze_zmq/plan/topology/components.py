@@ -11,11 +11,12 @@ from typing import Any
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.base.schema import did_you_mean, one_of, show, suggestion
 from spreeze_zmq.envs import Timing
-from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
+from spreeze_zmq.plan.parts import ComponentPlan, Count, LearningPlan
 from spreeze_zmq.plan.roles import (
     CRITIC_LEARNER,
     EVALUATOR,
     LEARNERS,
+    MEMBER,
     ROLES,
     SAMPLER,
     channels_of,
@@ -58,7 +59,13 @@ class Declared:
 
 
 def read_components(
-    table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes, elsewhere: Collection[str] = ()
+    table: Any,
+    learners: Sequence[str],
+    beside: Path,
+    mistakes: Mistakes,
+    elsewhere: Collection[str] = (),
+    *,
+    grouped: bool = False,
 ) -> dict[str, Declared]:
     """The declaration of each role, without those whose program has a mistake.
 
@@ -68,13 +75,17 @@ def read_components(
         beside: the folder that ``use = "./folder"`` is relative to.
         mistakes: takes the mistakes.
         elsewhere: the roles that run on other machines, which have other devices.
+        grouped: the run has several groups.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
         return {}
-    roles = roles_of(learners)
+    roles = roles_of(learners, grouped=grouped)
     for role in table:
-        if role in ROLES and role not in roles:
+        if role in ROLES and ROLES[role].grouped and not grouped:
+            why = "write groups.count = 2 for two groups, or leave this table out"
+            mistakes.add(("components", role), "a run of one group has no process of this role", why)
+        elif role in ROLES and role not in roles:
             why = "one learner trains everything and publishes the policy: leave this table out"
             mistakes.add(("components", role), "this algorithm has no process of this role", why)
         elif role not in roles:
@@ -109,6 +120,8 @@ def _read_component(
         return None
     values = read_table((*common, *file.options), table, key, mistakes, key_hint)
     own = {option.name: values.pop(option.name) for option in file.options}
+    if role == MEMBER and values["count"] != "auto":
+        mistakes.add((*key, "count"), "the number of members follows from that of groups", "set groups.count")
     if ROLES[role].single and values["count"] not in ("auto", 1, [1, 1]):
         problem = f"expected 1 process of {role}, got {show(values['count'])}"
         mistakes.add((*key, "count"), problem, ROLES[role].single)
@@ -162,12 +175,13 @@ def component_plans(
     without: Collection[str],
     cores: int,
     elsewhere: Collection[str] = (),
+    num_groups: int = 1,
 ) -> dict[str, ComponentPlan]:
-    """The components with every "auto" resolved for a machine of ``cores`` cores, where the roles elsewhere
-    take none of them.
+    """The components with every "auto" resolved for a group that has ``cores`` cores, where the roles
+    elsewhere take none of them.
     """
     num_learners = max(1, len(set(learner_roles) - set(elsewhere)))
-    channels = channels_of(learner_roles)
+    channels = channels_of(learner_roles, grouped=num_groups > 1)
     samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
@@ -187,7 +201,19 @@ def component_plans(
             options=options,
             **common,
         )
+    if MEMBER in plans:
+        plans[MEMBER] = replace(plans[MEMBER], count=Count(*(num_groups - 1,) * 3))
     return plans
+
+
+def left_to_members(declared: Mapping[str, Declared], learners: Sequence[str]) -> tuple[str, ...]:
+    """The keys that are "auto" and that each member decides by its own cores and devices."""
+    return tuple(
+        f"{role}.{name}"
+        for role in (SAMPLER, *learners)
+        for name in ("count", "threads", *_devices(declared[role].file))
+        if {**declared[role].common, **declared[role].options}[name] == "auto"
+    )
 
 
 def left_to_node(declared: Mapping[str, Declared], elsewhere: Collection[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from spreeze_zmq.plan.topology.components import (
     check_without,
     component_plans,
     left_open,
+    left_to_members,
     left_to_node,
     read_components,
     with_time_to_start,
@@ -31,6 +33,7 @@ from spreeze_zmq.plan.topology.components import (
 from spreeze_zmq.plan.topology.described import check_described, described
 from spreeze_zmq.plan.topology.dial import resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
+from spreeze_zmq.plan.topology.groups import check_fused, cores_of_each, read_groups
 from spreeze_zmq.plan.topology.placement import read_placement
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
@@ -74,8 +77,13 @@ def load(
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
     learners = _learners(algorithm)
-    placement = read_placement(tables["placement"], learners, mistakes)
-    declared = read_components(tables["components"], learners, read.path.parent, mistakes, placement)
+    groups = read_groups(tables["groups"], mistakes)
+    grouped = groups.count > 1
+    placement = read_placement(tables["placement"], learners, mistakes, grouped=grouped)
+    cores = cores_of_each(groups, placement, cores or available_cores(), mistakes)
+    declared = read_components(
+        tables["components"], learners, read.path.parent, mistakes, placement, grouped=grouped
+    )
     check_without(without, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
@@ -83,7 +91,7 @@ def load(
     fields = (
         {role: algorithm.fields_of(PART_OF[role], stack, memory) for role in learners} if algorithm else {}
     )
-    channels = read_channels(tables["channels"], learners, fields, mistakes)
+    channels = read_channels(tables["channels"], learners, fields, mistakes, grouped=grouped)
     name = _run_name(run["name"], read)
     if mistakes.found or environment is None or algorithm is None or options is None:
         raise TopologyError(read.shown, mistakes.found)
@@ -93,10 +101,11 @@ def load(
         mistakes.add(("run", "env"), str(error))
         raise TopologyError(read.shown, mistakes.found) from None
     learning = _learning(algorithm, options)
-    components = component_plans(declared, learners, without, cores or available_cores(), placement)
+    components = component_plans(declared, learners, without, cores, placement, groups.count)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
     balance, components = resolve_balance(written, components, learning, mistakes)
+    check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
@@ -112,6 +121,7 @@ def load(
         components=components,
         channels=channels,
         placement=placement,
+        groups=replace(groups, left_open=left_to_members(declared, learners) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning),

@@ -15,13 +15,16 @@ from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 _HOST = re.compile(r"[\w.*?-]{1,80}")
 
 
-def read_placement(table: Any, learners: Sequence[str], mistakes: Mistakes) -> dict[str, str]:
+def read_placement(
+    table: Any, learners: Sequence[str], mistakes: Mistakes, *, grouped: bool = False
+) -> dict[str, str]:
     """The roles that run elsewhere, and where; notes those that cannot.
 
     Args:
         table: ``[placement]`` as written.
         learners: the roles that train.
         mistakes: takes the mistakes.
+        grouped: the run has several groups.
     """
     if isinstance(table, Mapping):
         staying = {name: value for name, value in table.items() if name in ROLES and ROLES[name].stays}
@@ -34,4 +37,5 @@ def read_placement(table: Any, learners: Sequence[str], mistakes: Mistakes) -> d
         if not _HOST.fullmatch(value):
             problem = f"expected {show(HEAD)}, {show(NODE)} or a host name, got {show(value)}"
             mistakes.add(("placement", name), problem, 'as in "desk2" or "desk*"')
-    return {name: value for name, value in placed.items() if value != HEAD and name in roles_of(learners)}
+    roles = roles_of(learners, grouped=grouped)
+    return {name: value for name, value in placed.items() if value != HEAD and name in roles}

@@ -11,13 +11,13 @@ from typing import Any
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import Option, option, options_of
-from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, RunPlan, StopPlan
+from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.described import DescribedEnvironment
 
 #: The tables of a topology.
-TABLES = ("run", "algorithm", "balance", "placement", "components", "channels")
+TABLES = ("run", "algorithm", "balance", "placement", "groups", "components", "channels")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class RunTable(DescribedEnvironment, RunPlan):
 STOP = options_of(StopPlan)
 RUN = options_of(RunTable)
 BALANCE = options_of(BalancePlan)
+GROUPS = options_of(GroupsPlan)
 PLACEMENT = tuple(
     Option(
         role.name,
@@ -155,6 +156,7 @@ def reference() -> tuple[Table, ...]:
         *map(algorithm_table, algorithms.names()),
         Table("balance", BALANCE),
         Table("placement", PLACEMENT),
+        Table("groups", GROUPS),
         *(Table(f"components.{role}", component_options(role) + _shipped_options(role)) for role in ROLES),
         *(Table(f"channels.{name}", CHANNEL) for name in CHANNELS),
     )

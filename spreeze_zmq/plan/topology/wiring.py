@@ -24,6 +24,8 @@ def read_channels(
     learners: Sequence[str],
     rollout_fields: Mapping[str, tuple[str, ...]],
     mistakes: Mistakes,
+    *,
+    grouped: bool = False,
 ) -> dict[str, ChannelPlan]:
     """The run's channels; notes unknown names, bad endpoints and endpoints that are bound twice.
 
@@ -32,11 +34,12 @@ def read_channels(
         learners: the roles that train; the channels follow from them.
         rollout_fields: the rollout arrays that each learner needs.
         mistakes: takes the mistakes.
+        grouped: the run has several groups.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("channels",), f"expected a table, got {show(table)}")
         return {}
-    channels = channels_of(learners)
+    channels = channels_of(learners, grouped=grouped)
     for learner, fields in rollout_fields.items():
         name = experience_of(learner)
         channels[name] = replace(channels[name], fields=fields)

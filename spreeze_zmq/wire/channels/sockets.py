@@ -26,7 +26,7 @@ ZERO_COPY_BYTES = 128 * 1024
 #: Most messages that one call refuses, so that a flood of them cannot stop a process.
 MOST_REFUSED_AT_ONCE = 1000
 #: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
-LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome"})
+LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome", "model", "fused"})
 SMALL_FRAME_BYTES = 1 << 20
 
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3

@@ -14,7 +14,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.check import advice
 from spreeze_zmq.plan.parts import Count
-from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.plan.roles import LEARNERS, channels_of, roles_of
 from spreeze_zmq.plan.topology import load
 from spreeze_zmq.plan.topology.document import shipped_topologies
 
@@ -79,8 +79,8 @@ def test_two_words_are_a_whole_topology(topology):
     """An environment's name is enough: every role, channel and option has a default."""
     plan = load(topology('run.env = "Pendulum-v1"'), cores=8)
     assert (plan.run.algorithm, plan.run.seed, plan.name) == ("sac", 0, "own")
-    assert tuple(plan.components) == tuple(ROLES)
-    assert tuple(plan.channels) == tuple(CHANNELS)
+    assert tuple(plan.components) == roles_of(LEARNERS)
+    assert tuple(plan.channels) == tuple(channels_of(LEARNERS))
     assert plan.algorithm["name"] == "sac"
     assert plan.algorithm["hidden_sizes"] == [256, 256]
     assert plan.balance.max_policy_lag is None

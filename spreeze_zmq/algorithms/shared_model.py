@@ -1,0 +1,91 @@
+"""What the same half of several groups has in common: one vector that can be sent, averaged and shifted."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
+from spreeze_zmq.algorithms.observations import RunningStatistics
+
+
+class Snapshot(NamedTuple):
+    """A shared model at one moment, or the difference of two.
+
+    Attributes:
+        parameters: ``[P]``, of the networks.
+        statistics: sums over the observations, ``[1 + 2 * size]``; empty where these are not learned.
+    """
+
+    parameters: NDArray[np.float32]
+    statistics: NDArray[np.float64]
+
+    def since(self, other: Snapshot) -> Snapshot:
+        """What has to be added to ``other`` for this one."""
+        return Snapshot(self.parameters - other.parameters, self.statistics - other.statistics)
+
+    def moved(self, by: Snapshot) -> Snapshot:
+        """The sum of both."""
+        return Snapshot(self.parameters + by.parameters, self.statistics + by.statistics)
+
+
+class SharedModel:
+    """The networks of one half, changed in place: recorded updates and native layers stay valid.
+
+    Args:
+        networks: of the half.
+        statistics: of observations; None where they are not learned.
+        moves_targets: whether the half changes the targets.
+
+    Attributes:
+        layout: names the sizes and order of its numbers; those of equal layouts can be averaged.
+        num_stepped: how many numbers, the first ones, the optimiser moves; buffers and targets follow.
+    """
+
+    def __init__(
+        self, networks: LearnerNetworks, statistics: RunningStatistics | None, *, moves_targets: bool
+    ) -> None:
+        targets = [networks.targets.flat] if moves_targets else []
+        self._parts, self._statistics = [networks.own.flat, *targets], statistics
+        self.num_stepped, self._adam = networks.own.trained.numel(), networks.adam
+        shapes = [
+            (name, place, tuple(tensor.shape))
+            for name, module in networks.modules.items()
+            for place, tensor in module.state_dict().items()
+        ]
+        observed = 0 if statistics is None else statistics.mean.size
+        sizes = [part.numel() for part in self._parts]
+        self.layout = hashlib.sha256(repr((shapes, sizes, observed)).encode()).hexdigest()[:16]
+
+    @torch.no_grad()
+    def snapshot(self) -> Snapshot:
+        """A copy on the host; waits for the device."""
+        parameters = torch.cat([part.flatten() for part in self._parts]).cpu().numpy().copy()
+        sums = np.empty(0) if self._statistics is None else self._statistics.sums()
+        return Snapshot(parameters, sums)
+
+    @torch.no_grad()
+    def shift(self, by: Snapshot) -> None:
+        """Add a difference of two snapshots; the next publication puts new statistics into use."""
+        moved = torch.from_numpy(by.parameters).to(self._parts[0].device)
+        begin = 0
+        for part in self._parts:
+            part.add_(moved[begin : begin + part.numel()].view(part.shape))
+            begin += part.numel()
+        if self._statistics is not None:
+            self._statistics.adopt(self._statistics.sums() + by.statistics)
+
+    @torch.no_grad()
+    def reset_optimizer(self) -> None:
+        """Have the optimiser forget its moments."""
+        for moment in self._adam.moments.values():
+            moment.zero_()
+
+    @property
+    def size(self) -> int:
+        """P."""
+        return sum(part.numel() for part in self._parts)

@@ -1,0 +1,129 @@
+"""Shares a learner's model with the same learner of other groups, without a wait for any of them.
+
+Every so many updates the learner sends how far it has moved since the fused model that it went on from, and
+trains on. When the next fused model comes, it moves to that, and keeps what it has learned since it sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.algorithms.shared_model import Snapshot
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.component import Component
+from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.plan.roles import FUSED, MODELS
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Pusher, Subscriber
+
+log = logging.getLogger("spreeze")
+
+#: Interval at which the channel of fused models is looked at.
+LOOK_S = 0.02
+#: Patience of a round after which a model that no fused one holds is taken for lost.
+LOST_AFTER = 3.0
+#: Lives of a learner count their models from numbers far apart.
+NUMBERS = 2**40
+
+
+class Fusion:
+    """One half's share in the model of all groups.
+
+    Args:
+        component: the learner.
+        half: whose networks are shared.
+        experience: says when they may be replaced, and has the counts.
+        of_policy: the half publishes the policy.
+    """
+
+    def __init__(
+        self, component: Component, half: AutogradHalf, experience: Experience, *, of_policy: bool
+    ) -> None:
+        self._groups, self._half, self._experience = component.plan.groups, half, experience
+        self._model = half.shared_model(of_policy=of_policy)
+        self._models = component.open(MODELS, Pusher)
+        self._fused = component.open(FUSED, Subscriber)
+        self._newest: Message | None = None
+        self._is_new = False
+        self._fuser, self._number, self._round = 0, component.incarnation % NUMBERS, 0
+        self._base: Snapshot | None = None
+        self._sent: Snapshot | None = None
+        self._look_s, self._sent_s, self._due = 0.0, 0.0, 0
+
+    def forget(self) -> None:
+        """Take over the fused model as it is, since this half's networks have been replaced."""
+        self._base = self._sent = None
+        self._is_new = self._newest is not None
+
+    def serve(self) -> None:
+        """Move to the newest fused model, and send what has been learned if that is due."""
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            while (message := self._fused.receive()) is not None:
+                if message.fields["part"] == self._half.part:
+                    self._newest, self._is_new = message, True
+        if self._is_new and self._newest is not None and self._experience.may_change:
+            self._is_new = False
+            self._take(self._newest)
+        if self._sent is not None and now_s - self._sent_s > LOST_AFTER * self._groups.patience_s:
+            self._sent = None
+        if self._base is not None and self._sent is None and self._half.num_updates >= self._due:
+            self._send()
+
+    def _take(self, message: Message) -> None:
+        """Move to a fused model; group 0 gives its own where there is none yet."""
+        if message.incarnation != self._fuser:
+            self._fuser, self._base, self._sent = message.incarnation, None, None
+        fields = message.fields
+        if fields["round"] == 0:
+            if self._groups.number == 0:
+                self._round = 0
+                self._is_new = not self._send()
+            return
+        fused = Snapshot(message.arrays["parameters"], message.arrays.get("statistics", np.empty(0)))
+        if fields["layout"] != self._model.layout or fused.parameters.size != self._model.size:
+            why = "a fused model that is laid out otherwise: all groups must run the same algorithm options"
+            self._fused.refuse(WireError("bad_parameters", why), message.sender, message.kind)
+            return
+        holds_ours = fields["numbers"].get(str(self._groups.number)) == self._number
+        here = self._sent if holds_ours and self._sent is not None else self._base
+        move = fused.since(here or self._model.snapshot())
+        self._sent = None if holds_ours or self._sent is None else self._sent.moved(move)
+        self._model.shift(move)
+        if self._groups.optimizer == "reset":
+            self._model.reset_optimizer()
+        if self._base is None:
+            log.info("goes on from the fused model of round %d", fields["round"])
+            self._due = self._half.num_updates + self._groups.every_updates
+        self._base, self._round = fused, fields["round"]
+
+    def _send(self) -> bool:
+        """Send what has been learned since the fused model that this half went on from, or all it is."""
+        here, counts = self._model.snapshot(), self._experience.counts
+        change = here if self._base is None else here.since(self._base)
+        fields = {
+            "group": self._groups.number,
+            "part": self._half.part,
+            "layout": self._model.layout,
+            "round": self._round,
+            "number": self._number + 1,
+            "stepped": self._model.num_stepped,
+            "env_steps": counts.env_steps,
+            "trained": counts.trained,
+        }
+        arrays: dict[str, NDArray[Any]] = {"change": change.parameters.copy()}
+        if change.statistics.size:
+            arrays["statistics"] = change.statistics
+        if not self._models.try_push(Message("model", fields, arrays)):
+            return False
+        self._number += 1
+        self._sent, self._sent_s = here, time.monotonic()
+        self._due = self._half.num_updates + self._groups.every_updates
+        return True

@@ -1,0 +1,87 @@
+"""The plan of a member: one more set of samplers and learners of a run of several groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, StopPlan
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import BROKER, FUSED, LEARNERS, MODELS, ROLES, SAMPLER, channels_of
+from spreeze_zmq.plan.topology import resolve
+
+#: What the run's own group has alone: its evaluator names the best policy, its page shows the run.
+_LAUNCHED = (BROKER, SAMPLER, *LEARNERS)
+
+
+def seed_of_group(seed: int, number: int) -> int:
+    """The seed of a group, from that of the run; that of group 0 is the run's own."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) if number else seed
+
+
+def plan_of_member(plan: Plan, number: int, cores: int) -> Plan:
+    """The plan of group ``number`` on a machine of so many cores, not placed yet.
+
+    Args:
+        plan: the run's, as the member's process has it: its channels to the fuser are connected to as they
+            are.
+        number: from 1 on; the run itself is group 0.
+        cores: that the group may use.
+    """
+    learners = plan.learning.learners
+    fresh = {name: _own(plan.channels[name]) for name in channels_of(learners)}
+    shared = {name: replace(plan.channels[name], remote="", back="") for name in (MODELS, FUSED)}
+    components = {
+        role: replace(component, launched=role in _LAUNCHED)
+        for role, component in plan.components.items()
+        if not ROLES[role].grouped
+    }
+    return replace(
+        plan,
+        name=f"{plan.name}-{number}",
+        run=replace(
+            plan.run,
+            seed=seed_of_group(plan.run.seed, number),
+            stop=StopPlan(),
+            save_replay=False,
+            resume_from=None,
+        ),
+        components=_fitting(components, learners, plan.groups.left_open, cores),
+        channels={**fresh, **shared},
+        groups=replace(plan.groups, number=number),
+        placement={},
+        left_to_node=(),
+        pinning={},
+        recording={},
+        command=(),
+        ancestors=(),
+        run_dir="",
+        socket_dir="",
+    )
+
+
+def _own(channel: ChannelPlan) -> ChannelPlan:
+    """A channel within the group: in its own folder, whatever address the run's has."""
+    return replace(channel, endpoint=None, remote="", back="", curve=False, keys="")
+
+
+def _fitting(
+    components: Mapping[str, ComponentPlan], learners: Sequence[str], left_open: Sequence[str], cores: int
+) -> dict[str, ComponentPlan]:
+    """The components with what the topology leaves open as it suits these cores."""
+    fitted = dict(components)
+    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
+    if f"{SAMPLER}.count" in left_open:
+        count = resolve.resolve_count(SAMPLER, "auto", cores, len(learners))
+        fitted[SAMPLER] = replace(fitted[SAMPLER], count=count)
+    num_samplers = fitted[SAMPLER].count.initial
+    for role, _, name in (key.partition(".") for key in left_open):
+        if name == "threads":
+            threads = resolve.resolve_threads(role, "auto", cores, num_samplers, len(learners))
+            fitted[role] = replace(fitted[role], threads=threads)
+        elif name != "count":
+            options = {**fitted[role].options, name: resolve.resolve_device(role, "auto", num_devices)}
+            fitted[role] = replace(fitted[role], options=options)
+    return fitted

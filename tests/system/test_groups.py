@@ -1,0 +1,90 @@
+"""Two groups of samplers and learners that share a model: a whole run, each of whose new parts is killed."""
+
+import json
+
+import pytest
+
+from tests.system.conftest import NAPPING, adds_up, said_in
+
+GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2")
+
+
+@pytest.fixture
+def run(launch):
+    """A run of two groups on a task whose steps wait."""
+    sets = [word for each in GROUPS for word in ("--set", each)]
+    patience = ("--set", "components.critic_learner.start_timeout_s=240", "--set", "run.stop.minutes=20")
+    return launch(*NAPPING["cartpole_dqn"], *sets, *patience, topology="cartpole_dqn")
+
+
+def rows(run):
+    """The rows of the groups, as the last summary has them."""
+    return run.summary().get("groups", {})
+
+
+def members_broker(run):
+    """The summary of the other group's own run, of its newest life."""
+    folders = sorted((run.folder / "groups").glob("1*"), key=lambda path: path.stat().st_mtime)
+    path = folders[-1] / "summary.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+@pytest.mark.long("eight processes, half of which are started twice")
+@pytest.mark.timeout(900)
+def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
+    """Both are parts of the rounds, near each other, with seeds of their own; a killed group is left out and
+    then part again, a killed fuser goes on from group 0's model; the account is closed, and nothing stays.
+    """
+    run.until(lambda: rows(run).get("1", {}).get("rounds", 0) >= 3, "rounds of both groups", 400)
+    both = rows(run)
+    assert both["0"]["rounds"] >= 3
+    assert all(
+        0 < row["distance"] < 1 and row["env_steps"] and row["received_bytes"] for row in both.values()
+    )
+    plans = [json.loads((run.folder / place / "run.json").read_text()) for place in (".", "groups/1")]
+    assert plans[0]["run"]["seed"] != plans[1]["run"]["seed"]
+    assert [plan["groups"]["number"] for plan in plans] == [0, 1]
+    run.kill("member-0")
+    run.until(lambda: rows(run)["1"]["lost"], "the loss of a group", 120)
+    alone = rows(run)["0"]["rounds"]
+    run.until(lambda: rows(run)["0"]["rounds"] > alone, "a round of one group", 120)
+    run.until(
+        lambda: not rows(run)["1"]["lost"] and members_broker(run).get("critic_updates"), "its return", 400
+    )
+    run.kill("fuser-0")
+    run.until(lambda: rows(run).get("1", {}).get("rounds", 99) < both["1"]["rounds"], "a new fuser", 120)
+    run.until(lambda: rows(run)["1"]["rounds"] >= 2, "rounds of the new fuser", 120)
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    assert adds_up(run.summary()["samples"])
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["groups.count=0"], "groups.count: expected a whole number of at least 1"),
+        (["groups.every_updates=0"], "groups.every_updates: expected a whole number of at least 1"),
+        (["groups.count=64"], "groups need a core each, and this machine has"),
+        (["groups.count=2", "balance.mode=lockstep"], "groups do not wait for each other"),
+        (["groups.count=2", "components.member.count=3"], "set groups.count"),
+        (["components.member.count=3"], "write groups.count = 2"),
+        (["groups.count=2", "groups.outer=adam"], 'expected one of "average", "momentum"'),
+        (["groups.count=2", "placement.fuser=node"], "it holds the model of all groups"),
+        (["groups.count=2", "placement.member=node"], "it needs another machine"),
+    ],
+)
+def test_what_groups_cannot_be_is_said_in_a_line(words, said, tmp_path):
+    """Where, what was expected, and how to mend it; nothing starts."""
+    sets = [f"--set={word}" for word in words]
+    code, out, err = said_in(tmp_path, "cartpole_dqn", *sets, "--run-dir", tmp_path / "run")
+    assert code == 2, out + err
+    assert said in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_components_of_one_process_have_one_group(tmp_path):
+    """Threads cannot have cores of their own."""
+    code, _, err = said_in(tmp_path, "cartpole_dqn", "--inproc", "--set=groups.count=2")
+    assert code == 2
+    assert "--inproc runs one group" in err

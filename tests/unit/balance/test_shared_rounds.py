@@ -1,0 +1,70 @@
+"""The model that groups share: who is waited for, and where each round moves it, by hand."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.balance import Change, SharedRounds
+
+
+def change(number, *numbers, statistics=(), stepped=None):
+    """What a group has learned; all of it is stepped unless the test says otherwise."""
+    stepped = len(numbers) if stepped is None else stepped
+    return Change(number, np.array(numbers, np.float32), np.array(statistics, np.float64), stepped)
+
+
+def founded(*numbers, count=2, stepped=None, statistics=(), **steps):
+    """Rounds that begin with this model of group 0."""
+    rounds = SharedRounds(count, patience_s=10.0, **steps)
+    rounds.found(change(7, *numbers, stepped=stepped, statistics=statistics))
+    return rounds
+
+
+def test_the_mean_of_what_the_groups_have_learned_is_added():
+    """1 + (2 + 4) / 2; 2 + (0 - 6) / 2."""
+    rounds = founded(1.0, 2.0)
+    rounds.take(0, change(8, 2.0, 0.0), 0.0)
+    assert not rounds.is_due(9.0)
+    rounds.take(1, change(5, 4.0, -6.0), 9.0)
+    assert rounds.is_due(9.0)
+    rounds.close()
+    assert rounds.parameters.tolist() == [4.0, -1.0]
+    assert (rounds.round, rounds.numbers) == (2, {0: 8, 1: 5})
+    # group 0 stood at (3, 2), group 1 at (5, -4): both are (1, 3) away, and the model is sqrt(17) long
+    assert rounds.distances == {0: pytest.approx((10 / 17) ** 0.5), 1: pytest.approx((10 / 17) ** 0.5)}
+
+
+def test_momentum_carries_a_step_on_by_nesterovs_rule():
+    """v = 0.5 v + d, step 0.1 (d + 0.5 v): 0.1 (4 + 2) first, then 0.1 (1 + 0.5 (0.5 * 4 + 1))."""
+    rounds = founded(0.0, 0.0, count=1, stepped=1, learning_rate=0.1, momentum=0.5)
+    rounds.take(0, change(8, 4.0, 4.0), 0.0)
+    rounds.close()
+    assert rounds.parameters == pytest.approx([0.6, 4.0])  # the second number, a buffer, is averaged
+    rounds.take(0, change(9, 1.0, 1.0), 0.0)
+    rounds.close()
+    assert rounds.parameters == pytest.approx([0.6 + 0.25, 5.0])
+
+
+def test_a_lost_group_is_waited_for_once_and_counts_again_when_it_is_back():
+    """Patience counts from the first change of a round."""
+    rounds = founded(0.0)
+    rounds.take(0, change(8, 1.0), 5.0)
+    assert not rounds.is_due(14.9)
+    assert rounds.is_due(15.0)
+    rounds.close()
+    assert rounds.living == {0}
+    rounds.take(0, change(9, 1.0), 20.0)
+    assert rounds.is_due(20.0)  # nobody else is expected
+    rounds.take(1, change(3, 5.0), 20.0)
+    rounds.close()
+    assert rounds.parameters.tolist() == [1.0 + 3.0]
+    assert rounds.living == {0, 1}
+    assert rounds.joined == {0: 2, 1: 1}
+
+
+def test_statistics_of_observations_add_up():
+    """Each group has seen its own."""
+    rounds = founded(0.0, statistics=(2.0, 1.0, 3.0))
+    rounds.take(0, change(8, 0.0, statistics=(1.0, 0.5, 0.25)), 0.0)
+    rounds.take(1, change(2, 0.0, statistics=(3.0, -1.0, 2.0)), 0.0)
+    rounds.close()
+    assert rounds.statistics.tolist() == [6.0, 0.5, 5.25]

@@ -1,0 +1,190 @@
+"""Learners of two groups share their model over real sockets, by the fuser that a run has."""
+
+import contextlib
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from spreeze_zmq.components.fuser.__main__ import Fuser
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.learner.experience import Counts
+from spreeze_zmq.learner.fusing import Fusion
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.groups import plan_of_member
+from spreeze_zmq.plan.roles import BINDING_END, OTHER_END
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import channels
+from tests.unit.algorithms.shipped import transitions
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OPTIONS = ["groups.count=2", "groups.every_updates=4", "algorithm.hidden_sizes=[8]", "groups.patience_s=1"]
+
+
+class Process:
+    """What a learner or the fuser has of its component: the plan, and its ends of real channels."""
+
+    def __init__(self, plan, role, incarnation):
+        self.plan, self.role, self.incarnation = plan, role, incarnation
+        self.ends, self.reported = {}, []
+
+    def open(self, name, kind):
+        """Its end of a channel."""
+        channel = self.plan.channels[name]
+        end = BINDING_END[channel.pattern] if channel.binds == self.role else None
+        end = end or OTHER_END[BINDING_END[channel.pattern]]
+        self.ends[name] = channels.open_channel(channel, end, f"{self.role}-0", self.incarnation)
+        assert isinstance(self.ends[name], kind)
+        return self.ends[name]
+
+    def report(self, kind, fields):
+        """Keep a report."""
+        self.reported.append(fields)
+
+    def close(self):
+        """Close its ends."""
+        for end in self.ends.values():
+            end.close()
+
+
+class Group:
+    """A learner without experience of its own: the test says when it updates."""
+
+    def __init__(self, plan, incarnation):
+        self.process = Process(plan, "critic_learner", incarnation)
+        kind = algorithms.get(plan.run.algorithm)
+        options = algorithms.options_from(
+            kind.Options, {k: v for k, v in plan.algorithm.items() if k != "name"}
+        )
+        self.half = algorithms.make("critic", kind, options, plan.environment, "cpu", plan.run.seed)
+        self.experience = SimpleNamespace(may_change=True, counts=Counts(env_steps=64, trained=128))
+        self.fusion = Fusion(self.process, self.half, self.experience, of_policy=True)
+        self.env = plan.environment
+
+    def learn(self, updates):
+        """Updates on random transitions."""
+        for _ in range(updates):
+            self.half.update(vars(transitions(self.env, 16, seed=self.process.incarnation)))
+
+    @property
+    def weights(self):
+        """All that it shares."""
+        return self.fusion._model.snapshot().parameters
+
+
+class World:
+    """A fuser and two groups."""
+
+    def __init__(self, folder, *options):
+        plan = topology.load("cartpole_dqn", [*OPTIONS, *options], cores=2)
+        self.plan, self.sockets = write_plan(plan, RunFolder.create("run", str(folder)))
+        self.fuser = Fuser(Process(self.plan, "fuser", 11))
+        member = plan_of_member(self.plan, 1, 1)
+        self.groups = [Group(self.plan, 101), Group(replace(member, socket_dir="/nowhere"), 202)]
+
+    def until(self, condition, deadline_s=20.0):
+        """Serve everybody until something is so."""
+        until_s = time.monotonic() + deadline_s
+        while not condition():
+            assert time.monotonic() < until_s
+            channels.poll([self.fuser.models, self.fuser.fused], timeout_s=0.01)
+            self.fuser.listen()
+            self.fuser.close_rounds()
+            for group in self.groups:
+                group.fusion.serve()
+
+    def round(self):
+        """The number of rounds of the critics."""
+        return self.fuser.parts["critic"].round
+
+    def close(self):
+        """Close all sockets."""
+        for process in (self.fuser.component, *(group.process for group in self.groups)):
+            process.close()
+        channels.terminate()
+        self.sockets.remove()
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Two groups, of which the second has begun from other weights and has taken over the first's."""
+    with contextlib.closing(World(tmp_path / "run")) as made:
+        first, second = made.groups
+        assert not np.array_equal(first.weights, second.weights)
+        made.until(lambda: second.fusion._base is not None and first.fusion._base is not None)
+        yield made
+
+
+def test_a_group_begins_with_the_model_of_the_run(world):
+    """Whatever its own first weights were."""
+    first, second = world.groups
+    np.testing.assert_allclose(first.weights, second.weights, atol=1e-6)
+
+
+def test_both_groups_are_equal_after_a_round_but_for_what_they_have_learned_since(world):
+    """The fused model is the mean of what both sent; what came after is kept, to the last number."""
+    first, second = world.groups
+    for group in world.groups:
+        group.learn(4)
+    sent = [group.weights for group in world.groups]
+    assert not np.allclose(*sent)
+    first.fusion.serve()  # sends, and trains on
+    first.learn(3)
+    learned_since = first.weights - sent[0]
+    world.until(lambda: all(group.fusion._round == 2 for group in world.groups))
+    np.testing.assert_allclose(second.weights, np.mean(sent, axis=0), atol=1e-6)
+    np.testing.assert_allclose(first.weights - learned_since, second.weights, atol=1e-6)
+
+
+def test_a_lost_group_comes_back_with_the_fused_model(world):
+    """The others go on without it; a new life of its learner takes over what they have learned."""
+    first, second = world.groups
+    world.groups = [first]
+    first.learn(4)
+    world.until(lambda: world.round() == 2)  # after the patience
+    world.fuser.next_tell_s = 0.0
+    world.fuser.tell()
+    rows = world.fuser.component.reported[-1]["groups"]
+    assert (rows["0"]["lost"], rows["1"]["lost"]) == (False, True)
+    second.process.close()
+    again = Group(second.process.plan, 303)
+    world.groups = [first, again]
+    world.until(lambda: again.fusion._base is not None)
+    np.testing.assert_allclose(first.weights, again.weights, atol=1e-6)
+    for group in world.groups:
+        group.learn(4)
+    world.until(lambda: world.fuser.parts["critic"].living == {0, 1})
+
+
+def test_a_recorded_update_goes_on_from_the_moved_weights(world):
+    """They move in place: the next updates are those of a learner that was given these weights."""
+    first, _ = world.groups
+    first.learn(6)  # recorded by now
+    model = first.fusion._model
+    move = model.snapshot()
+    model.shift(move)
+    batch = vars(transitions(first.env, 16))
+    state = first.half.state_dict()
+    first.half.update(batch)
+    moved = model.snapshot().parameters
+    first.half.load_state_dict(state)
+    first.half.leave_to_torch()
+    first.half.update(batch)
+    np.testing.assert_allclose(moved, model.snapshot().parameters, atol=1e-5)
+
+
+def test_a_model_of_another_layout_is_refused(world):
+    """A group with other options harms nobody."""
+    first, second = world.groups
+    second.fusion._model.layout = "another"
+    second.learn(4)
+    second.fusion.serve()
+    first.learn(4)
+    world.until(lambda: world.round() == 2)
+    words = [row["word"] for row in world.fuser.models.refusals.rows()]
+    assert words == ["bad_parameters"]
+    assert torch.isfinite(torch.tensor(first.weights)).all()
