@@ -120,6 +120,7 @@ class Balancer:
         hosts += [
             Host(machine.cores, machine.busy, name, machine.samplers, 0, machine.most)
             for name, machine in machines.items()
+            if machine.most
         ]
         self.windows.machines = {
             process: name for name, machine in machines.items() for process in machine.processes

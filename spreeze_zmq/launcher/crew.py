@@ -20,7 +20,7 @@ from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.nodes.head import Nodes, PlacedSpawner
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, LEARNERS, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, LEARNERS, MEMBER, ROLES, SAMPLER
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
@@ -120,8 +120,11 @@ class Crew:
         wanted = self._plan.placement.get(role)
         if wanted is None or self._nodes is None or self._nodes.holds(name):
             return True
-        if (node := self._nodes.fitting(wanted)) is not None:
+        if (node := self._nodes.fitting(wanted, role)) is not None:
             self._nodes.place(name, node)
+            if role == MEMBER:  # it has samplers of its own
+                node.most = 0
+                self.lend(node, 0)
         return node is not None
 
     def miss(self, names: Iterable[str]) -> None:
@@ -135,7 +138,9 @@ class Crew:
     @property
     def placed(self) -> list[str]:
         """The processes that other machines are to run."""
-        return [f"{role}-0" for role in self._plan.placement if self._plan.components[role].launched]
+        components = self._plan.components
+        roles = [role for role in self._plan.placement if components[role].launched]
+        return [f"{role}-{index}" for role in roles for index in range(components[role].count.initial)]
 
     @property
     def waiting(self) -> list[str]:

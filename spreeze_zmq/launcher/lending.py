@@ -62,6 +62,8 @@ class Lending:
                 self._note(event.line)
             elif isinstance(event, Joined):
                 node = event.node
+                if not self.is_over:
+                    self._crew.fill()  # a member that waits for a machine comes before samplers
                 self._crew.lend(node, 0 if self.is_over else min(node.cores, node.most))
                 self._tell("machine", **node.about())
                 self._note(texts.joined(node))

@@ -57,7 +57,7 @@ def how_to_join(address: str, folder: RunFolder) -> str:
 
 def joined(node: Node) -> str:
     """That a machine has joined, in one line."""
-    names = node.wanted
+    names = node.wanted or list(node.processes)
     runs = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "nothing"
     return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
 

@@ -119,13 +119,19 @@ class Nodes:
         """The node on which a process has its place."""
         return self._places.get(name)
 
-    def fitting(self, wanted: str) -> Node | None:
+    def fitting(self, wanted: str, role: str = "") -> Node | None:
         """The machine for a role, of those with fewest roles the one with most cores; None if none fits.
 
         Args:
             wanted: a value of the plan's placement.
+            role: no machine gets two processes of it.
         """
-        fit = [node for node in self.lent.values() if wanted == NODE or fnmatch(node.host, wanted)]
+        having = {id(node) for name, node in self._places.items() if name.rpartition("-")[0] == role}
+        fit = [
+            node
+            for node in self.lent.values()
+            if id(node) not in having and (wanted == NODE or fnmatch(node.host, wanted))
+        ]
         placed = [
             self._places[name] for name in self._places if name.rpartition("-")[0] in self._plan.placement
         ]

@@ -20,7 +20,7 @@ from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import unpack
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
-from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
@@ -135,8 +135,9 @@ def roles_elsewhere(plan: Plan) -> tuple[str, ...]:
 def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, Wire]) -> Plan:
     """The plan with this machine's folders, commands and endpoints."""
     topology = root / "bundle" / Path(plan.topology_file).name
+    used = plan.components.keys() if MEMBER in roles else roles  # a member launches a whole group
     components = {
-        role: _component(component, topology.parent) if role in roles else component
+        role: _component(component, topology.parent) if role in used else component
         for role, component in plan.components.items()
     }
     return replace(

@@ -1,10 +1,16 @@
 """Two groups of samplers and learners that share a model: a whole run, each of whose new parts is killed."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
-from tests.system.conftest import NAPPING, adds_up, said_in
+from spreeze_zmq.base.files import read_journal
+from tests.benchmarks import nodes
+from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 
 GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2")
 
@@ -88,3 +94,70 @@ def test_components_of_one_process_have_one_group(tmp_path):
     code, _, err = said_in(tmp_path, "cartpole_dqn", "--inproc", "--set=groups.count=2")
     assert code == 2
     assert "--inproc runs one group" in err
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_group_runs_on_a_machine_of_its_own_and_moves_to_another(tmp_path):
+    """Over two networks: the member waits for a machine, which then runs no sampler of the run's own group;
+    when it dies, the group goes on on the next one.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with nodes.network(2, "10.78.0") as (head, *others):
+        run = Head(tmp_path / "run", head)
+        try:
+            run.until(lambda: "spreeze join" in run.output.read_text(), "the line for other machines", 120)
+            for number, name in enumerate(others):
+                machine = run.joined_by(name)
+                rounds = rows(run).get("1", {}).get("rounds", 0)
+                run.until(
+                    lambda before=rounds: rows(run).get("1", {}).get("rounds", 0) > before, "rounds", 300
+                )
+                assert not rows(run)["1"]["lost"]
+                status = read_journal(run.folder / "metrics.jsonl")
+                machines = [entry["machines"] for entry in status if entry.get("machines")][-1]
+                assert [(row["runs"], row["most"]) for row in machines.values()] == [("member-0", 0)]
+                if number == 0:
+                    machine.kill()
+                    run.until(lambda: rows(run)["1"]["lost"], "the loss of the group", 60)
+            run.interrupt()
+            assert run.end() == 0, run.said()
+            assert machine.wait(30) == 0
+            assert adds_up(run.summary()["samples"])
+        finally:
+            run.clear()
+
+
+class Head(Run):
+    """A run of two groups that listens within a network of its own."""
+
+    def __init__(self, folder, network):
+        Left.__init__(self, folder)
+        self.output, self.machines = folder.with_suffix(".out"), []
+        self.python = [sys.executable, "-m"]
+        launch = ["spreeze_zmq.commands.launch", "cartpole_dqn", "--listen", "10.78.0.1"]
+        launch += ["--run-dir", str(folder), *NAPPING["cartpole_dqn"]]
+        launch += [f"--set={each}" for each in (*GROUPS, "placement.member=node", "run.stop.minutes=20")]
+        launch += ["--set=components.critic_learner.start_timeout_s=240"]
+        with self.output.open("w") as output:
+            self.launcher = subprocess.Popen(
+                ["ip", "netns", "exec", network, *self.python, *launch], stdout=output, stderr=output
+            )
+
+    def joined_by(self, network):
+        """Another machine joins."""
+        address = re.search(r"spreeze join (tcp://[\d.:]+)", self.output.read_text())[1]
+        join = [*self.python, "spreeze_zmq.commands.spreeze", "join", address]
+        inside = ["unshare", "--uts", "--mount", "ip", "netns", "exec", network]
+        said = self.folder.with_name(f"{network}.out")
+        with (self.folder / "join.key").open() as key, said.open("w") as output:
+            self.machines.append(subprocess.Popen([*inside, *join], stdin=key, stdout=output, stderr=output))
+        return self.machines[-1]
+
+    def clear(self):
+        """Machines too."""
+        super().clear()
+        for machine in self.machines:
+            machine.kill()
+            machine.wait()

@@ -21,6 +21,7 @@ from spreeze_zmq.screen.terminal.words import (
     efficiency,
     finding_line,
     findings,
+    group_lines,
     groups_of,
     memory,
     mistakes,
@@ -97,6 +98,7 @@ def frame(scene: Scene, width: int, height: int, encoding: str = "utf-8") -> Tex
         Section(5, _losses(scene.status, width)),
         Section(4, _processes(scene, width)),
         Section(4, _machines(scene.status), joined=True),
+        Section(4, _groups(scene.status), joined=True),
         Section(11, _legend(scene, width), joined=True),
         *_places(scene),
     ]
@@ -288,6 +290,11 @@ def _machines(status: Mapping[str, Any]) -> list[Line]:
         steps = f"{rate(row['env_steps_per_s'])} env steps/s"
         lines.append([(f"{row['host'][: LABEL - 1]:{LABEL}}", ""), (f"{samplers}, {steps}, {load}", "")])
     return lines
+
+
+def _groups(status: Mapping[str, Any]) -> list[Line]:
+    """A line for each group; all other figures are those of group 0."""
+    return [[(f"{title:{LABEL}}", ""), (line, "")] for title, line in group_lines(status).items()]
 
 
 def _legend(scene: Scene, width: int) -> list[Line]:

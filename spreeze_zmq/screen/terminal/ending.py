@@ -11,7 +11,15 @@ from typing import Any
 from spreeze_zmq.base.charset import spell_out
 from spreeze_zmq.screen.terminal.drawing import LABEL
 from spreeze_zmq.screen.terminal.view import discard
-from spreeze_zmq.screen.terminal.words import decimal, ended_by, finding_line, findings, mistakes, program
+from spreeze_zmq.screen.terminal.words import (
+    decimal,
+    ended_by,
+    finding_line,
+    findings,
+    group_lines,
+    mistakes,
+    program,
+)
 
 #: Most findings in the last lines; ``spreeze doctor`` prints all.
 MOST_FINDINGS = 3
@@ -30,6 +38,9 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     best = summary.get("best")
     why = ended_by(reason, best and best["mean_return"])
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {why or 'failed'}"]
+    if groups := group_lines(summary):
+        lines += ["these and all other figures are those of group 0"]
+        lines += [f"{title}: {line}" for title, line in groups.items()]
     harmful = [row for row in findings(summary) if row.get("rank", 0) < NO_HARM]
     lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
     if rows := mistakes(summary):

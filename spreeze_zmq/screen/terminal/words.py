@@ -124,6 +124,23 @@ def newest_failure(status: Mapping[str, Any]) -> list[str]:
     return [f"{counted(count)}, the newest: {row['name']}: {row['summary']}" for row in rows]
 
 
+_COUNTS = dict.fromkeys(("env_steps", "trained_transitions", "rounds", "received_bytes"), int)
+_GROUP: Mapping[str, type] = {**_COUNTS, "distance": float, "lost": bool}
+
+
+def group_lines(status: Mapping[str, Any]) -> dict[str, str]:
+    """``group 1`` -> what a status or summary says of it; nothing where all figures are of one group."""
+    rows = {name: row for name, row in status.get("groups", {}).items() if _readable([row], _GROUP)}
+    return {
+        f"group {name}": f"{compact(row['env_steps'])} env steps, "
+        f"{compact(row['trained_transitions'])} transitions trained, {row['rounds']:,} rounds, "
+        f"{memory(row['received_bytes'])} sent, {row['distance']:.1%} from the fused model"
+        + ", lost"
+        * row["lost"]
+        for name, row in rows.items()
+    }
+
+
 def ended_by(reason: str, best_return: float | None) -> str:
     """A stop reason for a line that also states the best return: ``return -200 reached``.
 

@@ -5,6 +5,7 @@ import { Charts } from "./charts.js";
 import { showEvents } from "./events.js";
 import { Flow } from "./flow.js";
 import { clock, endedBy } from "./format.js";
+import { showGroups } from "./groups.js";
 import { showFigures, showHead } from "./head.js";
 import { showMachines } from "./machines.js";
 import { Run } from "./run.js";
@@ -23,6 +24,7 @@ function draw() {
   if (run.status) showFigures(run);
   flow.draw();
   showMachines(document.getElementById("machines"), run);
+  showGroups(document.getElementById("groups"), run);
   charts.draw();
   showEvents(document.getElementById("events"), run);
 }
