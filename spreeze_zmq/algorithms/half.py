@@ -29,7 +29,7 @@ from spreeze_zmq.algorithms.declared import (
 )
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
-from spreeze_zmq.algorithms.shared_model import SharedModel
+from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import captured
@@ -227,11 +227,11 @@ class AutogradHalf:
 
     # --- what it publishes and receives
 
-    def shared_model(self, *, of_policy: bool) -> SharedModel:
+    def shared_model(self, *pooled: Statistics, of_policy: bool) -> SharedModel:
         """What it has in common with the same half of other groups: the networks that it trains, the targets
-        that it moves, and ``of_policy`` the statistics of observations if these are learned.
+        that it moves, ``pooled`` statistics, and ``of_policy`` those of observations if these are learned.
         """
-        statistics = self._statistics if of_policy and self._rows.learned else None
+        statistics = (*pooled, *[self._statistics] * (of_policy and self._rows.learned))
         return SharedModel(self._networks, statistics, moves_targets=self._has_after)
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
-from spreeze_zmq.algorithms.observations import RunningStatistics
 
 
 class Snapshot(NamedTuple):
@@ -18,7 +18,7 @@ class Snapshot(NamedTuple):
 
     Attributes:
         parameters: ``[P]``, of the networks.
-        statistics: sums over the observations, ``[1 + 2 * size]``; empty where these are not learned.
+        statistics: sums over observations and returns, float64 ``[S]``; empty where none are kept.
     """
 
     parameters: NDArray[np.float32]
@@ -33,12 +33,22 @@ class Snapshot(NamedTuple):
         return Snapshot(self.parameters + by.parameters, self.statistics + by.statistics)
 
 
+class Statistics(Protocol):
+    """What is known of a set of numbers by sums, so that those of several sets add up."""
+
+    def sums(self) -> NDArray[np.float64]:
+        """All sums."""
+
+    def adopt(self, sums: NDArray[np.float64]) -> None:
+        """Continue from sums."""
+
+
 class SharedModel:
     """The networks of one half, changed in place: recorded updates and native layers stay valid.
 
     Args:
         networks: of the half.
-        statistics: of observations; None where they are not learned.
+        statistics: that are pooled.
         moves_targets: whether the half changes the targets.
 
     Attributes:
@@ -47,7 +57,7 @@ class SharedModel:
     """
 
     def __init__(
-        self, networks: LearnerNetworks, statistics: RunningStatistics | None, *, moves_targets: bool
+        self, networks: LearnerNetworks, statistics: Sequence[Statistics], *, moves_targets: bool
     ) -> None:
         targets = [networks.targets.flat] if moves_targets else []
         self._parts, self._statistics = [networks.own.flat, *targets], statistics
@@ -57,16 +67,15 @@ class SharedModel:
             for name, module in networks.modules.items()
             for place, tensor in module.state_dict().items()
         ]
-        observed = 0 if statistics is None else statistics.mean.size
-        sizes = [part.numel() for part in self._parts]
-        self.layout = hashlib.sha256(repr((shapes, sizes, observed)).encode()).hexdigest()[:16]
+        sizes = [part.numel() for part in self._parts], [kept.sums().size for kept in statistics]
+        self.layout = hashlib.sha256(repr((shapes, sizes)).encode()).hexdigest()[:16]
 
     @torch.no_grad()
     def snapshot(self) -> Snapshot:
         """A copy on the host; waits for the device."""
         parameters = torch.cat([part.flatten() for part in self._parts]).cpu().numpy().copy()
-        sums = np.empty(0) if self._statistics is None else self._statistics.sums()
-        return Snapshot(parameters, sums)
+        sums = [kept.sums() for kept in self._statistics]
+        return Snapshot(parameters, np.concatenate([np.empty(0), *sums]))
 
     @torch.no_grad()
     def shift(self, by: Snapshot) -> None:
@@ -76,8 +85,11 @@ class SharedModel:
         for part in self._parts:
             part.add_(moved[begin : begin + part.numel()].view(part.shape))
             begin += part.numel()
-        if self._statistics is not None:
-            self._statistics.adopt(self._statistics.sums() + by.statistics)
+        begin = 0
+        for kept in self._statistics:
+            before = kept.sums()
+            kept.adopt(before + by.statistics[begin : begin + before.size])
+            begin += before.size
 
     @torch.no_grad()
     def reset_optimizer(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component, Weights
@@ -96,6 +97,11 @@ class Experience(ABC):
     def ready(self) -> bool:
         """Whether another update may begin now."""
         return not self.stopping and self._has_batch() and not self._lacks_weights()
+
+    @property
+    def pooled(self) -> Sequence[Statistics]:
+        """The statistics that all groups of a run have in common."""
+        return ()
 
     @property
     def may_change(self) -> bool:

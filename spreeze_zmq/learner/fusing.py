@@ -46,7 +46,7 @@ class Fusion:
         self, component: Component, half: AutogradHalf, experience: Experience, *, of_policy: bool
     ) -> None:
         self._groups, self._half, self._experience = component.plan.groups, half, experience
-        self._model = half.shared_model(of_policy=of_policy)
+        self._model = half.shared_model(*experience.pooled, of_policy=of_policy)
         self._models = component.open(MODELS, Pusher)
         self._fused = component.open(FUSED, Subscriber)
         self._newest: Message | None = None

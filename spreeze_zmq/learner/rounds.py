@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
@@ -68,6 +69,11 @@ class RoundExperience(Experience):
     def wants_weights(self) -> bool:
         """As always, but not in the middle of a round."""
         return self._left == 0 and super().wants_weights
+
+    @property
+    def pooled(self) -> Sequence[Statistics]:
+        """Those of the returns that rewards are divided by."""
+        return () if self.rewards is None else (self.rewards,)
 
     @property
     def may_change(self) -> bool:

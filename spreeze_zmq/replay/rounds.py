@@ -89,6 +89,16 @@ class RewardScale:
         self.mean += distance * count / total
         self.count = total
 
+    def sums(self) -> NDArray[np.float64]:
+        """Number, sum and sum of squares of all running returns: those of several sets add up."""
+        return np.array([self.count, self.count * self.mean, self.squares + self.count * self.mean**2])
+
+    def adopt(self, sums: NDArray[np.float64]) -> None:
+        """Continue from :meth:`sums`."""
+        self.count, total, squares = map(float, sums)
+        self.mean = total / max(self.count, 1.0)
+        self.squares = max(squares - self.count * self.mean**2, 0.0)
+
     def state_dict(self) -> dict[str, float]:
         """The statistics, without the running returns: after a resume the samplers start new episodes."""
         return {"count": self.count, "mean": self.mean, "squares": self.squares}

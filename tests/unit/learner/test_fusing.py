@@ -11,14 +11,16 @@ import torch
 from spreeze_zmq.components.fuser.__main__ import Fuser
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.roles import BINDING_END, OTHER_END
+from spreeze_zmq.replay import RewardScale
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import channels
-from tests.unit.algorithms.shipped import transitions
+from tests.unit.algorithms.shipped import BOX, transitions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -61,7 +63,9 @@ class Group:
             kind.Options, {k: v for k, v in plan.algorithm.items() if k != "name"}
         )
         self.half = algorithms.make("critic", kind, options, plan.environment, "cpu", plan.run.seed)
-        self.experience = SimpleNamespace(may_change=True, counts=Counts(env_steps=64, trained=128))
+        self.experience = SimpleNamespace(
+            may_change=True, pooled=(), counts=Counts(env_steps=64, trained=128)
+        )
         self.fusion = Fusion(self.process, self.half, self.experience, of_policy=True)
         self.env = plan.environment
 
@@ -188,3 +192,22 @@ def test_a_model_of_another_layout_is_refused(world):
     words = [row["word"] for row in world.fuser.models.refusals.rows()]
     assert words == ["bad_parameters"]
     assert torch.isfinite(torch.tensor(first.weights)).all()
+
+
+def test_pooled_statistics_are_those_of_one_who_has_seen_everything():
+    """Of observations, and of the returns that rewards are divided by; within rounding."""
+    seen = np.random.default_rng(1).normal([3.0, -50.0, 0.1], [1.0, 20.0, 0.01], (300, 3))
+    one, parts = RunningStatistics(BOX), [RunningStatistics(BOX), RunningStatistics(BOX)]
+    one.add(seen)
+    for part, rows in zip(parts, (seen[:100], seen[100:]), strict=True):
+        part.add(rows)
+    parts[0].adopt(parts[0].sums() + parts[1].sums())
+    for name, array in one.arrays().items():
+        np.testing.assert_allclose(parts[0].arrays()[name], array, rtol=1e-6)
+    scale, other = RewardScale(0.9), RewardScale(0.9)
+    scale._add(seen)
+    for half in (seen[:100], seen[100:]):
+        other._add(half)
+    again = RewardScale(0.9)
+    again.adopt(other.sums())
+    assert again.state_dict() == pytest.approx(scale.state_dict())
