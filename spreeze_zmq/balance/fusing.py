@@ -17,6 +17,10 @@ Vector = NDArray[np.float32]
 Sums = NDArray[np.float64]
 
 
+#: Intervals between two changes of a group after which it is late.
+INTERVALS = 2
+
+
 @dataclass(frozen=True)
 class Change:
     """What one group has learned.
@@ -40,7 +44,8 @@ class SharedRounds:
 
     Args:
         count: number of groups.
-        patience_s: longest wait of a round from its first change on.
+        patience_s: longest wait of a round for a group that is late: from its first change on, and after
+            ``INTERVALS`` of that group.
         learning_rate: size of the outer step; 1 with no momentum is the mean.
         momentum: of the outer step.
 
@@ -68,6 +73,8 @@ class SharedRounds:
         self.numbers: dict[int, int] = {}
         self._velocity: Vector = np.empty(0, np.float32)
         self._told: dict[int, Change] = {}
+        self._heard_s: dict[int, float] = {}
+        self._interval_s: dict[int, float] = {}
         self._since_s = 0.0
 
     def found(self, change: Change) -> None:
@@ -81,12 +88,18 @@ class SharedRounds:
         if not self._told:
             self._since_s = now_s
         self._told[group] = change
+        self._interval_s[group] = now_s - self._heard_s.get(group, now_s)
+        self._heard_s[group] = now_s
 
     def is_due(self, now_s: float) -> bool:
         """Whether all living groups have told, or the others have been waited for long enough."""
-        return bool(self._told) and (
-            self.living <= self._told.keys() or now_s - self._since_s >= self._patience_s
+        return bool(self._told) and all(
+            self._is_late(group, now_s) for group in self.living - self._told.keys()
         )
+
+    def _is_late(self, group: int, now_s: float) -> bool:
+        heard_s, interval_s = self._heard_s.get(group, self._since_s), self._interval_s.get(group, 0.0)
+        return now_s - max(self._since_s, heard_s + INTERVALS * interval_s) >= self._patience_s
 
     def close(self) -> None:
         """Move the shared model by what the groups of this round have told; a group that has not is not

@@ -137,7 +137,10 @@ class GroupsPlan:
     outer_learning_rate: float = option(0.7, "size of the step with momentum; 1 is to the mean", above=0)
     outer_momentum: float = option(0.9, "Nesterov momentum of that step", minimum=0, maximum=0.999)
     patience_s: float = option(
-        20.0, "longest wait of a round for the models of the other groups", type="duration", above=0
+        20.0,
+        "longest wait of a round for a group that is late for twice its own pace",
+        type="duration",
+        above=0,
     )
     optimizer: str = option(
         "kept", "what becomes of the optimiser's moments when models are fused", choices=("kept", "reset")

@@ -61,6 +61,18 @@ def test_a_lost_group_is_waited_for_once_and_counts_again_when_it_is_back():
     assert rounds.joined == {0: 2, 1: 1}
 
 
+def test_a_slow_group_is_waited_for_at_its_own_pace():
+    """It tells every 40 s: patience counts from two such intervals after its last change."""
+    rounds = founded(0.0)
+    for at_s in (0.0, 40.0):
+        rounds.take(0, change(1, 1.0), at_s)
+        rounds.take(1, change(1, 1.0), at_s)
+        rounds.close()
+    rounds.take(0, change(2, 1.0), 50.0)
+    assert not rounds.is_due(129.9)
+    assert rounds.is_due(130.0)
+
+
 def test_statistics_of_observations_add_up():
     """Each group has seen its own."""
     rounds = founded(0.0, statistics=(2.0, 1.0, 3.0))

@@ -161,7 +161,7 @@ def test_a_lost_group_comes_back_with_the_fused_model(world):
     np.testing.assert_allclose(first.weights, again.weights, atol=1e-6)
     for group in world.groups:
         group.learn(4)
-    world.until(lambda: world.fuser.parts["critic"].living == {0, 1})
+    world.until(lambda: world.fuser.parts["critic"].joined[1] == 1)
 
 
 def test_a_recorded_update_goes_on_from_the_moved_weights(world):
