@@ -3,15 +3,17 @@
 import json
 import os
 import re
-import subprocess
-import sys
+import signal
+from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.base.files import read_journal
-from tests.benchmarks import nodes
+from tests.benchmarks import machines
 from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 
+#: Programs that begin in another folder find the tests' environments.
+SEEN = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2")
 
 
@@ -98,66 +100,55 @@ def test_components_of_one_process_have_one_group(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_a_group_runs_on_a_machine_of_its_own_and_moves_to_another(tmp_path):
+def test_a_group_runs_on_a_machine_of_its_own_and_moves_to_another():
     """Over two networks: the member waits for a machine, which then runs no sampler of the run's own group;
     when it dies, the group goes on on the next one.
     """
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    with nodes.network(2, "10.78.0") as (head, *others):
-        run = Head(tmp_path / "run", head)
+    with machines.network(2, "10.78.0") as (head, *others):
+        run = Head(head)
         try:
             run.until(lambda: "spreeze join" in run.output.read_text(), "the line for other machines", 120)
-            for number, name in enumerate(others):
-                machine = run.joined_by(name)
-                rounds = rows(run).get("1", {}).get("rounds", 0)
+            for machine in others:
+                before = rows(run).get("1", {}).get("rounds", 0)
+                run.joined_by(machine)
                 run.until(
-                    lambda before=rounds: rows(run).get("1", {}).get("rounds", 0) > before, "rounds", 300
+                    lambda before=before: rows(run).get("1", {}).get("rounds", 0) > before, "rounds", 300
                 )
                 assert not rows(run)["1"]["lost"]
-                status = read_journal(run.folder / "metrics.jsonl")
-                machines = [entry["machines"] for entry in status if entry.get("machines")][-1]
-                assert [(row["runs"], row["most"]) for row in machines.values()] == [("member-0", 0)]
-                if number == 0:
-                    machine.kill()
+                statuses = read_journal(run.folder / "metrics.jsonl")
+                there = [entry["machines"] for entry in statuses if entry.get("machines")][-1]
+                assert [(row["runs"], row["most"]) for row in there.values()] == [("member-0", 0)]
+                if machine is others[0]:
+                    machine.die()
                     run.until(lambda: rows(run)["1"]["lost"], "the loss of the group", 60)
-            run.interrupt()
+            run.head.signal(signal.SIGINT)
             assert run.end() == 0, run.said()
-            assert machine.wait(30) == 0
+            assert run.joined[-1].wait(30) == 0
             assert adds_up(run.summary()["samples"])
         finally:
-            run.clear()
+            print(run.said())
 
 
 class Head(Run):
-    """A run of two groups that listens within a network of its own."""
+    """A run of two groups that listens on a machine of its own."""
 
-    def __init__(self, folder, network):
-        Left.__init__(self, folder)
-        self.output, self.machines = folder.with_suffix(".out"), []
-        self.python = [sys.executable, "-m"]
-        launch = ["spreeze_zmq.commands.launch", "cartpole_dqn", "--listen", "10.78.0.1"]
-        launch += ["--run-dir", str(folder), *NAPPING["cartpole_dqn"]]
+    def __init__(self, head):
+        Left.__init__(self, head.tmp / "run")
+        self.output, self.joined = head.tmp / "head.out", []
+        launch = ["launch", "cartpole_dqn", "--listen", head.address, "--run-dir", "/tmp/run"]
+        launch += NAPPING["cartpole_dqn"]
         launch += [f"--set={each}" for each in (*GROUPS, "placement.member=node", "run.stop.minutes=20")]
         launch += ["--set=components.critic_learner.start_timeout_s=240"]
         with self.output.open("w") as output:
-            self.launcher = subprocess.Popen(
-                ["ip", "netns", "exec", network, *self.python, *launch], stdout=output, stderr=output
-            )
+            self.head = head.start(*launch, stdout=output, stderr=output, env=SEEN)
+        self.launcher = self.head
 
-    def joined_by(self, network):
+    def joined_by(self, machine):
         """Another machine joins."""
         address = re.search(r"spreeze join (tcp://[\d.:]+)", self.output.read_text())[1]
-        join = [*self.python, "spreeze_zmq.commands.spreeze", "join", address]
-        inside = ["unshare", "--uts", "--mount", "ip", "netns", "exec", network]
-        said = self.folder.with_name(f"{network}.out")
-        with (self.folder / "join.key").open() as key, said.open("w") as output:
-            self.machines.append(subprocess.Popen([*inside, *join], stdin=key, stdout=output, stderr=output))
-        return self.machines[-1]
-
-    def clear(self):
-        """Machines too."""
-        super().clear()
-        for machine in self.machines:
-            machine.kill()
-            machine.wait()
+        with (self.folder / "join.key").open() as key, (machine.tmp / "join.out").open("w") as output:
+            self.joined.append(
+                machine.start("spreeze", "join", address, stdin=key, stdout=output, stderr=output)
+            )
