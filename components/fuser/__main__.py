@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.balance import Change, SharedRounds
+from spreeze_zmq.balance.fusing import Change, SharedRounds
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.component.component import Component

@@ -4,7 +4,7 @@ import copy
 import json
 import re
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import KINDS, Message, decode, encode
+from tests.unit.learner.test_fusing import World
 
 THOROUGH = settings(
     max_examples=100,
@@ -470,8 +471,40 @@ def test_a_machine_starts_only_what_it_can(data):
         assert heard.fields["nice"] <= 19
 
 
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """A fuser and the learners of two groups, which share a model."""
+    with closing(World(tmp_path_factory.mktemp("groups") / "run")) as world:
+        world.until(lambda: all(group.fusion._base is not None for group in world.groups))
+        torch.set_flush_denormal(False)
+        yield world
+
+
+@THOROUGH
+@given(st.sampled_from(["model", "fused"]), st.data())
+def test_groups_take_any_model(groups, kind, data):
+    """One that does not fit is refused; what is fused stays finite and of its size."""
+    fields = changed(data, MESSAGES[kind].fields)
+    arrays = dict(MESSAGES[kind].arrays)
+    fuser, learner = groups.fuser, groups.groups[1]
+    if data.draw(st.booleans()):
+        own = learner.fusion._model
+        fields |= {"part": "critic", "layout": own.layout}
+        number = data.draw(st.sampled_from([0.0, 1.0, np.nan, 3e38]))
+        arrays = {{"model": "change", "fused": "parameters"}[kind]: np.full(own.size, number, np.float32)}
+    heard = travelled(Message(kind, fields, arrays, "peer-0", 1))
+    if heard is not None:
+        with suppress(WireError):
+            fuser.take(heard) if kind == "model" else learner.fusion._take(heard)
+    fuser.close_rounds()
+    shared = fuser.parts["critic"].parameters
+    assert np.isfinite(shared).all()
+    assert np.isfinite(learner.weights).all()
+    assert shared.size == learner.weights.size
+
+
 def test_every_kind_is_tried():
     """None is forgotten."""
-    tried = {"join", "beat", "ended", "leave", "start", "signal", "welcome", *ERRANDS}
+    tried = {"join", "beat", "ended", "leave", "start", "signal", "welcome", *ERRANDS, "model", "fused"}
     tried |= {*REPORTS, "policy", "critic", "set", "checkpoint", "stop", "status", "scale", "rollout"}
     assert set(KINDS) - tried == {"stop_request", "stopping", "entry"}

@@ -14,7 +14,7 @@ from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 
 #: Programs that begin in another folder find the tests' environments.
 SEEN = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2")
+GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2", "run.stop.return=none")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.balance import Change, SharedRounds
+from spreeze_zmq.balance.fusing import Change, SharedRounds
 
 
 def change(number, *numbers, statistics=(), stepped=None):
