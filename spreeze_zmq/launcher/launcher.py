@@ -82,6 +82,7 @@ class Launch:
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
         self.stop_reason, self.last_word, self.gave_up = "", "", False
+        self.was_stopped_whole = False  # a signal that asks to stop has reached all processes
         self.failures: list[tuple[str, str]] = []
         self.printed: list[str] = []
         self.input_fault: tuple[str, str] | None = None
@@ -144,7 +145,7 @@ class Launch:
     def run(self) -> int:
         """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
         found the user's input at fault, 1 where the run failed, took no env step, had only episodes that
-        failed or ended without its last checkpoint, otherwise 0.
+        failed or ended without its last checkpoint, unless it was to stop at once, otherwise 0.
         """
         self.interrupts.heed()
         allow_open_files()
@@ -165,7 +166,8 @@ class Launch:
         failed = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
         left_out = texts.why_no_checkpoint(self.folder)
         self.last_word = failed or left_out
-        return 1 if failed or (left_out and self.interrupts.count < 2) else 0
+        at_once = self.was_stopped_whole or self.interrupts.count > 1
+        return 1 if failed or (left_out and not at_once) else 0
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""
@@ -249,6 +251,7 @@ class Launch:
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
+            self.was_stopped_whole = self.was_stopped_whole or not event.expected
             if event.overdue:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
@@ -304,6 +307,7 @@ class Launch:
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
         while not self.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:
+                self.was_stopped_whole = True
                 break
             self.pump(0.1)
             self.watch()
