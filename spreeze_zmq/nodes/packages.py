@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 
 from spreeze_zmq.plan.plan import Plan
@@ -16,8 +17,11 @@ MAJOR = ("numpy",)
 NEEDED = ("spreeze-zmq", "numpy")
 
 
-def installed() -> dict[str, str]:
-    """The version of every installed package, by its normalized name, and ``python``'s."""
+@cache
+def installed() -> Mapping[str, str]:
+    """The version of every installed package, by its normalized name, and ``python``'s, as they were when it
+    was first asked for: a look at all of them takes a second on a busy machine.
+    """
     found = {
         _normal(each.metadata["Name"]): each.version
         for each in metadata.distributions()
@@ -35,7 +39,7 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) ->
         there: the node's.
     """
     module = plan.run.env.partition(":")[0] if ":" in plan.run.env else ""
-    owners = metadata.packages_distributions().get(module.partition(".")[0], ()) if module else ()
+    owners = _owners(module.partition(".")[0]) if module else ()
     of_environment = tuple(map(_normal, owners))
     for name in (*SHARED, *of_environment, *MAJOR):
         needed = name in NEEDED or name in of_environment
@@ -52,3 +56,9 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) ->
 
 def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
+
+
+@cache
+def _owners(module: str) -> Sequence[str]:
+    """The packages that a module belongs to."""
+    return metadata.packages_distributions().get(module, ())
