@@ -36,6 +36,8 @@ EPISODES_INTERVAL_S = 0.5
 #: Time for the learners to drain their queues before this process closes its sockets: messages that the
 #: kernel holds for a full queue are lost then.
 SETTLE_S = 0.2
+#: How often it is looked whether a receiver on another machine has room again.
+HELD_S = 0.001
 #: Multiples of it, modulo 1, are spread evenly over [0, 1) however many there are.
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -214,12 +216,12 @@ class Outlet:
         """Wait until the learner's queue has room for a rollout or this process is stopped; a rollout that is
         collected earlier only grows stale.
         """
+        waiting_for = f"{self.learner} to take a rollout ({self.pusher.endpoint})"
         while self.component.running:
-            if self.component.poll(
-                writable=[self.pusher],
-                timeout_s=1.0,
-                charge="blocked",
-                waiting_for=f"{self.learner} to take a rollout ({self.pusher.endpoint})",
+            if self.pusher.is_held:
+                self.component.poll(timeout_s=HELD_S, charge="blocked", waiting_for=waiting_for)
+            elif self.component.poll(
+                writable=[self.pusher], timeout_s=1.0, charge="blocked", waiting_for=waiting_for
             ):
                 return
 

@@ -27,12 +27,14 @@ from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import VersionFile
 from spreeze_zmq.supervisor import ProcessSpec
-from spreeze_zmq.wire.channels import SocketFolder
+from spreeze_zmq.wire.channels import Gate, SocketFolder
 
 #: The signals that a process here may get, and the most threads.
 SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
 #: Least kernel buffer between a sampler and its machine's funnel.
 LEAST_BUFFER = 4096
+#: Of rollouts up to this size a sampler's own queue and buffers hold many: they have a gate.
+GATED_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,17 @@ class Wire:
     Attributes:
         near: as they connect to it, in the machine's folder.
         far: as the machine connects to it.
+        gated: whether those who send wait for room before they make another message.
     """
 
     near: ChannelPlan
     far: ChannelPlan
+    gated: bool = False
+
+    def make_gate(self) -> None:
+        """Make its gate, if it has one, before any of its ends opens."""
+        if self.gated and self.near.endpoint is not None:
+            Gate.make(self.near.endpoint)
 
 
 class Place:
@@ -82,6 +91,8 @@ class Place:
             self.folder.outbox.mkdir()
             self.roles = roles_elsewhere(plan)
             self.wires = wires_of(plan, root, self.roles)
+            for wire in self.wires.values():
+                wire.make_gate()
             self.plan = _fitting(_moved(plan, root, self.roles, self.wires), free_cores)
             self.folder.run_file.write_text(self.plan.to_json())
         except BaseException:
@@ -158,8 +169,8 @@ def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, W
 def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
     """The channels that this machine's processes share: those that they use and that the head binds.
 
-    In front of a learner that takes nothing then waits what one queue holds, and of each sampler the least
-    that ZeroMQ allows.
+    In front of a learner that takes nothing then waits what one queue holds, and of each sampler one or two
+    rollouts: large ones in the least queues that ZeroMQ allows, small ones behind a gate.
     """
     used = {name for role in roles for name in plan.components[role].channels}
     wires = {}
@@ -167,11 +178,12 @@ def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
         channel = plan.channels[name]
         here = replace(channel, endpoint=ipc_endpoint(root / name), remote="", back="", curve=False, keys="")
         far = _far(channel, root)
+        gated = "rollout" in channel.kinds and _rollout_bytes(plan) <= GATED_BYTES
         if "rollout" in channel.kinds:
             buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, _rollout_bytes(plan)))
             here = replace(here, high_water_mark=1, socket_buffer_bytes=buffer)
             far = replace(far, high_water_mark=max(1, plan.balance.slack_rollouts))
-        wires[name] = Wire(here, far)
+        wires[name] = Wire(here, far, gated)
     return wires
 
 

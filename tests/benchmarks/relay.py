@@ -59,6 +59,8 @@ class Bench:
         (guests / "node-1").write_text(keys.public)
         write_keys(replace(keys, server=head.public), self.there.path / KEYS_FILE)
         self.wires = wires_of(self.plan, self.there.path, [SAMPLER])
+        for wire in self.wires.values():
+            wire.make_gate()
 
     def of_a_sampler(self, name, way):
         """A channel as a sampler connects to it."""
@@ -130,8 +132,8 @@ def push(bench, way, pipe):
     pipe.send(os.getpid())
     while True:
         message = rollout_message(replace(rollout, obs=rollout.obs.copy()), fields)
-        while not end.push(message, 0.05):
-            if pipe.poll():
+        while end.is_held or not end.push(message, 0.05):
+            if pipe.poll(0.001 if end.is_held else 0):
                 break
         else:
             pushed += 1

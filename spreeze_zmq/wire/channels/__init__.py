@@ -17,6 +17,7 @@ from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.connections import make_keys
 from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
 from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
+from spreeze_zmq.wire.channels.gate import Gate
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
@@ -31,6 +32,7 @@ __all__ = [
     "Dealer",
     "Entry",
     "Forwarder",
+    "Gate",
     "Publisher",
     "Puller",
     "Pusher",

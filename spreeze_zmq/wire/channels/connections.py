@@ -9,7 +9,6 @@ import math
 import os
 import select
 import socket as sockets
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,12 +35,8 @@ TRIED_AGAIN_S = 1.0
 SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 #: Longest time until the other end answers, and how much of it a look at the answer waits.
 ANSWERED_S, LOOK_S = 2.0, 0.05
-#: What a fast link carries: a connection holds what it carries in a round trip, and at least so much.
-LINK_BYTES_PER_S, LEAST_BUFFER = 125e6, 16 * 1024
-#: More than this a program may not have by default; the system's own buffers grow beyond.
-MOST_BUFFER = 208 * 1024
-#: Where ``tcpi_rtt``, in microseconds, is in Linux's ``tcp_info``.
-_RTT_AT = 68
+#: What waits in a connection before it is sent: enough to keep a link busy while ZeroMQ's thread wakes up.
+UNSENT_BYTES = 16 * 1024
 _MADE = zmq.Event.CONNECTED | zmq.Event.ACCEPTED
 _EVENTS = (
     _MADE
@@ -247,17 +242,13 @@ class Handshakes:
         self._socket.disable_monitor()
 
 
-def fit_to_delay(descriptor: int) -> None:
-    """Set the send buffer of a tcp connection to what a fast link carries in its round trip, if that is less
-    than what the system itself would let it grow to: in front of a learner that takes nothing waits no more.
+def hold_little(descriptor: int) -> None:
+    """Have a tcp connection take up to ``UNSENT_BYTES`` beyond what is on its way, however long that is:
+    in front of a learner that takes nothing waits no more.
     """
     with suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
         if connection.family == sockets.AF_INET:
-            info = connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _RTT_AT + 4)
-            round_trip_s = 1e-6 * int.from_bytes(info[_RTT_AT:], sys.byteorder)
-            num_bytes = max(LEAST_BUFFER, int(LINK_BYTES_PER_S * round_trip_s))
-            if num_bytes <= MOST_BUFFER:
-                connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, num_bytes)
+            connection.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 def _whose(keys: Keys) -> str:

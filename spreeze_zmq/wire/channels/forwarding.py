@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import zmq
 
 from spreeze_zmq.wire import Message, claims_of
+from spreeze_zmq.wire.channels.gate import Gate
 from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 #: Most messages that one channel forwards before the others have their turn.
 BURST = 100
+#: A receiver that takes nothing for this time has no room; a shorter time is ZeroMQ's own thread.
+SHUT_AFTER_S = 0.01
 _SNDMORE = int(zmq.SNDMORE)
 
 
@@ -90,16 +94,18 @@ class Relay:
 
 class Funnel:
     """``push_pull``: the messages of all senders here go to one receiver. None is dropped: while the receiver
-    takes none, the queues fill up, and the senders wait.
+    takes none, the queues fill up, and the senders wait; where there is a gate, before they make another.
     """
 
     way = "sent"
 
     def __init__(self, near: Channel, far: Channel) -> None:
         self.near, self.far = near, far
-        far.fit_buffer()
+        self._gate = Gate.at(near.endpoint)
+        far.hold_little()
         self.num_bytes = 0
         self._held: list[zmq.Frame] = []
+        self._moved_s = time.monotonic()
 
     @property
     def is_blocked(self) -> bool:
@@ -123,12 +129,18 @@ class Funnel:
                 break
             any_sent = True
             self.num_bytes += sum(map(len, frames))
+        if any_sent or not self._held:
+            self._moved_s = time.monotonic()
+        if self._gate is not None:
+            self._gate.shut(shut=time.monotonic() - self._moved_s > SHUT_AFTER_S)
         return any_sent
 
 
 def forward(forwarders: Sequence[Forwarder], timeout_s: float) -> bool:
     """Forward what there is, after a wait for it; returns whether there was anything, or there still is."""
     waits = [wait for forwarder in forwarders for wait in forwarder.waits()]
+    if any(forwarder.is_blocked for forwarder in forwarders):
+        timeout_s = min(timeout_s, SHUT_AFTER_S)
     zmq.zmq_poll(waits, math.ceil(1000 * timeout_s))
     for forwarder in forwarders:
         forwarder.near.attend()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import zmq
 
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels.gate import Gate
 from spreeze_zmq.wire.channels.sockets import Channel
 
 
@@ -22,6 +25,22 @@ class Pusher(Channel):
 
     _type = zmq.PUSH
     _sent = 0
+    _gate: Gate | None = None
+
+    def __init__(self, endpoint: str, **options: Any) -> None:
+        super().__init__(endpoint, **options)
+        self._gate = Gate.at(endpoint)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the receiver, on another machine, has no room for what others of this machine have sent."""
+        return self._gate is not None and self._gate.is_shut
+
+    def close(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
+        super().close()
 
     def try_push(self, message: Message) -> bool:
         """:meth:`push` without a wait."""

@@ -15,7 +15,7 @@ import zmq
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
-from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer, fit_to_delay
+from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer, hold_little
 from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
 
@@ -210,10 +210,10 @@ class Channel:
         """Whether the other end, which accepted this one, is gone, and another is there with other keys."""
         return self._handshakes is not None and self._handshakes.is_replaced
 
-    def fit_buffer(self) -> None:
-        """Have each connection to another machine hold no more unsent bytes than its delay asks for."""
+    def hold_little(self) -> None:
+        """Have each connection to another machine hold few unsent bytes."""
         if self._handshakes is not None:
-            self._handshakes.on_connected = fit_to_delay
+            self._handshakes.on_connected = hold_little
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.

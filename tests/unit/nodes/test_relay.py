@@ -34,6 +34,8 @@ class Machine:
         (guests / "node-1").write_text(keys.public)
         write_keys(replace(keys, server=head.public), self.there.path / KEYS_FILE)
         self.wires = wires_of(self.plan, self.there.path, [SAMPLER])
+        for wire in self.wires.values():
+            wire.make_gate()
         self.relay = RelayThread(self.wires)
         self.ends = []
 
@@ -122,11 +124,13 @@ def pushed(machine, names):
 
 
 def test_rollouts_wait_by_machine_and_none_is_lost(machine):
-    """In front of a learner that takes none: each sampler's in their order, once it does. What samplers have
-    sent before they ended leaves before the funnel does.
+    """In front of a learner that takes none: each sampler's in their order, once it does. Those who look know
+    that there is no room. What samplers have sent before they ended leaves before the funnel does.
     """
     learner = machine.head(EXPERIENCE, "pull")
     counts = pushed(machine, [f"sampler-{index}" for index in range(4)])
+    samplers = machine.ends[1:]
+    assert [end.is_held for end in samplers] == [True] * 4
     machine.relay.end()
     found = {name: [] for name in counts}
     while (message := learner.pull(1.0)) is not None:
@@ -134,6 +138,7 @@ def test_rollouts_wait_by_machine_and_none_is_lost(machine):
     assert found == {name: list(range(count)) for name, count in counts.items()}
     machine.relay.join(DEADLINE_S)
     assert not machine.relay.is_alive()
+    assert not any(end.is_held for end in samplers)
 
 
 def test_what_is_relayed_follows_from_who_binds(machine):

@@ -54,16 +54,12 @@ def test_the_high_water_mark_alone_bounds_large_messages(folder):
     assert fill(folder.endpoint("large"), 1_000_000, socket_buffer_bytes=16 * 1024) <= 2 + 2 + 1
 
 
-@pytest.mark.parametrize(("bytes_per_s", "is_set"), [(125e6, True), (1e15, False)])
-def test_a_connection_to_another_machine_holds_what_its_delay_asks_for(monkeypatch, bytes_per_s, is_set):
-    """A near one little, so that little waits there; that of a far one grows as the system has it."""
-    monkeypatch.setattr(connections, "LINK_BYTES_PER_S", bytes_per_s)
+def test_a_connection_to_another_machine_holds_few_unsent_bytes():
+    """However long its delay is: what is on its way is not among them."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        before = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        connections.fit_to_delay(connection.fileno())
-        after = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    assert (after < before) == is_set
-    assert after == before or after >= connections.LEAST_BUFFER
+        connections.hold_little(connection.fileno())
+        taken = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+    assert taken == connections.UNSENT_BYTES
