@@ -154,7 +154,9 @@ def _gradients(step: Step, rows: int) -> Callable[[torch.dtype, bool], list[Tens
         bf16 = dtype == torch.bfloat16
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16 and not (natively and step.in_bf16)):
             output = step(x, bf16=bf16) if natively else step.in_torch(x)
-            return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
+            # as with a gradient of the output, for which torch would first import 500 modules
+            summed = (output * gradient.to(output.dtype)).sum()
+            return [output.detach(), *torch.autograd.grad(summed, parameters)]
 
     return compute
 

@@ -128,6 +128,19 @@ def test_topologies_are_read_by_who_starts_a_run():
     assert said.split() == ["False", "False"]
 
 
+def test_a_learner_imports_no_symbolic_mathematics():
+    """torch brings sympy along for shapes that are not known, which take a second of each start."""
+    code = """if True:
+        import sys
+        from spreeze_zmq import algorithms, envs
+        kind = algorithms.get("sac")
+        algorithms.make("critic", kind, kind.Options(), envs.probe("Pendulum-v1"), "cpu", 1)
+        print("torch" in sys.modules, "sympy" in sys.modules)
+    """
+    said = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert said.split() == ["True", "False"]
+
+
 def test_nothing_is_pickled():
     """No module of the system imports pickle or asks another to use it."""
     for path in (*MODULES, *(ROOT / "components").rglob("*.py")):
