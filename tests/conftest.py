@@ -52,6 +52,16 @@ class Scheduler(LoadScopeScheduling):
         return TOGETHER.get(file, nodeid if file.startswith(PROCESSES) else file)
 
 
+def pytest_sessionstart():
+    """Environments are looked at in a fork of the tests' process, although that has threads and torch: those
+    here need neither, and a new interpreter for each would take half a second. Some files look as they are
+    collected.
+    """
+    importlib.import_module("spreeze_zmq.envs.in_process")  # else each fork would import Gymnasium again
+    importlib.import_module("spreeze_zmq.envs.tasks.classic")
+    probing.may_fork = lambda: True
+
+
 def pytest_xdist_make_scheduler(config, log):
     """In the order of the collection, where a hook of this file has put what takes long first."""
     config.option.loadscopereorder = False
@@ -116,18 +126,6 @@ def keys_of_its_own(tmp_path_factory):
     os.environ["SPREEZE_KEYS"] = str(tmp_path_factory.mktemp("keys") / "keys.json")
     yield
     os.environ.pop("SPREEZE_KEYS")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def looks_by_fork():
-    """Environments are looked at in a fork of the tests' process, although that has threads and torch: those
-    here need neither, and a new interpreter for each would take half a second.
-    """
-    importlib.import_module("spreeze_zmq.envs.in_process")  # else each fork would import Gymnasium again
-    importlib.import_module("spreeze_zmq.envs.tasks.classic")
-    before, probing.may_fork = probing.may_fork, lambda: True
-    yield
-    probing.may_fork = before
 
 
 def state_of_the_process():

@@ -80,8 +80,8 @@ def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float
     """Write ``policy(obs)`` as a traced TorchScript module; otherwise as :func:`export_onnx`."""
 
     def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
-        torch.jit.save(torch.jit.trace(module, (example,), check_trace=False), str(file))  # type: ignore[no-untyped-call]
-        traced = torch.jit.load(str(file))  # type: ignore[no-untyped-call]
+        torch.jit.save(torch.jit.trace(module, (example,), check_trace=False), str(file))
+        traced = torch.jit.load(str(file))
         return lambda obs: np.asarray(traced(torch.from_numpy(obs)))
 
     return _export(policy, Path(path), obs_dtype, "TorchScript", write)

@@ -7,7 +7,6 @@ import gymnasium
 import mujoco
 import numpy as np
 import pytest
-from scipy import stats
 
 #: Id -> noise of the first state, whether velocities are drawn from a normal distribution.
 ROBOTS = {
@@ -73,6 +72,8 @@ def test_same_states_and_actions_same_numbers(probe, env_id):
 @pytest.mark.parametrize("env_id", ROBOTS)
 def test_first_states_have_the_distribution_of_gymnasium(probe, env_id):
     """Each coordinate that is observed, over resets of both: Kolmogorov and Smirnov see no difference."""
+    from scipy import stats  # takes longer to import than most files
+
     env = gymnasium.make(env_id)
     theirs = np.array([env.reset(seed=seed)[0] for seed in range(300)])
     ours = [said["obs"] for seed in range(100) for said in played(probe, env_id, env, np.zeros(0), seed)]

@@ -69,6 +69,7 @@ def policy(request, monkeypatch):
 #: Policies whose parts other ones have too.
 ALIKE = (
     "sac plain",
+    "dqn",
     "dqn colours",
     "pqn",
     "pqn stack",
