@@ -48,11 +48,10 @@ STARTS = {
 }
 
 
-def check(program, only=(), options=(), role="sampler"):
-    """The verdicts of one run of the command: clause -> verdicts, one for each act."""
-    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "conform", role, "--tier", "should"]
+def check(program, options=()):
+    """The verdicts of one run of the command on a sampler: clause -> verdicts, one for each act."""
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "conform", "sampler", "--tier", "should"]
     command += ["--patience", "8", *options]
-    command += ["--only", ",".join(only)] if only else []
     done = subprocess.run(
         [*command, "--", *program], capture_output=True, text=True, timeout=115, cwd=ROOT, check=False
     )
@@ -66,12 +65,13 @@ def check(program, only=(), options=(), role="sampler"):
     return found, done.stdout
 
 
-def check_broken(program, only):
-    """Likewise, in a thread of this process: most of it is waiting for what a broken sampler does not do."""
-    small = ["components.sampler.envs=4", "components.sampler.rollout_steps=24"]
-    plan = topology.load("pendulum", [*small, "components.sampler.start_timeout_s=5"])
+def judged(role, program, only=(), overrides=(), patience_s=8.0, *, on="pendulum", tier="should"):
+    """Likewise of any role, in a thread of this process, which has imported what the command would import:
+    most of it is waiting.
+    """
+    plan = topology.load(on, ["components.sampler.envs=4", "components.sampler.rollout_steps=24", *overrides])
     found = {}
-    for result in conform.run("sampler", program, plan, "should", frozenset([only]), PATIENCE_S):
+    for result in conform.run(role, program, plan, tier, frozenset(only), patience_s):
         found.setdefault(result.clause.number, []).append((MARKS[result.verdict], result.seen))
     return found, "\n".join(f"{number}: {rows}" for number, rows in found.items())
 
@@ -110,10 +110,12 @@ def verdicts(tmp_path_factory, native_layers):
         return (*check(ours("sampler"), options=("--html", str(file))), file.read_text())
 
     jobs = {"ours": checked_with_report, "the stranger's": partial(check, program("good"))}
-    jobs["ours, discrete"] = partial(check, ours("sampler"), ("A2", "A14"), ("--topology", "cartpole"))
-    jobs |= {role: partial(check, ours(role), role=role) for role in conform.ROLES[1:]}
+    jobs["ours, discrete"] = partial(judged, "sampler", ours("sampler"), ("A2", "A14"), on="cartpole")
+    jobs |= {role: partial(judged, role, ours(role)) for role in conform.ROLES[1:]}
+    soon = ("components.sampler.start_timeout_s=5",)
     for name, mistakes in STARTS.items():
-        jobs[name] = partial(check_broken, program(name, mistakes), ACTS.get(name, name))
+        broken = program(name, mistakes)
+        jobs[name] = partial(judged, "sampler", broken, [ACTS.get(name, name)], soon, PATIENCE_S)
     with together(tmp_path_factory, "conform", jobs) as result:
         yield result
 
@@ -178,19 +180,19 @@ def test_our_other_components_keep_every_clause(verdicts, role):
 
 @pytest.mark.long("a learner has two lives and is left waiting")
 @pytest.mark.parametrize(
-    ("role", "topology"),
+    ("role", "on"),
     [
         ("actor_learner", "cartpole"),
         pytest.param("critic_learner", "cartpole", marks=pytest.mark.thorough),
         pytest.param("critic_learner", "cartpole_pqn", marks=pytest.mark.thorough),
     ],
 )
-def test_our_learners_by_rounds_keep_every_clause(role, topology, native_layers):
+def test_our_learners_by_rounds_keep_every_clause(role, on, native_layers):
     """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
-    found, text = check(ours(role), ("T3",), ("--topology", topology), role)  # all that is seen where T3 is
+    found, text = judged(role, ours(role), ("T3",), on=on)  # all that is seen where T3 is
     assert len(found) > 8
     assert not broken_of(found), text
-    alone = topology == "cartpole_pqn"  # nobody else can make it wait before it takes anything
+    alone = on == "cartpole_pqn"  # nobody else can make it wait before it takes anything
     assert unseen_of(found) == ({"C3"} if alone else set()), text
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq import peers as conform
-from spreeze_zmq.commands.conform import MARKS
-from spreeze_zmq.plan import topology
 from tests.peers.broken_learner import MISTAKES
-from tests.peers.test_conform import broken_of
+from tests.peers.test_conform import broken_of, judged
 from tests.peers.together import together
 
 CRITIC, ACTOR = "critic_learner", "actor_learner"
@@ -51,16 +49,12 @@ def found(role, mistakes):
         f"components.{role}.start_timeout_s={20 if 'L2' in mistakes else 60}",
         f"components.{role}.stop_grace_s=3",
     ]
-    if on_policy := mistakes[0].endswith("rounds"):
-        overrides += ["components.sampler.envs=4", "components.sampler.rollout_steps=24"]
-    else:
-        overrides += ["algorithm.batch_size=128", "balance.replay_ratio=4"]
-    plan = topology.load("cartpole" if on_policy else "pendulum", overrides)
+    on_policy = mistakes[0].endswith("rounds")
+    overrides += [] if on_policy else ["algorithm.batch_size=128", "balance.replay_ratio=1"]
     program = [sys.executable, str(Path(__file__).parent / "broken_learner.py"), role, ",".join(mistakes)]
-    rows, only = {}, frozenset(clauses_of(mistakes[:1]))
-    for result in conform.run(role, program, plan, "must", only, 8.0):
-        rows.setdefault(result.clause.number, []).append((MARKS[result.verdict], result.seen))
-    return sorted(broken_of(rows)), "\n".join(f"{number}: {seen}" for number, seen in rows.items())
+    on = "cartpole" if on_policy else "pendulum"
+    rows, text = judged(role, program, clauses_of(mistakes[:1]), overrides, on=on, tier="must")
+    return sorted(broken_of(rows)), text
 
 
 def test_every_must_clause_of_a_learner_has_a_broken_one():
