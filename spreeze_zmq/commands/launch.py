@@ -349,4 +349,6 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current directory, in which only -m looks, and no process of the run
     sys.exit(leave(main()))

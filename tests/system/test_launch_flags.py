@@ -187,6 +187,17 @@ def test_a_topologys_folder_is_where_its_modules_are(tmp_path, monkeypatch, caps
     assert capsys.readouterr().out.splitlines()[0] == "project/reach.toml: nothing to mend"
 
 
+def test_the_module_finds_what_the_program_finds(tmp_path):
+    """``python -m`` too passes over the current directory, in which no process would find an algorithm."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "own_here.py").write_text("from spreeze_zmq.algorithms.dqn import DQN as Own\n")
+    (tmp_path / "project" / "own.toml").write_text('[run]\nenv = "CartPole-v1"\nalgorithm = "own_here:Own"\n')
+    command = [*LAUNCH, "project/own.toml", "--check"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2, done.stdout
+    assert "no module is called 'own_here'; is it beside the topology" in done.stderr
+
+
 def test_a_resume_needs_no_other_word(seeds, tmp_path, monkeypatch, capsys):
     """The run says what began it, the seed of a later one of several too; what is written beside it counts
     more, as it must where the run has reached its limit. From any folder.
