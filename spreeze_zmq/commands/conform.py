@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import LEARNERS
 
 MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
 
@@ -44,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print a table of clauses; returns 0 if none is broken, else 1."""
     from spreeze_zmq import peers  # slow to import
+    from spreeze_zmq.nn.native import library as native
 
     if arguments.role not in peers.ROLES:
         raise InputError(f"{arguments.role}: expected one of {', '.join(peers.ROLES)}")
@@ -52,6 +55,8 @@ def main(arguments: argparse.Namespace) -> int:
     if unknown:
         raise InputError(f"--only {','.join(sorted(unknown))}: no clause of this number is checked")
     plan = topology.load(arguments.topology, [*shape(arguments), *arguments.set])
+    if arguments.role in LEARNERS:
+        native.prepare(lambda line: print(line, file=sys.stderr))
     began_s = time.monotonic()
     how = (arguments.tier, only, arguments.patience)
     results = list(peers.run(arguments.role, arguments.program, plan, *how))
