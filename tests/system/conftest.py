@@ -18,10 +18,15 @@ from spreeze_zmq.commands import launch as launching
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Learners import torch, for which the 30 s of a start are too short where several runs share a busy core.
 PATIENCE = "components.{}.start_timeout_s=120"
-#: Environments whose steps sleep: a run that is looked at, hit or stopped leaves most of the cores to others.
+#: Updates that cost little.
+LIGHT = ("algorithm.hidden_sizes=[16]", "algorithm.batch_size=32", "balance.replay_ratio=4")
+#: Environments whose steps sleep, too, for 125 updates a second: a run that is looked at, hit or stopped
+#: leaves most of the cores to others.
 NAPPING = {
-    "pendulum": ("--set", "run.env=tests.benchmarks.napping:make"),
-    "cartpole_dqn": ("--set", "run.env=tests.benchmarks.napping:cartpole"),
+    topology: tuple(
+        word for each in (f"run.env=tests.benchmarks.napping:{make}", *LIGHT) for word in ("--set", each)
+    )
+    for topology, make in (("pendulum", "make"), ("cartpole_dqn", "cartpole"))
 }
 #: The learners of shipped topologies.
 LEARNERS_OF = dict.fromkeys(("pendulum", "halfcheetah", "cartpole"), ("critic_learner", "actor_learner"))

@@ -1,17 +1,20 @@
 """A program on a terminal of its own, whose prompts are answered as a person would."""
 
+import contextlib
 import os
 import pty
 import select
+import signal
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60
+#: What never comes is given up after this time, however busy the machine is.
+DEADLINE_S = 200.0
 
 
 class Terminal:
-    """Runs the words of a command; ``said`` is what it has said so far."""
+    """Runs the words of a command, for as long as its context; ``said`` is what it has said so far."""
 
     def __init__(self, *words):
         self.said = ""
@@ -19,6 +22,15 @@ class Terminal:
         if self.pid == 0:
             os.environ["NO_COLOR"] = "1"
             os.execv(words[0], words)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        with contextlib.suppress(ProcessLookupError):
+            if failure:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
 
     def answer(self, prompt, line=""):
         """Type a line at the next prompt."""

@@ -13,7 +13,7 @@ SMALL = ("--inproc", "--without", "visualizer", "--set", "algorithm.hidden_sizes
 
 def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
     """No component is a process; updates, checkpoint, account and logs are those of any run."""
-    run = launch(*SMALL, "--set", "run.stop.minutes=2", "--set", "run.stop.return=0")
+    run = launch(*SMALL, "--set", "run.stop.minutes=6", "--set", "run.stop.return=0")
     run.until_training()
     children = psutil.Process(run.launcher.pid).children(recursive=True)
     assert not any("components" in " ".join(child.cmdline()) for child in children)
@@ -34,6 +34,7 @@ def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
 
 
 @pytest.mark.long("a debugger slows a whole run")
+@pytest.mark.timeout(400)
 def test_a_breakpoint_in_any_component_holds_the_run(tmp_path):
     """pdb asks in the learner's thread; afterwards the run goes on, and Ctrl-C ends it."""
     words = [sys.executable, "-m", "pdb", "-m", "spreeze_zmq.commands.launch", "cartpole_dqn", *SMALL]
@@ -41,23 +42,23 @@ def test_a_breakpoint_in_any_component_holds_the_run(tmp_path):
         "--run-dir",
         str(tmp_path / "run"),
         "--set",
-        "run.stop.minutes=2",
+        "run.stop.minutes=6",
         "--set",
         "run.stop.return=1000",
     ]
-    pdb = Terminal(*words)
-    pdb.answer("(Pdb) ", f"b {place_of_update()}\n")
-    pdb.answer("(Pdb) ", "c\n")
-    pdb.answer("(Pdb) ", "import threading; threading.current_thread().name\n")
-    pdb.answer("(Pdb) ", "n\n")
-    pdb.answer("(Pdb) ", "p 'updates', self.half.num_updates\n")
-    pdb.answer("(Pdb) ", "cl 1\nc\n")
-    pdb.answer("critic_updates=", "\x03")
-    pdb.answer("(Pdb) ", "q\n")
-    assert "critic_learner-0" in pdb.said
-    assert "('updates', 1)" in pdb.said
-    assert "interrupted by the user" in pdb.said
-    pdb.end()
+    with Terminal(*words) as pdb:
+        pdb.answer("(Pdb) ", f"b {place_of_update()}\n")
+        pdb.answer("(Pdb) ", "c\n")
+        pdb.answer("(Pdb) ", "import threading; threading.current_thread().name\n")
+        pdb.answer("(Pdb) ", "n\n")
+        pdb.answer("(Pdb) ", "p 'updates', self.half.num_updates\n")
+        pdb.answer("(Pdb) ", "cl 1\nc\n")
+        pdb.answer("critic_updates=", "\x03")
+        pdb.answer("(Pdb) ", "q\n")
+        assert "critic_learner-0" in pdb.said
+        assert "('updates', 1)" in pdb.said
+        assert "interrupted by the user" in pdb.said
+        pdb.end()
 
 
 def test_what_is_no_python_component_runs_beside_it(launch, tmp_path):
@@ -68,7 +69,7 @@ def test_what_is_no_python_component_runs_beside_it(launch, tmp_path):
         'role = "evaluator"\ncommand = ["sh", "{folder}/run.sh"]\ndescription = "fails"\n'
     )
     (folder / "run.sh").write_text("echo no evaluator here >&2\nexit 2\n")
-    run = launch(*SMALL, "--set", f"components.evaluator.use={folder}")
+    run = launch(*SMALL, "--set", f"components.evaluator.use={folder}", topology="cartpole_dqn")
     assert run.end() == 2
     assert "no evaluator here" in run.output.read_text().splitlines()[-1]
     assert run.leftovers() == []
