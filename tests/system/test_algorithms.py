@@ -26,7 +26,7 @@ LOCKSTEP = (
     *("--set", "run.stop.return=1000"),
     *("--set", "balance.mode=lockstep"),
     *("--set", "components.sampler.count=2"),
-    *("--set", "run.stop.env_steps=5120"),
+    *("--set", "run.stop.env_steps=2560"),
     *("--without", "evaluator"),
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.commands.spreeze import main
-from tests.system.conftest import said_in
+from tests.system.conftest import LIGHT, said_in
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ROOT / "components"
@@ -33,7 +33,7 @@ def test_cpp_and_python_in_one_run(built_cpp, launch):
     nothing is lost.
     """
     words = ["run.stop={minutes=5}", "algorithm.learning_starts=1000", "components.sampler.count=1"]
-    words += ["algorithm.hidden_sizes=[16]"]
+    words += LIGHT
     run = launch(*(word for key in words for word in ("--set", key)), topology="halfcheetah")
     run.until((run.folder / "run.json").exists, "run.json")
     command = [sys.executable, str(COMPONENTS / "sampler_cpp"), str(run.folder)]
@@ -66,7 +66,7 @@ def test_cpp_by_its_name_in_a_topology(built_cpp, launch):
 def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     """The Pendulum written in JavaScript, and a program of 30 lines that only looks."""
     words = ["run.stop={env_steps=4000}", f"components.sampler.use={new_node}", "components.sampler.count=1"]
-    words += ["algorithm.hidden_sizes=[16]", "balance.replay_ratio=8"]
+    words += LIGHT
     run = launch(*(word for key in words for word in ("--set", key)))
     run.until((run.folder / "run.json").exists, "run.json")
     observer = [sys.executable, COMPONENTS / "examples" / "observer.py", run.folder]

@@ -104,7 +104,7 @@ def napping(tmp_path, monkeypatch, *overrides):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     always = ["run.env=napping:Napping", "run.stop={minutes=3}", "components.sampler.envs=4"]
     always.append(PATIENCE.format("critic_learner"))
-    return topology.load("cartpole_dqn", [*always, *overrides])
+    return topology.load("cartpole_dqn", [*always, *overrides], without=["evaluator"])
 
 
 CORES = physical_cores(os.sched_getaffinity(0))

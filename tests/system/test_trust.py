@@ -64,7 +64,6 @@ def hints(lines):
     ("marked", "what", "more"),
     thorough_but(
         (True, "evaluate it", ""),
-        (True, "in Python", "; assert policy([1, 0, 0, 0]) <= 1"),
         of=[
             (marked, what, more)
             for marked in (True, False)

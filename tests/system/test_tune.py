@@ -3,23 +3,26 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.plan import sizing, topology, tuning
-from tests.system.conftest import said_in
+from tests.system.conftest import NAPPING, said_in
 
+ROOT = Path(__file__).parents[2]
 TUNE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "tune")
-SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "algorithm.hidden_sizes=[16]")
+SMALL = ("--set", "components.sampler.count=[1, 2]", *NAPPING["cartpole_dqn"])
 AUTO = ("--set", "algorithm.batch_size=auto", "--set", "algorithm.max_batch_size=128")
 
 
 @pytest.mark.long("rates are measured until they are steady")
 @pytest.mark.timeout(200)
-def test_it_prints_the_plan_and_keeps_it_for_the_next_run(nothing_measured, tmp_path):
+def test_it_prints_the_plan_and_keeps_it_for_the_next_run(nothing_measured, tmp_path, monkeypatch):
     """The same figures for a person and in JSON; nothing but the cache stays behind."""
     command = [*TUNE, "cartpole_dqn", *SMALL, *AUTO, "--seconds", "120", "--json", "figures.json"]
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
