@@ -31,6 +31,8 @@ NAPPING = {
 #: The learners of shipped topologies.
 LEARNERS_OF = dict.fromkeys(("pendulum", "halfcheetah", "cartpole"), ("critic_learner", "actor_learner"))
 LEARNERS_OF |= dict.fromkeys(("cartpole_dqn", "cartpole_pqn"), ("critic_learner",))
+#: Of a topology of a test's own: a policy class of the user's has the sampler import torch too.
+IMPORTING = ("critic_learner", "sampler")
 #: The counter of each learner in summary.json.
 UPDATES = {"critic_learner": "critic_updates", "actor_learner": "actor_updates"}
 
@@ -98,7 +100,8 @@ class Run(Left):
     def __init__(self, folder, *arguments, topology="pendulum"):
         super().__init__(folder)
         self.output = self.folder.with_suffix(".out")
-        patience = [PATIENCE.format(role) for role in LEARNERS_OF.get(topology, ()) if role not in arguments]
+        late = LEARNERS_OF.get(topology, IMPORTING)
+        patience = [PATIENCE.format(role) for role in late if role not in arguments]
         arguments = [*(word for each in patience for word in ("--set", each)), *arguments]
         command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
         with self.output.open("w") as output:
