@@ -27,6 +27,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -267,21 +268,19 @@ def hit_heads(series, times):
     """Run after run, each of which loses its head."""
     run = series.begin()
     for _ in range(times):
-        began_s = time.monotonic()
+        watched = series.machines if series.kind == "launcher" else series.others
+        living, began_s = set().union(*map(alive, watched)), time.monotonic()
+        watch = threading.Thread(target=series.until_ended, args=(watched, living, began_s))
         if series.kind == "launcher":
             os.kill(run.program.pid, signal.SIGKILL)
-            watched = series.machines
         else:
             series.head.die()
-            watched = series.others
-        series.judge(run)
-        if series.kind == "head":
             series.head.boot()
-        # Before the machines have left the last run, another listens where it did.
-        living = set().union(*map(alive, watched))
-        series.mark += 1
-        run = Run(series.machines, series.mark)
-        series.until_ended(watched, living, began_s)
+        watch.start()
+        series.mark, last = series.mark + 1, run
+        run = Run(series.machines, series.mark)  # it may listen before the machines have left the last one
+        watch.join()
+        series.judge(last)
         for machine in series.others:
             run.join(machine)
         run.goes_on()
