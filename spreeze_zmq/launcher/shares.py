@@ -28,8 +28,8 @@ def own_share(plan: Plan) -> Iterator[Mapping[str, frozenset[int]]]:
     """Keep this process, and what it starts, on the share of the run's own group; yields the CPUs of each
     member that runs on this machine.
     """
-    here = [] if MEMBER in plan.placement else [f"{MEMBER}-{index}" for index in range(plan.groups.count - 1)]
-    if not here or plan.groups.number:
+    here = [f"{MEMBER}-{index}" for index in range(plan.groups_here - 1)]
+    if not here:
         yield {}
         return
     before = os.sched_getaffinity(0)

@@ -59,11 +59,13 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
     sizes = replay_bytes(plan)
     here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
     on_cpu = {role for role in here if plan.components[role].options.get("device", "cpu") == "cpu"}
-    total, free = sum(sizes[role] for role in on_cpu), free_bytes(torch.device("cpu"))
+    total = plan.groups_here * sum(sizes[role] for role in on_cpu)
+    free = free_bytes(torch.device("cpu"))
     if total > MEMORY_SHARE * free:
+        groups = f" of {plan.groups_here} groups" if plan.groups_here > 1 else ""
         capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * free / total)
         raise InputError(
-            f"the replays of {' and '.join(sorted(on_cpu))} take {total / 1e9:.1f} GB together, "
+            f"the replays of {' and '.join(sorted(on_cpu))}{groups} take {total / 1e9:.1f} GB together, "
             f"{free / 1e9:.1f} GB are free: lower algorithm.replay_capacity to at most {capacity:,}"
         )
     return sizes

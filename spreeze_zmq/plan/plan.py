@@ -12,7 +12,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, LearningPlan, RunPlan
-from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.plan.roles import EVALUATOR, MEMBER
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
@@ -74,6 +74,11 @@ class Plan:
     ancestors: tuple[str, ...] = ()
     run_dir: str = ""
     socket_dir: str = ""
+
+    @property
+    def groups_here(self) -> int:
+        """How many groups of the run share the machine where it is started; 1 for a member's own plan."""
+        return 1 if self.groups.number or MEMBER in self.placement else self.groups.count
 
     def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
         """This plan with its folders; a channel without an endpoint gets an ipc one in ``socket_dir``, one

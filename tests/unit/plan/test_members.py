@@ -1,0 +1,70 @@
+"""The plan of a member: a run of its own, but for the channels of the model that all groups share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq.launcher.shares import divided, own_share
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.groups import plan_of_member
+from spreeze_zmq.plan.parts import Count, StopPlan
+from spreeze_zmq.plan.plan import Plan, first_index
+from spreeze_zmq.plan.roles import LEARNERS, channels_of, roles_of
+from spreeze_zmq.run.folder import RunFolder, write_plan
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Of three groups on six cores, placed."""
+    made = topology.load("pendulum", ["groups.count=3", "algorithm.batch_size=64"], cores=6)
+    placed, sockets = write_plan(made, RunFolder.create("run", str(tmp_path / "run")))
+    yield placed
+    sockets.remove()
+
+
+def test_a_member_is_a_run_of_its_own(plan):
+    """It ends when it is told, has other seeds and environments, and no page, evaluator, fuser or members."""
+    own = plan_of_member(plan, 2, 8)
+    assert tuple(own.components) == roles_of(LEARNERS)
+    assert {role for role, one in own.components.items() if not one.launched} == {"evaluator", "visualizer"}
+    assert (own.run.stop, own.groups.number) == (StopPlan(), 2)
+    seeds = [plan.run.seed, *(plan_of_member(plan, number, 8).run.seed for number in (1, 2))]
+    assert len(set(seeds)) == 3
+    before = first_index(plan, "sampler", plan.components["sampler"].count.maximum)
+    assert first_index(plan_of_member(plan, 1, 8), "sampler") >= before
+    assert Plan.from_json(own.placed(Path("/run"), Path("/sockets")).to_json()).groups == own.groups
+
+
+def test_a_member_shares_two_channels_and_no_other(plan):
+    """The others get endpoints in its own folder."""
+    own = plan_of_member(plan, 1, 8)
+    assert all(own.channels[name].endpoint is None for name in channels_of(LEARNERS))
+    assert [own.channels[name].endpoint for name in ("models", "fused")] == [
+        plan.channels[name].endpoint for name in ("models", "fused")
+    ]
+
+
+def test_what_the_topology_leaves_open_follows_from_the_members_own_cores(plan):
+    """Six cores for three groups are two for each; a machine of eight has more samplers."""
+    assert plan.components["sampler"].count == Count(1, 1, 8)
+    assert plan_of_member(plan, 1, 8).components["sampler"].count == Count(6, 1, 8)
+
+
+def test_groups_have_cores_of_their_own():
+    """As many each as there are; hyperthreads of one core stay together."""
+    assert divided([[0, 4], [1, 5], [2, 6]], 2) == [{0, 4}, {1, 5, 2, 6}]
+    assert divided([[0], [1]], 2) == [{0}, {1}]
+
+
+def test_the_run_keeps_to_its_share_and_gives_it_back(plan):
+    """A run of one group stays where it is."""
+    before = os.sched_getaffinity(0)
+    with own_share(topology.load("pendulum")) as shares:
+        assert (shares, os.sched_getaffinity(0)) == ({}, before)
+    if len(before) >= 3:
+        with own_share(plan) as shares:
+            own = os.sched_getaffinity(0)
+            assert list(shares) == ["member-0", "member-1"]
+            assert own.isdisjoint(shares["member-0"] | shares["member-1"])
+    assert os.sched_getaffinity(0) == before
