@@ -61,7 +61,7 @@ class SharedModel:
     ) -> None:
         targets = [networks.targets.flat] if moves_targets else []
         self._parts, self._statistics = [networks.own.flat, *targets], statistics
-        self.num_stepped, self._adam = networks.own.trained.numel(), networks.adam
+        self.num_stepped = networks.own.trained.numel()
         shapes = [
             (name, place, tuple(tensor.shape))
             for name, module in networks.modules.items()
@@ -90,12 +90,6 @@ class SharedModel:
             before = kept.sums()
             kept.adopt(before + by.statistics[begin : begin + before.size])
             begin += before.size
-
-    @torch.no_grad()
-    def reset_optimizer(self) -> None:
-        """Have the optimiser forget its moments."""
-        for moment in self._adam.moments.values():
-            moment.zero_()
 
     @property
     def size(self) -> int:

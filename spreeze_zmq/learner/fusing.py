@@ -97,8 +97,6 @@ class Fusion:
         move = fused.since(here or self._model.snapshot())
         self._sent = None if holds_ours or self._sent is None else self._sent.moved(move)
         self._model.shift(move)
-        if self._groups.optimizer == "reset":
-            self._model.reset_optimizer()
         if self._base is None:
             log.info("goes on from the fused model of round %d", fields["round"])
             self._due = self._half.num_updates + self._groups.every_updates

@@ -142,9 +142,6 @@ class GroupsPlan:
         type="duration",
         above=0,
     )
-    optimizer: str = option(
-        "kept", "what becomes of the optimiser's moments when models are fused", choices=("kept", "reset")
-    )
     number: int = 0
     left_open: tuple[str, ...] = ()
 
