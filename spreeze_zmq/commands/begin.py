@@ -16,17 +16,25 @@ def spreeze() -> int:
 
 
 def spreeze_launch() -> int:
-    return _begin("launch")
+    return _begin("launch", warm=True)
 
 
-def _begin(module: str) -> int:
+def _begin(module: str, *, warm: bool = False) -> int:
+    """Run a program of ``commands``; ``warm`` has servers load the modules of its processes meanwhile."""
     if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if warm:
+        servers = importlib.import_module("spreeze_zmq.launcher.warm")
+        servers.start(sys.argv[1:])
     main = importlib.import_module(f"spreeze_zmq.commands.{module}").main
     if interruptible:
         errors = importlib.import_module("spreeze_zmq.base.errors")
         signal.signal(signal.SIGINT, errors.interrupt)
-    return leave(int(main()))
+    try:
+        return leave(int(main()))
+    finally:
+        if warm:
+            servers.stop()
 
 
 def leave(code: int) -> int:
@@ -41,3 +49,7 @@ def leave(code: int) -> int:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(spreeze_launch())

@@ -22,10 +22,9 @@ from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.peers.playback import Pace, Playback, in_fixed_order
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS
-from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.supervisor.process import with_threads
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 from spreeze_zmq.wire.channels import Recording
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.

@@ -15,16 +15,17 @@ from typing import Any
 
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import ChannelError, InputError
+from spreeze_zmq.launcher import warm
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.nodes.head import Nodes, PlacedSpawner
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, LEARNERS, MEMBER, ROLES, SAMPLER
-from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
-from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
+from spreeze_zmq.supervisor import ProcessSpec, Supervisor
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 from spreeze_zmq.wire.channels import Claim
 
 
@@ -59,7 +60,7 @@ class Crew:
         self._plan, self._folder, self._pinning, self._nodes = plan, folder, pinning, nodes
         leftovers = [Path(plan.socket_dir), folder.page_address, folder.invitation]
         self._shares = shares
-        here = ThreadSpawner() if threads else GroupSpawner(leftovers, chain.from_iterable(shares.values()))
+        here = ThreadSpawner() if threads else warm.spawner(leftovers, chain.from_iterable(shares.values()))
         self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
         sampler = plan.components[SAMPLER]
         self._indices = itertools.count(sampler.count.maximum if sampler.launched else 0)

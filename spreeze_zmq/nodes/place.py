@@ -21,12 +21,12 @@ from spreeze_zmq.nodes.bundle import unpack
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
-from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import VersionFile
 from spreeze_zmq.supervisor import ProcessSpec
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 from spreeze_zmq.wire.channels import Gate, SocketFolder
 
 #: The signals that a process here may get, and the most threads.

@@ -25,20 +25,13 @@ from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
-from spreeze_zmq.supervisor.process import with_threads
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 
 log = logging.getLogger("spreeze")
 
 BATCH_SIZE = "algorithm.batch_size"
 THREADS = {role: f"components.{role}.threads" for role in LEARNERS}
 MEASURE = (sys.executable, "-m", "spreeze_zmq.learner.measure_updates")
-#: The environment of learners, and of measurements of them. By default glibc returns large freed blocks to
-#: the kernel at once, and every update would fault its pages in again.
-KEEP_FREED_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": "268435456",
-    "MALLOC_TRIM_THRESHOLD_": "268435456",
-    "MALLOC_TOP_PAD_": "67108864",
-}
 #: The measuring program takes seconds; after this time it hangs.
 TIMEOUT_S = 120.0
 #: Options that the speed of an update does not depend on, beside those that follow the batch size.

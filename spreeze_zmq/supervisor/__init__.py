@@ -1,5 +1,6 @@
 """Starts, restarts and stops the processes of a run and leaves none behind; independent of topologies."""
 
+from spreeze_zmq.supervisor.forking import ForkServer, ForkSpawner
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.sentences import last_words
 from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Printed, Restarted, Supervisor
@@ -7,6 +8,8 @@ from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Printed, R
 __all__ = [
     "Event",
     "Exited",
+    "ForkServer",
+    "ForkSpawner",
     "GaveUp",
     "GroupSpawner",
     "Printed",

@@ -20,6 +20,14 @@ from spreeze_zmq.supervisor.guard import Guard
 #: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
+#: The environment of learners, and of measurements of them. By default glibc returns large freed blocks to
+#: the kernel at once, and every update would fault its pages in again.
+KEEP_FREED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+
 
 def with_threads(number: int) -> dict[str, str]:
     """The variables of a process whose linear algebra libraries have this number of threads."""
@@ -105,22 +113,23 @@ class GroupSpawner:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._guard = Guard(leftovers)
 
-    def spawn(self, spec: ProcessSpec) -> GroupProcess:
+    def spawn(self, spec: ProcessSpec) -> Process:
+        """Start one process."""
+        return self.by_command(spec)
+
+    def by_command(self, spec: ProcessSpec) -> GroupProcess:
         """Start one process; only in the main thread, since the parent-death signal is sent when the forking
         thread ends.
 
         Raises:
             InputError: the command cannot be run, the log cannot be written, or no CPU of ``cpus`` is usable.
         """
-        if spec.cpus is not None and not spec.cpus & (os.sched_getaffinity(0) | self._lent):
-            raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
-        log, log_start = _open_log(spec)
-        output = -1
+        self.check_cpus(spec)
+        log, output, log_start = open_log(spec)
         try:
-            output = os.open(spec.log_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             popen = subprocess.Popen(
                 spec.command,
-                env=_environment(spec),
+                env=environment_of(spec),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
@@ -129,13 +138,25 @@ class GroupSpawner:
                 preexec_fn=self._preparation(spec),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            if output >= 0:
-                os.close(output)
+            os.close(output)
             raise InputError(_cannot_start(spec, error)) from error
         finally:
             os.close(log)
-        self._guard.add(popen.pid, graceful=spec.parent_death_signal != signal.SIGKILL)
-        return GroupProcess(popen, log_start, output, on_end=self._guard.remove)
+        return self.watch(spec, popen, log_start, output)
+
+    def check_cpus(self, spec: ProcessSpec) -> None:
+        """Raise InputError if a process may run on no CPU."""
+        if spec.cpus is not None and not spec.cpus & (os.sched_getaffinity(0) | self._lent):
+            raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
+
+    def watch(self, spec: ProcessSpec, child: Child, log_start: int, output: int) -> GroupProcess:
+        """The process of a started child, whose group ends with the launcher."""
+        self._guard.add(child.pid, graceful=spec.parent_death_signal != signal.SIGKILL)
+        return GroupProcess(child, log_start, output, on_end=self.ended)
+
+    def ended(self, group: int) -> None:
+        """Note that a group has ended."""
+        self._guard.remove(group)
 
     def close(self) -> None:
         self._guard.close()
@@ -154,21 +175,34 @@ class GroupSpawner:
         return prepare
 
 
+class Child(Protocol):
+    """A child process, such as a ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal; None until ``wait`` has returned."""
+
+    def wait(self) -> int:
+        """Wait for its end, and reap it."""
+
+
 class GroupProcess:
     """The leader of a process group.
 
     Args:
-        popen: the process.
+        child: the process.
         log_start: the byte of its log at which it begins.
         output: its standard output, an open file of its own: the kernel moves the position in it, which all
             who hold it share, to the end of each write.
         on_end: called with its process id when it has ended.
     """
 
-    def __init__(
-        self, popen: subprocess.Popen[bytes], log_start: int, output: int, on_end: Callable[[int], None]
-    ) -> None:
-        self._popen, self.log_start, self._output, self._on_end = popen, log_start, output, on_end
+    def __init__(self, child: Child, log_start: int, output: int, on_end: Callable[[int], None]) -> None:
+        self._child, self.log_start, self._output, self._on_end = child, log_start, output, on_end
         self._has_printed = False
 
     @property
@@ -180,41 +214,48 @@ class GroupProcess:
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._child.pid
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
-        if self._popen.returncode is None:
+        if self._child.returncode is None:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return None
             # The leader is not reaped yet, so no other group can have its number.
             self.signal(signal.SIGKILL)
-            self._popen.wait()
+            self._child.wait()
             _ = self.has_printed
             os.close(self._output)
             self._output = -1
             self._on_end(self.pid)
-        return self._popen.returncode
+        return self._child.returncode
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; does nothing once the leader's exit has been polled."""
-        if self._popen.returncode is None:
+        if self._child.returncode is None:
             os.killpg(self.pid, number)
 
 
-def _open_log(spec: ProcessSpec) -> tuple[int, int]:
-    """The log's descriptor, open for appending, and the byte after the header line written here."""
+def open_log(spec: ProcessSpec) -> tuple[int, int, int]:
+    """Two descriptors of the log, for standard error and standard output, and the byte after the header line
+    that is written here.
+
+    Raises:
+        DiskFull: its disk is full.
+        InputError: it cannot be written.
+    """
+    opened: list[int] = []
     try:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        log = os.open(spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        for _ in range(2):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            opened.append(os.open(spec.log_path, flags, 0o644))
         header = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n"
-        try:
-            os.write(log, header.encode())
-        except OSError:
-            os.close(log)
-            raise
-        return log, os.fstat(log).st_size
+        os.write(opened[0], header.encode())
+        return opened[0], opened[1], os.fstat(opened[0]).st_size
     except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
         if DiskFull.caused(error):
             raise DiskFull(spec.log_path.parent.parent) from error
         raise InputError(
@@ -222,7 +263,7 @@ def _open_log(spec: ProcessSpec) -> tuple[int, int]:
         ) from error
 
 
-def _environment(spec: ProcessSpec) -> dict[str, str]:
+def environment_of(spec: ProcessSpec) -> dict[str, str]:
     threads = with_threads(spec.threads) if spec.threads else {}
     # a log is read as UTF-8, whatever the locale: a print of an environment must not end its episode
     python = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}

@@ -15,7 +15,7 @@ import pytest
 
 from spreeze_zmq.commands import launch as launching
 
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
 #: Learners import torch, for which the 30 s of a start are too short where several runs share a busy core.
 PATIENCE = "components.{}.start_timeout_s=120"
 #: Updates that cost little.

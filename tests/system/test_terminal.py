@@ -22,7 +22,7 @@ from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 from tests.system.conftest import LEARNERS_OF, NAPPING, PATIENCE
 
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
 #: Seconds of silence after which a process counts as lost, in the test that suspends the launcher, whose own
 #: rest does not count: ``unit/launcher/test_deadlines.py``.
 HEARTBEAT_S = 8.0

@@ -15,8 +15,7 @@ import torch
 
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.commands.bench.figures import Figure, Job
-from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
-from spreeze_zmq.supervisor.process import with_threads
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 
 #: The process counts as hung after the requested time and this one.
 TIMEOUT_S = 240.0

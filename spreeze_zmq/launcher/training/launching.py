@@ -13,7 +13,7 @@ from typing import Any
 
 from spreeze_zmq.base.parent_death import bound_to_parent
 
-LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.begin")
 #: Variables that make programs write escape sequences to a pipe.
 TERMINAL = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 

@@ -1,0 +1,125 @@
+"""A program that loads the modules of components once and forks their processes, which start at once.
+
+``forkserver SOCKET PROGRAM... BLANKS``: a program is a component's folder; the blanks make room for the
+commands of the forked. Each message at the socket asks for one process. Its descriptors are a JSON file, as
+:mod:`spreeze_zmq.supervisor.forking` writes it, the process's standard output, its standard error, and the
+others that it inherits. The answer is its process id, -1 where the machine allows no further one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import runpy
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spreeze_zmq.base.parent_death import bound_to_parent
+
+#: Most bytes of a message, and most descriptors beside it.
+MESSAGE_BYTES, MOST_DESCRIPTORS = 256, 64
+#: ``__name__`` of a program that is loaded but not run.
+LOADED = "__loaded__"
+
+
+def main() -> None:
+    """Load, then fork a process for each request until the launcher is gone. Forked processes return too."""
+    asking = socket.socket(fileno=int(sys.argv[1]))
+    for program in sys.argv[2:-1]:
+        runpy.run_path(program, run_name=LOADED)
+    if len(os.listdir("/proc/self/task")) > 1:
+        return  # a forked process would lack the threads of a module
+    gc.collect()
+    gc.freeze()  # a collection in a forked process would copy what it shares with the others
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(asking, MESSAGE_BYTES, MOST_DESCRIPTORS)
+        if not data:
+            return
+        with open(descriptors[0], "rb") as body:
+            request = json.load(body)
+        pid = _fork()
+        if pid == 0:
+            asking.close()
+            _become(request, descriptors[1:])
+            return
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        asking.send(str(pid).encode())
+
+
+def _fork() -> int:
+    """Fork a process with a session of its own, which this one's parent adopts, as it does all orphans.
+
+    Returns its process id, 0 in the process itself, and -1 where the machine allows no further one.
+    """
+    reading, writing = os.pipe()
+    try:
+        between = os.fork()
+    except OSError:
+        between = -1
+    if between == 0:
+        parent = os.getpid()
+        try:
+            if os.fork():
+                os._exit(0)
+        except OSError:
+            os._exit(1)
+        os.setsid()
+        while os.getppid() == parent:
+            time.sleep(0.0002)
+        os.write(writing, str(os.getpid()).encode())
+    elif between > 0:
+        os.waitpid(between, 0)
+    os.close(writing)
+    answer = b"0" if between == 0 else os.read(reading, MESSAGE_BYTES)
+    os.close(reading)
+    return int(answer or b"-1")
+
+
+def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Be the process of a request, with its parent, descriptors, environment and program."""
+    bound_to_parent(request["parent_death_signal"], request["parent"])()
+    if request["nice"]:
+        os.nice(request["nice"])
+    os.sched_setaffinity(0, request["cpus"])
+    wanted = [1, 2, *request["descriptors"]]
+    free = max(*wanted, *descriptors) + 1
+    for number, descriptor in zip(wanted, [_moved(each, free) for each in descriptors], strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    command = request["command"]
+    _show_as(" ".join(command))
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        numpy_random.seed()  # the forked would draw the same numbers; Python seeds its own anew
+    sys.argv = command[1:]
+    runpy.run_path(command[1], run_name="__main__")
+
+
+def _moved(descriptor: int, least: int) -> int:
+    """A descriptor at a number of at least ``least``."""
+    moved: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
+    os.close(descriptor)
+    return moved
+
+
+def _show_as(command: str) -> None:
+    """Have ``ps`` show this command, as far as the line of the server's own command is long enough."""
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    text = command.encode()[: end - start - 2]
+    ctypes.memset(start, ord(" "), end - start)  # the kernel shows one string where the last byte is not 0
+    ctypes.memmove(start, text + b"\0", len(text) + 1)
+
+
+if __name__ == "__main__":
+    main()
