@@ -61,11 +61,13 @@ class Loss(NamedTuple):
         metrics: 0-d tensors by name, for the log; or functions that return one, called only in updates whose
             metrics are recorded.
         priorities: ``[B]``, the absolute error of each transition, for a prioritised replay.
+        rate_factor: 0-d, by which the learning rate of the part is multiplied before this step and for good.
     """
 
     loss: torch.Tensor
     metrics: Mapping[str, torch.Tensor | Callable[[], torch.Tensor]] = {}
     priorities: torch.Tensor | None = None
+    rate_factor: torch.Tensor | None = None
 
 
 class Algorithm(ABC):

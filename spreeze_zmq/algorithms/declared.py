@@ -17,6 +17,7 @@ import torch
 
 import spreeze_zmq
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -82,7 +83,9 @@ def shown(value: object) -> str:
     return f"an instance of {type(value).__name__}"
 
 
-def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple[Algorithm, Networks]:
+def declared(
+    kind: type[Algorithm], options: MovingOptions, env: EnvironmentSpec
+) -> tuple[Algorithm, Networks]:
     """An instance of an algorithm and its fresh networks.
 
     Raises:
@@ -91,17 +94,17 @@ def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple
     """
     given = "" if kind.acts_in else f", for {env.action_kind} actions"
     with blaming(kind, f"networks{given}"):
-        algorithm = kind(options, env)
+        algorithm = kind(options.live, env)
         networks: Any = algorithm.networks()
     if not isinstance(networks, Networks):
         problem = f"networks() returned {shown(networks)}, expected Networks(critic=..., policy=...)"
         raise AlgorithmError(kind, problem)
-    for problem in _problems(kind, algorithm, networks):
+    for problem in _problems(kind, algorithm, networks, options.stated):
         raise AlgorithmError(kind, problem)
     return algorithm, networks
 
 
-def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks) -> Iterator[str]:
+def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks, options: Any) -> Iterator[str]:
     """What is wrong with the networks of an algorithm; each check relies on those before it."""
     groups = {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets}
     yield from _problems_of_modules(kind, groups)
@@ -117,6 +120,7 @@ def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks) -
     for part in trained:
         if not any(each.numel() for module in groups[part].values() for each in module.parameters()):
             yield f"networks() gives the {part} part nothing to train"
+    yield from problems_of_names(options, {part: groups[part] for part in trained})
     yield from _problems_of_optimisers(algorithm, {**networks.critic, **networks.policy, **networks.targets})
 
 
@@ -247,7 +251,7 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         AlgorithmError: the networks, the distribution and ``act`` do not fit together, or do not fit ``env``.
     """
     with torch.random.fork_rng(devices=[]):
-        algorithm, networks = declared(kind, options, env)
+        algorithm, networks = declared(kind, MovingOptions(options), env)
         for name, module in {**networks.critic, **networks.policy, **networks.targets}.items():
             setattr(algorithm, name, module.eval())
         with blaming(kind, "distribution"):

@@ -103,6 +103,7 @@ class DQN(ActionValueAlgorithm):
             minimum=0.0,
             maximum=1.0,
             follows="average",
+            schedule=True,
         )
         target_every: int = option(1, "updates from one such move to the next", minimum=1)
 

@@ -28,6 +28,7 @@ from spreeze_zmq.algorithms.declared import (
     check_targets,
 )
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
+from spreeze_zmq.algorithms.moving import MovingOptions, moves
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
 from spreeze_zmq.base.errors import AlgorithmError
@@ -69,7 +70,8 @@ class AutogradHalf:
     ) -> None:
         self._device = torch.device(device)
         self.part, self._memory_size = part, kind.memory_size(options)
-        self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, seed, part)
+        self._moving = MovingOptions(options, self._device)
+        self._networks = LearnerNetworks(kind, self._moving, seen(env, options), self._device, seed, part)
         self.algorithm = self._networks.algorithm
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(env, options.frame_stack)
@@ -157,7 +159,10 @@ class AutogradHalf:
             loss.loss.backward()  # type: ignore[no-untyped-call]
         if self.num_updates == 0:
             self._name_untrained()
-        self._networks.adam.step()
+        if loss.rate_factor is not None:
+            with torch.no_grad():
+                self._networks.optimiser.multiply_rate(loss.rate_factor.detach())
+        self._networks.optimiser.step()
         with torch.no_grad(), blaming(self.algorithm, f"{self.part}_loss"):
             self._networks.restore_replaced()
         metrics = {f"{self.part}_loss": loss.loss, **metrics}
@@ -273,7 +278,7 @@ class AutogradHalf:
         return {
             **about,
             "class": f"{kind.__module__}:{kind.__qualname__}",
-            "options": dataclasses.asdict(self.algorithm.options),
+            "options": {**dataclasses.asdict(self.options), **self._moving.values()},
             "environment": self.algorithm.env.to_dict(),
         }
 
@@ -291,10 +296,57 @@ class AutogradHalf:
         bounds = self.algorithm.distribution().arrays()
         return {"parameters": flat[:acting], **auxiliary, **bounds, **self._rows.arrays()}
 
-    def set_rates(self, rates: Mapping[str, float]) -> None:
+    # --- options that change between updates
+
+    @property
+    def options(self) -> Any:
+        """The options as stated: schedules are tables."""
+        return self._moving.stated
+
+    @property
+    def moves(self) -> bool:
+        """Whether any option of the algorithm is a schedule."""
+        return moves(self.options)
+
+    def follow(self, reached: Mapping[str, float]) -> None:
+        """Move every option that is a schedule to where the run is.
+
+        Args:
+            reached: count of the run -> how much of it has been reached: ``env_steps``,
+                ``trained_transitions``, ``minutes``; no count goes back.
+        """
+        self._moving.follow(reached)
+        self._networks.optimiser.follow()
+
+    @property
+    def reached(self) -> dict[str, float]:
+        """The counts that the options have followed so far."""
+        return self._moving.reached
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a loss moves the learning rate."""
+        return self._networks.optimiser.multiplied
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the part, as it is."""
+        return next(iter(self._networks.optimiser.rates().values()))
+
+    def rates(self) -> dict[str, float]:
+        """The learning rate as it is, and the numbers that move, by name; those of the policy's part, and of
+        a network that an option names, begin with its name.
+        """
+        own = "" if self.part == "critic" else f"{self.part}_"
+        rates = self._networks.optimiser.rates().items()
+        shared = {} if own else self._moving.values()
+        return shared | {f"{f'{name}_' if name else own}learning_rate": rate for name, rate in rates}
+
+    def set_rates(self, rates: Mapping[str, Any]) -> None:
         """Change the options that follow the batch size."""
-        self.algorithm.options = dataclasses.replace(self.algorithm.options, **rates)
-        self._networks.adam.learning_rate = self.algorithm.options.learning_rate
+        self._moving.restate(dataclasses.replace(self.options, **rates))
+        self.algorithm.options = self._moving.live
+        self._networks.optimiser.restate(self.options)
         self._forget_recordings()
 
     # --- checkpoints

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
+from spreeze_zmq.algorithms.moving import MovingOptions
+from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import Staging
@@ -45,6 +47,7 @@ class FlatNetworks:
         flat: ``[P + Q]``, parameters and buffers.
         trained: ``[P]``, the parameters; a view of ``flat``.
         gradient: ``[P]``; empty where nothing is trained.
+        parameters: in their order.
         num_weights: number of parameters before the 0-d ones; those that weight decay applies to.
         num_acting: number of parameters of the module called ``first``; 0 where it is not among them.
         held: ids of the parameters that are trained.
@@ -55,6 +58,7 @@ class FlatNetworks:
         others = [module for name, module in modules.items() if name != first]
         parameters = [p for module in others for p in module.parameters()]
         parameters = [*acting, *sorted(parameters, key=lambda parameter: parameter.dim() == 0)]
+        self.parameters = parameters
         buffers = [b for module in modules.values() for b in module.buffers() if b.is_floating_point()]
         device = parameters[0].device if parameters else torch.device("cpu")
         pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
@@ -113,7 +117,7 @@ class LearnerNetworks:
 
     Args:
         kind: the algorithm.
-        options: an instance of its ``Options``.
+        moving: its options.
         env: the environment as networks see it (:func:`seen`).
         device: where the networks go.
         seed: of the run; both learners derive the same first weights from it.
@@ -122,7 +126,7 @@ class LearnerNetworks:
     Attributes:
         algorithm: the instance, with every network as an attribute.
         own: the networks that are trained here.
-        adam: their optimiser.
+        optimiser: steps them.
         other: the networks of the other learner.
         targets: the targets.
         modules: all networks by name.
@@ -135,7 +139,7 @@ class LearnerNetworks:
     def __init__(
         self,
         kind: type[Algorithm],
-        options: Any,
+        moving: MovingOptions,
         env: EnvironmentSpec,
         device: torch.device,
         seed: int,
@@ -143,7 +147,7 @@ class LearnerNetworks:
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(seed, FIRST_WEIGHTS))
-            self.algorithm, networks = declared(kind, options, env)
+            self.algorithm, networks = declared(kind, moving, env)
         parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
         own, other = parts.pop(part), *parts.values()
         self.modules: dict[str, torch.nn.Module] = {**own, **other, **networks.targets}
@@ -157,15 +161,26 @@ class LearnerNetworks:
         if part == "critic" and networks.targets and kind.after_critic_step is Algorithm.after_critic_step:
             names = ", ".join(networks.targets)
             log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
-        self.adam = nn.Adam(
-            self.own.trained,
-            self.own.gradient,
-            options.learning_rate,
-            beta2=options.adam_beta2,
-            weight_decay=options.weight_decay,
-            num_decaying=self.own.num_weights,
-            max_gradient_norm=options.max_gradient_norm,
+        stretches = self._stretches(own, networks_apart(moving.stated))
+        self.optimiser = Optimiser(
+            self.own.trained, self.own.gradient, stretches, moving.stated, part, moving.value
         )
+
+    def _stretches(self, own: Mapping[str, torch.nn.Module], apart: frozenset[str]) -> list[Stretch]:
+        """The trained parameters by the network whose numbers hold; one stretch unless some are named."""
+        if apart.isdisjoint(own):
+            return [Stretch("", len(self.own.trained), self.own.num_weights)]
+        network_of = {id(each): name for name, module in own.items() for each in module.parameters()}
+        found: list[Stretch] = []
+        for parameter in self.own.parameters:
+            name, size = network_of[id(parameter)], parameter.numel()
+            each = Stretch(name if name in apart else "", size, size if parameter.dim() > 0 else 0)
+            last = found[-1] if found else None
+            if last is not None and last.network == each.network and last.num_decaying == last.size:
+                found[-1] = Stretch(each.network, last.size + size, last.num_decaying + each.num_decaying)
+            else:
+                found.append(each)
+        return found
 
     def restore_replaced(self) -> None:
         """Undo the replacement of a network by another one, as in ``self.target = copy.deepcopy(self.q)``:
@@ -182,19 +197,19 @@ class LearnerNetworks:
     def written(self) -> dict[str, torch.Tensor]:
         """The memory that an update writes to, by name."""
         groups = {f"{name} weights": networks.flat for name, networks in self._groups()}
-        return {**groups, "the gradient": self.own.gradient, **self.adam.moments}
+        return {**groups, "the gradient": self.own.gradient, **self.optimiser.memory}
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the flat buffers, by group, and of the optimiser's state."""
         groups = {name: networks.flat.clone() for name, networks in self._groups()}
-        return {**groups, "adam": self.adam.state_dict()}
+        return {**groups, "adam": self.optimiser.state_dict()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, networks in self._groups():
             networks.flat.copy_(state[name])
         self.own.gradient.zero_()
-        self.adam.load_state_dict(state["adam"])
+        self.optimiser.load_state_dict(state["adam"])
 
     def _groups(self) -> tuple[tuple[str, FlatNetworks], ...]:
         return ("own", self.own), ("other", self.other), ("targets", self.targets)

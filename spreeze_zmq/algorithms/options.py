@@ -7,12 +7,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.schema import Option, Unfit, check, option, options_of, suggestion
+from spreeze_zmq.base.schema import Option, Unfit, check, mapped, option, options_of, suggestion
 
 OptionsT = TypeVar("OptionsT")
+
+#: Bounds of a learning rate that a loss multiplies, those of rsl_rl.
+LEAST_RATE, MOST_RATE = 1e-5, 1e-2
 
 #: How an option follows a batch that is ``kappa`` times as large as the one that it is stated for: there are
 #: ``kappa`` times fewer updates for the same samples, so each must go further.
@@ -40,7 +44,9 @@ def check_limits(options: object) -> None:
         InputError: names the option, its value and what is expected.
     """
     for declared in options_of(type(options)):
-        _checked(declared, getattr(options, declared.name))
+        value = getattr(options, declared.name)
+        if not (declared.schedule and type(value).__name__ == "Tensor"):  # what a learner makes of a schedule
+            _checked(declared, value)
 
 
 def check_below(options: object, low: str, high: str) -> None:
@@ -62,7 +68,9 @@ def _checked(declared: Option, value: Any) -> Any:
 class TrainingOptions:
     """Options of every algorithm: the optimiser, the discount, the observations, the number format."""
 
-    learning_rate: float = option(3e-4, "Adam's step size", minimum=0.0, follows="sqrt")
+    learning_rate: float = option(
+        3e-4, "Adam's step size", minimum=0.0, follows="sqrt", schedule=True, by_network=True
+    )
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
         False,
@@ -76,15 +84,25 @@ class TrainingOptions:
         maximum=64,
         fixed=True,
     )
-    weight_decay: float = option(0.0, "decoupled from the gradient (1711.05101)", minimum=0.0)
+    weight_decay: float = option(
+        0.0, "decoupled from the gradient (1711.05101)", minimum=0.0, schedule=True, by_network=True
+    )
+    adam_beta1: float = option(
+        0.9, "decay of Adam's mean gradient; 0.5 in CrossQ", minimum=0.0, maximum=0.9999, by_network=True
+    )
     adam_beta2: float = option(
         0.999,
         "decay of Adam's mean square; 0.95 adapts faster with large batches",
         minimum=0.0,
         maximum=0.9999,
+        by_network=True,
     )
     max_gradient_norm: float = option(
-        0.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+        0.0,
+        "longer gradients are scaled down to this; 0 for never",
+        minimum=0.0,
+        schedule=True,
+        by_network=True,
     )
     precision: str = option(
         "auto",
@@ -123,7 +141,11 @@ class ReplayOptions(TrainingOptions):
         0.6, "0 draws all transitions alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
     )
     priority_beta: float = option(
-        0.4, "1 corrects the bias of that draw in the loss, 0 does not", minimum=0.0, maximum=1.0
+        0.4,
+        "1 corrects the bias of that draw in the loss, 0 does not",
+        minimum=0.0,
+        maximum=1.0,
+        schedule=True,
     )
 
     def __post_init__(self) -> None:
@@ -167,8 +189,9 @@ def following(kind: type[Any]) -> dict[str, str]:
     return {option.name: option.follows for option in options_of(kind) if option.follows}
 
 
-def scaled(kind: type[Any], options: Mapping[str, Any], batch_size: int) -> dict[str, float]:
-    """The values of the options that follow, for updates of ``batch_size`` transitions.
+def scaled(kind: type[Any], options: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
+    """The values of the options that follow, for updates of ``batch_size`` transitions; of a schedule both
+    ends, of a table each network's.
 
     Args:
         kind: the algorithm's ``Options``, which inherit ``ReplayOptions``.
@@ -176,4 +199,10 @@ def scaled(kind: type[Any], options: Mapping[str, Any], batch_size: int) -> dict
         batch_size: transitions of one update.
     """
     kappa = batch_size / options["reference_batch_size"]
-    return {name: RULES[rule](options[name], kappa) for name, rule in following(kind).items()}
+    return {
+        name: mapped(options[name], partial(_followed, rule, kappa)) for name, rule in following(kind).items()
+    }
+
+
+def _followed(rule: str, kappa: float, value: float) -> float:
+    return RULES[rule](value, kappa)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
 from spreeze_zmq.algorithms.distributions import ACTION_KINDS
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
+from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
@@ -173,7 +174,7 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     if memory_size(kind, options) and not kind.on_policy():
         problem = "memory_size is for rollouts: a replay draws steps without those before them"
         raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
-    if not _is_shipped(kind):  # shipped ones are tested: this imports torch
+    if not _is_shipped(kind) or tables_by_network(options):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
 
         try:

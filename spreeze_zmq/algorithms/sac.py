@@ -42,6 +42,7 @@ class SAC(Algorithm):
             "auto",
             "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
             words=("auto",),
+            schedule=True,
         )
         log_std_min: float = option(
             -5.0, "lowest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
@@ -68,8 +69,8 @@ class SAC(Algorithm):
         super().__init__(options, env)
         self.twins = TwinCritics(options)
         self.actions = TanhNormal(env, options.log_std_min, options.log_std_max)
-        auto = options.target_entropy == "auto"
-        self.target_entropy = float(-self.actions.num_actions if auto else options.target_entropy)
+        target = options.target_entropy
+        self.target_entropy = float(-self.actions.num_actions) if isinstance(target, str) else target
 
     def networks(self) -> Networks:
         """Twin critics and their targets; the policy and the logarithm of the temperature."""

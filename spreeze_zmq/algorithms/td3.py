@@ -39,7 +39,10 @@ class TD3(Algorithm):
         tau: float = with_default(TwinCriticOptions, "tau", 0.005)
         policy_delay: int = with_default(TwinCriticOptions, "policy_delay", 2)
         target_noise: float = option(
-            0.2, "deviation of the noise that smooths the target policy, in actions of [-1, 1]", minimum=0.0
+            0.2,
+            "deviation of the noise that smooths the target policy, in actions of [-1, 1]",
+            minimum=0.0,
+            schedule=True,
         )
         target_noise_clip: float = option(0.5, "that noise is no larger than this", minimum=0.0)
         noise_min: float = option(

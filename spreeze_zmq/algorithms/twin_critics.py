@@ -28,7 +28,7 @@ class TwinCriticOptions(ReplayOptions):
     """Options of an actor-critic with twin critics."""
 
     learning_rate: float = option(
-        1e-3, "Adam's step size, of critics and policy alike", minimum=0.0, follows="sqrt"
+        1e-3, "Adam's step size", minimum=0.0, follows="sqrt", schedule=True, by_network=True
     )
     tau: float = option(
         0.01,
@@ -36,6 +36,7 @@ class TwinCriticOptions(ReplayOptions):
         minimum=0.0,
         maximum=1.0,
         follows="average",
+        schedule=True,
     )
     hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1, fixed=True)
     critic_hidden_sizes: tuple[int, ...] = option(

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from spreeze_zmq.base.schema import Option, show
+from spreeze_zmq.base.schema import Option, in_words, show
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
@@ -37,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     for found in tables:
         heading = f"[{found.name}]" + (f"  for algorithm = {show(found.algorithm)}" * bool(found.algorithm))
-        rows = [[option.name, _default(option), option.expected, option.help] for option in found.options]
+        rows = [[option.name, _default(option), option.takes, option.help] for option in found.options]
         table.show(("key", "default", "takes", "meaning"), rows, title=heading, wrapping=2)
         print()
     return 0
@@ -51,4 +51,6 @@ def names_of(found: Table) -> tuple[str, ...]:
 def _default(option: Option) -> str:
     if option.required:
         return "required"
-    return "" if option.default in (None, {}) else show(option.default)
+    if isinstance(option.default, dict):
+        return in_words(option.default) if option.default and option.type == "float" else ""
+    return "" if option.default is None else show(option.default)

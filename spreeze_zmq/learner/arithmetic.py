@@ -51,7 +51,7 @@ class Arithmetic(NamedTuple):
 
 def arithmetic_of(half: AutogradHalf, spec: EnvironmentSpec, device: str) -> Arithmetic:
     """Count an update and measure the device, in some hundredths of a second; the half stays as it was."""
-    kind, options = type(half.algorithm), half.algorithm.options
+    kind, options = type(half.algorithm), half.options
     dtype = nn.dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
     with torch.random.fork_rng(devices=[]):
         limit = most_flops_per_s(device, dtype)
@@ -69,7 +69,7 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
     """Floating point operations of an update's matrix products and convolutions per transition of its batch;
     on-policy, with a share of the preparation of a round. The half, which is on the CPU, stays as it was.
     """
-    kind, options, state = type(half.algorithm), half.algorithm.options, half.state_dict()
+    kind, options, state = type(half.algorithm), half.options, half.state_dict()
     preparation, update, per_epoch, size = CountedProducts(), CountedProducts(), 0.0, COUNTED_BATCH
     try:
         if kind.on_policy():

@@ -15,6 +15,7 @@ from spreeze_zmq.base.errors import CheckpointError, Diverged, WireError
 from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
+from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
@@ -79,6 +80,7 @@ class Learner:
         counts: what a checkpoint holds of its counts.
         experience: what it learns from.
         fusion: shares the half's model with other groups; None in a run of one.
+        course: moves the options that are schedules.
         metrics: those of the newest update that measured them, 0-d float32 on the device.
     """
 
@@ -106,6 +108,8 @@ class Learner:
         is_one = plan.groups.count == 1
         of_policy = self.outlet.of_policy
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
+        leads = self.others is None or not self.outlet.of_policy
+        self.course = Course(self.half, self.counts, leads, plan.balance.in_order)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
@@ -141,6 +145,7 @@ class Learner:
             self.others.refuse(message, error)
         else:
             self.experience.meet(message)
+            self.course.hear(message)
 
     def take_rollouts(self) -> None:
         """Add some of the rollouts that have arrived to the experience, as far as it wants them."""
@@ -155,6 +160,7 @@ class Learner:
         if (drawn := self.experience.next()) is None:
             return
         batch, measured = drawn
+        self.course.advance()
         metrics = self.half.update(batch, measured)
         if measured:
             self.metrics = metrics
@@ -202,13 +208,14 @@ class Learner:
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report, with the losses; waits for the device."""
         losses = {name: float(value) for name, value in self.metrics.items()}
-        return {**self.experience.gauges(), **losses}
+        rates = self.half.rates() if self.half.moves or self.half.adapts else {}
+        return {**self.experience.gauges(), **rates, **losses}
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         self.counts.version = self.outlet.versions.newest
         own = {"half": self.half.state_dict(), "counters": self.counts.state()}
-        return {**own, **self.experience.state()}
+        return {**own, **self.experience.state(), **self.course.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
@@ -217,6 +224,7 @@ class Learner:
         self.half.env_steps, self.outlet.updates = self.counts.env_steps, self.half.num_updates
         self.outlet.versions.restore(self.counts.version)
         self.experience.restore(state)
+        self.course.restore(state)
 
     def go_back(self, state: Mapping[str, Any]) -> None:
         """Load the networks and optimiser of an earlier :meth:`state`; samples and counts go on."""

@@ -216,6 +216,8 @@ class Outlet:
     def _critics(self, critic_updates: int, positions: Mapping[str, int], **more: int) -> Make:
         fields: dict[str, Any] = {"version": self.versions.newest, "critic_updates": critic_updates}
         fields |= {"env_steps": self.half.env_steps, **more}
+        if self.half.moves:
+            fields["reached"] = dict(self.half.reached)
         if self.limits.by_position:
             fields["taken"], self.limits.published = fitting(positions), positions
         return lambda weights: Message("critic", fields, {"parameters": weights})

@@ -10,6 +10,7 @@ from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.learner.setup import over_limits
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
@@ -28,7 +29,6 @@ class ReplayExperience(Experience):
 
     Attributes:
         batch_size: transitions of an update.
-        learning_rate: at that size.
     """
 
     replay: Replay | ObservationReplay
@@ -42,7 +42,6 @@ class ReplayExperience(Experience):
             self.replay.keep_in(descriptor)  # so that it survives a crash of the learner
         if count := len(self.replay):
             log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
-        self.learning_rate = float(plan.algorithm["learning_rate"])
         self.batch_size = self._largest_batch = plan.learning.batch_size
         if "batch_size" in plan.measured:
             component.on("set", self._on_set)
@@ -55,9 +54,9 @@ class ReplayExperience(Experience):
         if 0 < size <= self._largest_batch and size != self.batch_size:
             scaling = sizing.scaling_of(self.component.plan, size)
             rates = {name: option["scaled"] for name, option in scaling["options"].items()}
-            self.half.set_rates(rates)
+            self.half.set_rates(over_limits(self.component.plan, rates))
             log.info("batch size %d -> %d; %s", self.batch_size, size, sizing.scaling_line(scaling))
-            self.batch_size, self.learning_rate = size, rates["learning_rate"]
+            self.batch_size = size
 
     def next(self) -> tuple[Any, bool]:
         """A batch drawn from the replay; where publications are counted, and recorded, each is measured."""
@@ -216,7 +215,7 @@ class RatioExperience(ReplayExperience):
         return {
             "replay_ratio": self.gate.measured,
             "replay_size": len(self.replay),
-            "learning_rate": self.learning_rate,
+            "learning_rate": self.half.learning_rate,
             "batch_size": self.batch_size,
         }
 

@@ -5,7 +5,6 @@ torch computes the same on a GPU, without the native library, and where torch in
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,8 +24,8 @@ from spreeze_zmq.nn.native_calls import (
 )
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-#: Adam's first beta and its epsilon, as Kingma and Ba 2014 have them.
-BETA1, EPSILON = 0.9, 1e-8
+#: Adam's epsilon, as Kingma and Ba 2014 have it.
+EPSILON = 1e-8
 
 
 class Adam:
@@ -37,13 +36,16 @@ class Adam:
         parameters: float32 ``[P]``, stepped in place.
         gradient: float32 ``[P]``, read at each step and zero afterwards.
         learning_rate: step size.
+        beta1: decay rate of the mean gradient.
         beta2: decay rate of the mean squared gradient.
         weight_decay: a step shrinks the parameters by this times the step size.
         num_decaying: number of parameters that decay, the first ones; all by default.
         max_gradient_norm: longer gradients are scaled down to this norm; 0 for never.
 
     Attributes:
-        learning_rate: may be changed between steps.
+        moving: whether the numbers change while steps are replayed from a recording.
+        numbers: ``[6]`` on the parameters' device: learning rate, both betas, epsilon, weight decay and
+            largest norm.
 
     Raises:
         ValueError: ``gradient`` has another size than ``parameters``.
@@ -55,6 +57,7 @@ class Adam:
         gradient: Tensor,
         learning_rate: float,
         *,
+        beta1: float = 0.9,
         beta2: float = 0.999,
         weight_decay: float = 0.0,
         num_decaying: int | None = None,
@@ -62,13 +65,38 @@ class Adam:
     ) -> None:
         check_shape("gradient", gradient, parameters.numel())
         code_for(parameters, gradient)  # compiles the library now if needed, not within the first step
-        self.learning_rate = learning_rate
-        self._beta2, self._weight_decay = beta2, weight_decay
+        self._stated = [learning_rate, beta1, beta2, EPSILON, weight_decay, max_gradient_norm]
+        # Native code reads doubles; torch's kernel on a GPU reads a float.
+        dtype = torch.float64 if parameters.is_cpu else torch.float32
+        self.numbers = torch.tensor(self._stated, dtype=dtype, device=parameters.device)
+        self.moving = False
         self._num_decaying = len(parameters) if num_decaying is None else num_decaying
-        self._max_gradient_norm = max_gradient_norm
         self._parameters, self._gradient = parameters, gradient
         self._moments = {"mean": torch.zeros_like(parameters), "square": torch.zeros_like(parameters)}
         self._steps = torch.zeros((), device=parameters.device)
+
+    @property
+    def learning_rate(self) -> float:
+        """The step size; waits for a device where steps change it."""
+        return self.numbers[0].item() if self.moving else self._stated[0]
+
+    def set(self, learning_rate: float, weight_decay: float, max_gradient_norm: float) -> None:
+        """Use other numbers from the next step on; unless they are ``moving``, one that is recorded anew."""
+        changed = {0: learning_rate, 4: weight_decay, 5: max_gradient_norm}
+        for place, number in changed.items():
+            if self._stated[place] != number:
+                self._stated[place] = number
+                self.numbers[place] = number
+
+    def multiply_rate(self, factor: Tensor, low: float, high: float) -> None:
+        """Multiply the step size by a factor, 0-d, within bounds; in a recording, too."""
+        self.moving = True
+        self.numbers[0].mul_(factor).clamp_(low, high)
+
+    def restore_rate(self, rate: float | None) -> None:
+        """Go on with a step size that :meth:`multiply_rate` had made, or with the one that was set."""
+        self.moving = True
+        self.numbers[0] = self._stated[0] if rate is None else rate
 
     def step(self) -> None:
         """Move the parameters by the gradient."""
@@ -77,16 +105,17 @@ class Adam:
         if code_for(*tensors) is None:
             self._step_in_torch()
             return
-        rates = self.learning_rate, BETA1, self._beta2, EPSILON, self._weight_decay, self._max_gradient_norm
-        sizes = self._parameters.numel(), self._num_decaying
-        call("adam", (ctypes.c_double * 6)(*rates), self._steps, *sizes, *tensors)
+        call("adam", self.numbers, self._steps, self._parameters.numel(), self._num_decaying, *tensors)
 
     def _step_in_torch(self) -> None:
         parameters, gradient = self._parameters, self._gradient
-        if self._max_gradient_norm:
-            gradient.mul_((self._max_gradient_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
-        if self._weight_decay:
-            parameters[: self._num_decaying].mul_(1.0 - self.learning_rate * self._weight_decay)
+        stated: list[Any] = list(self.numbers) if self.moving else self._stated
+        rate, decay, longest = stated[0], *stated[4:]
+        if self.moving or longest:
+            scale = (longest / (gradient.norm() + 1e-6)).clamp_(max=1.0)
+            gradient.mul_(torch.where(longest > 0.0, scale, 1.0) if self.moving else scale)
+        if self.moving or decay:
+            parameters[: self._num_decaying].mul_(1.0 - rate * decay)
         torch._fused_adam_(
             [parameters],
             [gradient],
@@ -94,9 +123,9 @@ class Adam:
             [self._moments["square"]],
             [],
             [self._steps],
-            lr=self.learning_rate,
-            beta1=BETA1,
-            beta2=self._beta2,
+            lr=rate,
+            beta1=self._stated[1],
+            beta2=self._stated[2],
             weight_decay=0.0,
             eps=EPSILON,
             amsgrad=False,
@@ -118,14 +147,16 @@ class Adam:
             tensor.copy_(state[name])
 
 
-def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
-    """``target += tau * (source - target)``, for all parameters."""
+def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor) -> None:
+    """``target += tau * (source - target)``, for all parameters; ``tau`` may be a 0-d tensor."""
     with torch.no_grad():
         flat = [_flat[each] for each in (target, source) if each in _flat]
         if len(flat) == 2:
             flat[0].lerp_(flat[1], tau)
         else:
-            torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), tau)
+            followers, leaders = list[Tensor](target.parameters()), list[Tensor](source.parameters())
+            shares: Any = [tau] * len(leaders) if torch.is_tensor(tau) else tau
+            torch._foreach_lerp_(followers, leaders, shares)
 
 
 _flat: WeakKeyDictionary[torch.nn.Module, Tensor] = WeakKeyDictionary()
@@ -147,7 +178,9 @@ class PeriodicCopy(torch.nn.Module):
         self.count = torch.nn.Parameter(torch.zeros(()), requires_grad=False)
 
     @torch.no_grad()
-    def update(self, target: torch.nn.Module, source: torch.nn.Module, tau: float, period: int) -> None:
+    def update(
+        self, target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor, period: int
+    ) -> None:
         """Count this call; if it is a ``period``-th one, do what :func:`polyak` does."""
         self.count.add_(1.0).remainder_(period)
         share = (self.count == 0.0) * tau

@@ -12,7 +12,7 @@ from typing import Any
 
 from spreeze_zmq.balance import Schedule
 from spreeze_zmq.base.endpoints import is_loopback
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import COUNTS, option
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ class StopPlan:
         minimum=1,
     )
     minutes: float | None = option(None, "stop after this wall time", above=0)
+
+    def counted(self, in_order: bool) -> dict[str, float]:
+        """The limits that grow towards their end by counts; in a run in order without the clock."""
+        limits = {name: getattr(self, name) for name in COUNTS if not (in_order and name == "minutes")}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 @dataclass(frozen=True)

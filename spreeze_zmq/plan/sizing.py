@@ -22,6 +22,7 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
@@ -207,11 +208,15 @@ def lines(measured: Mapping[str, Any]) -> list[str]:
 def scaling_line(scaling: Mapping[str, Any]) -> str:
     """The scaling rules of the options with their figures, in one line."""
     kappa = scaling["kappa"]
-    parts = [
-        f"{name} {WORDS[option['rule']].format(kappa=kappa, **option)}"
-        for name, option in scaling["options"].items()
-    ]
+    parts = [f"{name} {_scaled_in_words(option, kappa)}" for name, option in scaling["options"].items()]
     return f"for {kappa:g} times the batch of {scaling['reference_batch_size']}: {', '.join(parts)}"
+
+
+def _scaled_in_words(option: Mapping[str, Any], kappa: float) -> str:
+    """An option before and after: by its rule, if it is one number."""
+    if isinstance(option["stated"], Mapping):
+        return f"{in_words(option['stated'])} scaled to {in_words(option['scaled'], '.4g')}"
+    return WORDS[option["rule"]].format(kappa=kappa, **option)
 
 
 def subject_of(plan: Plan) -> dict[str, Any]:

@@ -54,7 +54,8 @@ KINDS: dict[str, KindSpec] = {
     ),
     "critic": KindSpec(
         _fields(
-            "version: count, critic_updates: count, env_steps: count, taken: counts?, policy_version: count?"
+            "version: count, critic_updates: count, env_steps: count, taken: counts?, "
+            "policy_version: count?, reached: numbers?"
         ),
         {"parameters": _PARAMETERS},
         retained=True,

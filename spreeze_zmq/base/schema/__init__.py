@@ -1,19 +1,26 @@
 """Declares options: the values that each accepts, its default and its meaning."""
 
 from spreeze_zmq.base.schema.option import TYPES, Option, Unfit, option, options_of, show, with_default
+from spreeze_zmq.base.schema.scheduled import COUNTS, Scheduled, in_words, mapped, over_the_run, schedules_in
 from spreeze_zmq.base.schema.values import check, did_you_mean, near_ones, nearest, one_of, suggestion
 
 __all__ = [
+    "COUNTS",
     "TYPES",
     "Option",
+    "Scheduled",
     "Unfit",
     "check",
     "did_you_mean",
+    "in_words",
+    "mapped",
     "near_ones",
     "nearest",
     "one_of",
     "option",
     "options_of",
+    "over_the_run",
+    "schedules_in",
     "show",
     "suggestion",
     "with_default",

@@ -5,6 +5,7 @@ These fields validate a topology, name the keys of run.json and are what ``spree
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import json
@@ -64,6 +65,8 @@ class Option:
         follows: how it scales with a measured batch size, ``"sqrt"`` or ``"average"``
             (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
         fixed: another value makes other networks, so that no earlier checkpoint fits.
+        schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
+        by_network: the value may be a table of values by network.
     """
 
     name: str
@@ -80,6 +83,8 @@ class Option:
     options: tuple[Option, ...] = ()
     follows: str = ""
     fixed: bool = False
+    schedule: bool = False
+    by_network: bool = False
 
     @property
     def expected(self) -> str:
@@ -89,6 +94,12 @@ class Option:
         else:
             text = TYPES[self.type] + self._bounds
         return " or ".join([text, *(f'"{word}"' for word in self.words)])
+
+    @property
+    def takes(self) -> str:
+        """The accepted values with the tables that may stand for one number."""
+        tables = ["a schedule"] * self.schedule + ["a table by network"] * self.by_network
+        return ", or ".join([self.expected, *tables])
 
     @property
     def _bounds(self) -> str:
@@ -114,17 +125,23 @@ def option(
         help: one line for people.
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
-        accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``: as in
-            :class:`Option`.
+        accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``,
+            ``schedule``, ``by_network``: as in :class:`Option`.
     """
     declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
-    made = {"default_factory": default} if callable(default) else {"default": default}
-    return dataclasses.field(**made, metadata={"option": declared})
+    return dataclasses.field(**_made(default), metadata={"option": declared})
 
 
 def with_default(kind: Any, name: str, default: Any) -> Any:
     """The option ``name`` that a dataclass inherits from ``kind``, with another default."""
-    return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
+    return dataclasses.field(**_made(default), metadata=kind.__dataclass_fields__[name].metadata)
+
+
+def _made(default: Any) -> dict[str, Any]:
+    """The default as ``dataclasses.field`` takes it: made for each object where it could be changed."""
+    if isinstance(default, dict):
+        return {"default_factory": lambda: copy.deepcopy(default)}
+    return {"default_factory": default} if callable(default) else {"default": default}
 
 
 def options_of(kind: Any) -> tuple[Option, ...]:

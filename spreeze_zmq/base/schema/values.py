@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from spreeze_zmq.base.schema.option import LARGEST_INT, Option, Unfit, show
+from spreeze_zmq.base.schema.scheduled import COUNTS, EXAMPLE, KEYS, NEEDED, SHAPES, is_schedule
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
@@ -29,6 +31,8 @@ def check(option: Option, value: Any) -> Any:
         return None
     if isinstance(value, str) and value in option.words:
         return value
+    if isinstance(value, Mapping) and (option.schedule or option.by_network):
+        return _check_moving(option, value)
     checked = _CHECKS[option.type](option, value)
     if option.choices and checked not in option.choices:
         raise option.unfit(value, did_you_mean(str(checked), map(str, option.choices)))
@@ -177,6 +181,63 @@ _CHECKS: dict[str, Callable[[Option, Any], Any]] = {
     "device": _check_device,
     "any": _check_any,
 }
+
+
+# --- numbers that move, or that differ by network
+
+
+def _check_moving(option: Option, value: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule, or a table of numbers and schedules by network."""
+    if is_schedule(value) or not option.by_network:
+        if not option.schedule:
+            raise Unfit(f"cannot be a schedule: expected {option.expected}, or one by network")
+        return _check_schedule(option, value)
+    if not value:
+        raise option.unfit(value, f"as in {{ critic = {option.default} }}")
+    checked = {}
+    for network, inner in value.items():
+        try:
+            checked[network] = check(dataclasses.replace(option, by_network=False), inner)
+        except Unfit as unfit:
+            raise Unfit(f"{network}: {unfit.problem}", unfit.hint) from None
+    return checked
+
+
+def _check_schedule(option: Option, value: Mapping[str, Any]) -> dict[str, Any]:
+    for key in value:
+        if key not in KEYS:
+            raise Unfit(f"a schedule has no {show(key)}", suggestion(str(key), KEYS))
+    for key in NEEDED:
+        if key not in value:
+            raise Unfit(f'its schedule lacks "{key}"', f"as in {EXAMPLE}")
+    ends = {}
+    for key in NEEDED:
+        try:
+            ends[key] = float(_check_number(option, value[key]))
+        except Unfit as unfit:
+            raise Unfit(f'"{key}" of its schedule: {unfit.problem}', unfit.hint) from None
+    shape = value.get("shape", "linear")
+    if shape not in SHAPES:
+        problem = f'"shape" of its schedule: expected one of {one_of(SHAPES)}, got {show(shape)}'
+        raise Unfit(problem, did_you_mean(str(shape), SHAPES))
+    return {**ends, "over": _check_over(value.get("over", "run")), "shape": shape}
+
+
+def _check_over(over: Any) -> str | dict[str, float]:
+    """``"run"``, or the counts that a schedule ends at, by their names in ``[run.stop]``."""
+    if over == "run":
+        return "run"
+    expected = '"over" of its schedule: expected "run", or a table such as { env_steps = 1000000 }'
+    if not isinstance(over, Mapping) or not over:
+        meant = isinstance(over, int | float) and _is_finite(over) and over > 0
+        steps = f"write {{ env_steps = {over} }} or {{ trained_transitions = {over} }}"
+        raise Unfit(f"{expected}, got {show(over)}", steps if meant else "")
+    for name, end in over.items():
+        if name not in COUNTS:
+            raise Unfit(f'"over" of its schedule has no {show(name)}', suggestion(str(name), COUNTS))
+        if not _is_finite(end) or end <= 0:
+            raise Unfit(f'"over" of its schedule: {name}: expected a number above 0, got {show(end)}')
+    return dict(over)
 
 
 # --- hints at the name that an unknown one may stand for

@@ -14,7 +14,16 @@ from spreeze_zmq.algorithms import Algorithm, ReplayOptions, RolloutOptions, Tra
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.machine import available_cores
-from spreeze_zmq.base.schema import Unfit, check, did_you_mean, one_of, options_of, show, suggestion
+from spreeze_zmq.base.schema import (
+    Unfit,
+    check,
+    did_you_mean,
+    one_of,
+    options_of,
+    schedules_in,
+    show,
+    suggestion,
+)
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.envs import EnvironmentSpec, Look
 from spreeze_zmq.envs.probing import WAIT_S
@@ -106,12 +115,14 @@ def load(
         components = with_time_to_start(components, tables["components"], seen.timing)
     balance, components = resolve_balance(written, components, learning, mistakes)
     check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
+    run_plan = _run_plan(run)
+    _check_schedules(values, run_plan.stop, balance.in_order, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
         name=name,
         topology_file=str(read.path),
-        run=_run_plan(run),
+        run=run_plan,
         environment=environment,
         tried=dict(seen.facts) if seen else {},
         timing=seen.timing.to_plain() if seen else {},
@@ -221,6 +232,25 @@ def _check_batch(options: TrainingOptions, mistakes: Mistakes) -> None:
         if size > capacity:
             hint = "lower it, or raise replay_capacity"
             mistakes.add(("algorithm", "batch_size"), f"{size} exceeds replay_capacity = {capacity}", hint)
+
+
+def _check_schedules(values: Mapping[str, Any], stop: StopPlan, in_order: bool, mistakes: Mistakes) -> None:
+    """Note a schedule that has no end, or one of minutes in a run whose result must not depend on timing."""
+    counts = "env_steps or trained_transitions"
+    for name, value in values.items():
+        for over in (schedule.get("over", "run") for schedule in schedules_in(value)):
+            problem, hint = "", ""
+            if over == "run" and not stop.counted(in_order):
+                problem, hint = 'goes "over" the run, which has no such limit', f"give run.stop {counts}"
+                if in_order and stop.minutes is not None:
+                    problem = 'goes "over" the run, and one in a fixed order follows no clock'
+                elif not in_order:
+                    hint = f"give run.stop {counts.replace(' or ', ', ')} or minutes"
+            elif over != "run" and in_order and "minutes" in over:
+                problem = 'goes "over" minutes, and a run in a fixed order follows no clock'
+                hint = f"let it go over {counts}"
+            if problem:
+                mistakes.add(("algorithm", name), problem, hint)
 
 
 def _run_name(name: str | None, read: Source) -> str:

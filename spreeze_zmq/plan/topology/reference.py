@@ -102,6 +102,9 @@ NAMES_ELSEWHERE = {
     "algorithm.exploration_steps": "exploration_fraction eps_decay epsilon_decay epsilon_timesteps",
     "algorithm.double": "double_q double_dqn",
     "algorithm.epochs": "n_epochs update_epochs num_sgd_iter num_epochs",
+    "algorithm.value_clip_range": "clip_range_vf vf_clip_param clip_vloss value_clip use_clipped_value_loss",
+    "algorithm.desired_kl": "target_kl kl_target",
+    "algorithm.adam_beta1": "betas adam_betas beta1 b1",
     "algorithm.clip_range": "clip_coef clip_param clip_ratio eps_clip",
     "algorithm.gae_lambda": "lam lambda_ gae_lam",
     "balance.replay_ratio": (
@@ -120,6 +123,7 @@ NAMES_ELSEWHERE = {
 _CONVERSIONS = {
     "algorithm.tau": "tau = 1 - polyak",
     "algorithm.exploration_steps": "in transitions, not as a fraction of the run",
+    "algorithm.learning_rate": "of one network: learning_rate = { critic = 1e-3, policy = 3e-4 }",
     "balance.replay_ratio": (
         "transitions trained on for each one sampled: batch_size * gradient_steps / (train_freq * n_envs)"
     ),
@@ -179,7 +183,7 @@ def entries(tables: Iterable[Table]) -> list[dict[str, Any]]:
             "key": f"{table.name}.{option.name}",
             "algorithm": table.algorithm,
             **{name: getattr(option, name) for name in shown},
-            "accepts": option.expected,
+            "accepts": option.takes,
         }
         for table in tables
         for option in table.options

@@ -3,7 +3,7 @@
 import { clock, decimal, element, plain, short } from "./format.js";
 
 /** Gauges that are drawn elsewhere, or that hardly move. */
-const ELSEWHERE = /^(replay_ratio|.*replay_size|batch_size|learning_rate)$/;
+const ELSEWHERE = /^(replay_ratio|.*replay_size|batch_size|.*learning_rate)$/;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const ROLE_COLOURS = ["blue", "violet", "green", "amber", "teal", "red"];
 

@@ -1,0 +1,194 @@
+"""The optimiser of one learner's networks: Adam with rates that move along the run, and with numbers of its
+own for each network that an option names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms.moving import of_network, tables_by_network
+from spreeze_zmq.algorithms.options import LEAST_RATE, MOST_RATE
+from spreeze_zmq.base.schema import Scheduled
+
+#: The options that are Adam's numbers; those that may move, and those that may not.
+MOVING, FIXED = ("learning_rate", "weight_decay", "max_gradient_norm"), ("adam_beta1", "adam_beta2")
+
+
+class Stretch(NamedTuple):
+    """Consecutive parameters that one Adam steps.
+
+    Attributes:
+        network: the network whose numbers hold; "" for those of the part.
+        size: number of parameters.
+        num_decaying: number of them that decay, the first ones.
+    """
+
+    network: str
+    size: int
+    num_decaying: int
+
+
+class Optimiser:
+    """Steps all networks of a part along their gradients. The gradient of a network that an option names is
+    shortened by itself, that of all others of the part as one.
+
+    Args:
+        parameters: float32 ``[P]``.
+        gradient: float32 ``[P]``, zero after each step.
+        stretches: of the parameters, in order.
+        options: of the algorithm, as stated.
+        part: ``"critic"`` or ``"policy"``.
+        value: the value of a schedule where the run is.
+
+    Attributes:
+        multiplied: whether a loss has moved the learning rate.
+    """
+
+    def __init__(
+        self,
+        parameters: Tensor,
+        gradient: Tensor,
+        stretches: Sequence[Stretch],
+        options: Any,
+        part: str,
+        value: Callable[[Scheduled], float],
+    ) -> None:
+        self._part, self._value = part, value
+        self.multiplied = False
+        self._groups = [_Group(each, []) for each in dict.fromkeys(stretch.network for stretch in stretches)]
+        by_network = {group.network: group for group in self._groups}
+        begin = 0
+        self._adams: list[nn.Adam] = []
+        for stretch in stretches:
+            fixed = {name: of_network(options, name, part, stretch.network) for name in FIXED}
+            place = slice(begin, begin + stretch.size)
+            adam = nn.Adam(
+                parameters[place],
+                gradient[place],
+                0.0,
+                beta1=fixed["adam_beta1"],
+                beta2=fixed["adam_beta2"],
+                num_decaying=stretch.num_decaying,
+            )
+            self._adams.append(adam)
+            by_network[stretch.network].adams.append(adam)
+            by_network[stretch.network].gradients.append(gradient[place])
+            begin = place.stop
+        self.restate(options)
+
+    def restate(self, options: Any) -> None:
+        """Take over the rates of other options."""
+        for group in self._groups:
+            values = {name: of_network(options, name, self._part, group.network) for name in MOVING}
+            group.schedules = {name: Scheduled.of(value) for name, value in values.items()}
+            group.numbers = {name: value for name, value in values.items() if not group.schedules[name]}
+            for adam in group.adams:
+                adam.moving = adam.moving or any(group.schedules.values())
+        self.follow()
+
+    def follow(self) -> None:
+        """Move the rates to where the run is."""
+        for group in self._groups:
+            for name, scheduled in group.schedules.items():
+                if scheduled is not None:
+                    group.numbers[name] = self._value(scheduled)
+            group.set()
+
+    def multiply_rate(self, factor: Tensor) -> None:
+        """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``."""
+        self.multiplied = True
+        for adam in self._adams:
+            adam.multiply_rate(factor, LEAST_RATE, MOST_RATE)
+
+    def step(self) -> None:
+        """Move the parameters by the gradient."""
+        for group in self._groups:
+            group.shorten()
+        for adam in self._adams:
+            adam.step()
+
+    # --- what it shows and keeps
+
+    def rates(self) -> dict[str, float]:
+        """The learning rates as they are, by network; "" for that of the part."""
+        return {group.network: group.adams[0].learning_rate for group in self._groups}
+
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """The memory that steps write to, by name."""
+        alone = len(self._adams) == 1
+        found: dict[str, Tensor] = {}
+        for count, adam in enumerate(self._adams):
+            named = {**adam.moments, "rates": adam.numbers}
+            found |= {name if alone else f"{name} {count}": tensor for name, tensor in named.items()}
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of both moments ``[P]`` and the number of steps, 0-d; and the rates that a loss moves."""
+        states = [adam.state_dict() for adam in self._adams]
+        moments = {name: torch.cat([state[name] for state in states]) for name in ("mean", "square")}
+        rates = [adam.numbers[0].double().cpu() for adam in self._adams]
+        return {
+            **moments,
+            "steps": states[0]["steps"],
+            **({"rates": torch.stack(rates)} if self.multiplied else {}),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`, whichever networks have numbers of their own."""
+        sizes = [adam.moments["mean"].numel() for adam in self._adams]
+        means, squares = state["mean"].split(sizes), state["square"].split(sizes)
+        for adam, mean, square in zip(self._adams, means, squares, strict=True):
+            adam.load_state_dict({"mean": mean, "square": square, "steps": state["steps"]})
+        rates = state.get("rates")
+        self.multiplied = self.multiplied or rates is not None
+        if self.multiplied:
+            moved = [None] * len(sizes) if rates is None or len(rates) != len(sizes) else rates.tolist()
+            for adam, rate in zip(self._adams, moved, strict=True):
+                adam.restore_rate(rate)
+
+
+class _Group:
+    """The parameters with the same numbers, whose gradient has one norm.
+
+    Args:
+        network: see :class:`Stretch`.
+        adams: one for each stretch.
+    """
+
+    def __init__(self, network: str, adams: list[nn.Adam]) -> None:
+        self.network, self.adams = network, adams
+        self.gradients: list[Tensor] = []
+        self.schedules: dict[str, Scheduled | None] = {}
+        self.numbers: dict[str, float] = {}
+        self._longest: Tensor | None = None
+
+    def set(self) -> None:
+        """Give the numbers to Adam; of several stretches the norm is not Adam's affair."""
+        alone = len(self.adams) == 1
+        longest = self.numbers["max_gradient_norm"]
+        for adam in self.adams:
+            adam.set(self.numbers["learning_rate"], self.numbers["weight_decay"], longest if alone else 0.0)
+        if not alone and (longest or self.schedules["max_gradient_norm"]):
+            if self._longest is None:
+                self._longest = torch.zeros((), device=self.gradients[0].device)
+            self._longest.fill_(longest)
+
+    def shorten(self) -> None:
+        """Scale a gradient of several stretches down to the largest norm."""
+        if self._longest is not None:
+            norm = torch.stack([gradient.norm() for gradient in self.gradients]).norm()
+            scale = (self._longest / (norm + 1e-6)).clamp_(max=1.0)
+            scale = torch.where(self._longest > 0.0, scale, 1.0)
+            for gradient in self.gradients:
+                gradient.mul_(scale)
+
+
+def networks_apart(options: Any) -> frozenset[str]:
+    """The networks, and parts, that an option names."""
+    return frozenset(name for table in tables_by_network(options).values() for name in table)

@@ -1,0 +1,61 @@
+"""How far the run is, for options that move along it: applied between two updates, in one place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.learner.experience import Counts
+from spreeze_zmq.wire import Message
+
+
+class Course:
+    """Moves the options of a half to where the run is.
+
+    The critic-learner, or the only learner, counts; the actor-learner is where the newest critics say. A run
+    in order has no clock, so that it gives the same numbers again.
+
+    Args:
+        half: whose options move.
+        counts: of the learner.
+        leads: whether this learner counts.
+        in_order: whether the clock is left out.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        half: AutogradHalf,
+        counts: Counts,
+        leads: bool,
+        in_order: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._half, self._counts, self._leads, self._in_order = half, counts, leads, in_order
+        self._clock, self._began_s, self._minutes_before = clock, clock(), 0.0
+
+    def advance(self) -> None:
+        """Before an update: follow the run."""
+        if self._leads and self._half.moves:
+            half, counts = self._half, self._counts
+            reached: dict[str, float] = {"env_steps": half.env_steps, "trained_transitions": counts.trained}
+            if not self._in_order:
+                reached["minutes"] = self._minutes_before + (self._clock() - self._began_s) / 60
+            half.follow(reached)
+
+    def hear(self, message: Message) -> None:
+        """Follow the learner that counts, with its weights."""
+        if not self._leads and (reached := message.fields.get("reached")) is not None:
+            self._half.follow(reached)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps; nothing where no option moves."""
+        return {"reached": dict(self._half.reached)} if self._half.moves else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        reached = state.get("reached", {})
+        self._minutes_before, self._began_s = reached.get("minutes", 0.0), self._clock()
+        self._half.follow(reached)

@@ -1,0 +1,214 @@
+"""Options that move along the run: every one that may really does, in every algorithm, recorded or not."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.base.errors import AlgorithmError
+from spreeze_zmq.base.schema import Unfit, check, options_of
+from spreeze_zmq.learner.at_hand import random_replay, random_round
+from spreeze_zmq.replay import Minibatches
+from tests.unit.algorithms.shipped import BOX, DISCRETE
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = {"hidden_sizes": [6, 4], "precision": "fp32"}
+#: What an option needs to have an effect at once.
+BESIDE = {"priority_beta": {"prioritized": True}}
+#: Both ends of an option's schedule, in the order that they are gone through: exact in float32.
+ENDS = {
+    "clip_range": (0.5, 2**-10),
+    "max_gradient_norm": (1024.0, 0.0625),
+    "target_entropy": (-4.0, 64.0),
+    "weight_decay": (64.0, 8.0),
+}
+
+
+def schedule(first, last):
+    """Over 1,000 steps."""
+    return {"from": first, "to": last, "over": {"env_steps": 1000}}
+
+
+def half(name, part, changes):
+    """One half of a shipped algorithm of small networks."""
+    kind = algorithms.get(name)
+    env = BOX if "box" in kind.acts_in and not kind.on_policy() else DISCRETE
+    options = algorithms.options_from(kind.Options, {**SMALL, **changes})
+    return algorithms.make(part, kind, options, env, "cpu", 0), env
+
+
+def batches(made, env, count, size=16):
+    """As a learner draws them: from a replay, or from a round that the half has prepared."""
+    kind = type(made.algorithm)
+    if not kind.on_policy():
+        replay = random_replay(kind.fields_of(made.part), env, made.algorithm.options, "cpu")
+        for _ in range(count):
+            yield (batch := replay.sample(size))
+            if getattr(replay, "prioritized", False):
+                replay.prioritize(batch.reward.abs())
+        return
+    prepared = made.prepare(random_round(env, 64, "cpu"))
+    drawn = Minibatches(prepared, count, size).drawn(torch.Generator().manual_seed(1))
+    for _ in range(count):
+        yield next(drawn)
+
+
+def weights_after(name, part, changes, reached, plain=False):
+    """The weights and targets after an update at each of these env steps."""
+    made, env = half(name, part, changes)
+    if plain:
+        made.leave_to_torch()
+    drawn = batches(made, env, len(reached))
+    for env_steps in reached:
+        made.follow({"env_steps": env_steps})
+        made.update(next(drawn))
+    state = made.state_dict()
+    return torch.cat([state["own"], state["targets"]]), made
+
+
+def parts(name):
+    """That a learner trains."""
+    return PARTS if algorithms.get(name).has_policy_loss() else PARTS[:1]
+
+
+MARKED = [
+    (name, option.name)
+    for name in algorithms.names()
+    for option in options_of(algorithms.get(name).Options)
+    if option.schedule
+]
+
+
+@pytest.mark.parametrize(("name", "option"), MARKED)
+def test_every_option_that_may_move_does(name, option):
+    """At the end it is as if its last value had been stated, which in a learner at least is not as if the
+    first had; for several updates, of which the last are replayed.
+    """
+    first, last = ENDS.get(option, (0.5, 0.0625))
+    beside, at_end = BESIDE.get(option, {}), [1000] * 6
+    moved = False
+    for part in parts(name):
+        found, _ = weights_after(name, part, {**beside, option: schedule(first, last)}, at_end)
+        expected, _ = weights_after(name, part, {**beside, option: last}, at_end)
+        other, _ = weights_after(name, part, {**beside, option: first}, at_end)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        moved = moved or not torch.allclose(expected, other, rtol=1e-3, atol=1e-5)
+    assert moved, "the option changes nothing: the comparison would show nothing"
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_no_other_option_may_move(name):
+    """A schedule of any of them is refused in a line."""
+    for option in options_of(algorithms.get(name).Options):
+        if not option.schedule:
+            with pytest.raises(Unfit) as caught:
+                check(option, {"from": 0.5, "to": 0.25})
+            assert "\n" not in caught.value.problem
+
+
+WAY = [0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1000]
+MOVING = {
+    "sac": {
+        "learning_rate": {
+            "critic": schedule(1e-2, 1e-3),
+            "policy": 1e-3,
+            "log_temperature": schedule(1e-2, 1e-1),
+        },
+        "tau": schedule(0.5, 0.01),
+        "target_entropy": schedule(-1.0, -3.0),
+        "weight_decay": {"critics": schedule(0.5, 0.0)},
+        "max_gradient_norm": schedule(0.5, 0.1),
+        "adam_beta1": {"policy": 0.5},
+    },
+    "ppo": {
+        "learning_rate": schedule(1e-2, 0.0),
+        "clip_range": schedule(0.3, 0.01),
+        "entropy_coefficient": schedule(0.1, 0.0),
+        "value_clip_range": 0.2,
+    },
+}
+KL = {"ppo kl": {"learning_rate": 1e-3, "desired_kl": 0.001, "value_clip_range": 0.1}}
+
+
+@pytest.mark.parametrize("name", [*MOVING, *KL])
+def test_what_moves_is_replayed_as_torch_alone_has_it(name):
+    """A value for each update, the last ones of a recording; a half that was saved midway goes on with the
+    same bits.
+    """
+    changes = {**MOVING, **KL}[name]
+    name = name.split()[0]
+    for part in parts(name):
+        ours, made = weights_after(name, part, changes, WAY)
+        assert not made._launch[True]._ended, "it is not recorded"
+        theirs, _ = weights_after(name, part, changes, WAY, plain=True)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+        before, env = half(name, part, changes)
+        batch = next(batches(before, env, 1))
+        for steps in WAY:
+            if steps == 600:
+                saved, reached = before.state_dict(), dict(before.reached)
+            before.follow({"env_steps": steps})
+            before.update(batch)
+        after, _ = half(name, part, changes)
+        after.load_state_dict(saved)
+        after.follow(reached)
+        for steps in [steps for steps in WAY if steps >= 600]:
+            after.follow({"env_steps": steps})
+            after.update(batch)
+        assert torch.equal(after.weights, before.weights)
+
+
+def test_the_rates_are_shown_as_they_are():
+    """Of the part and of the networks that an option names, and what else moves once."""
+    _, critic = weights_after("sac", "critic", MOVING["sac"], [500])
+    _, policy = weights_after("sac", "policy", MOVING["sac"], [500])
+    assert critic.rates() == {
+        "tau": pytest.approx(0.255),
+        "target_entropy": pytest.approx(-2.0),
+        "max_gradient_norm": pytest.approx(0.3),
+        "critics_learning_rate": pytest.approx(5.5e-3),
+    }
+    assert policy.rates() == {
+        "policy_learning_rate": pytest.approx(1e-3),
+        "log_temperature_learning_rate": pytest.approx(5.5e-2),
+    }
+
+
+def test_no_count_goes_back():
+    """A learner that hears an older count stays where it is."""
+    made, _ = half("dqn", "critic", {"learning_rate": schedule(1.0, 0.0)})
+    for steps, expected in ((500, 0.5), (400, 0.5), (600, 0.4)):
+        made.follow({"env_steps": steps})
+        assert made.learning_rate == pytest.approx(expected)
+
+
+def test_a_measured_batch_scales_both_ends():
+    """And the run goes on where it was."""
+    made, _ = half("dqn", "critic", {"learning_rate": schedule(1.0, 0.0), "tau": schedule(0.5, 0.25)})
+    made.follow({"env_steps": 500})
+    made.set_rates({"learning_rate": schedule(2.0, 1.0), "tau": schedule(0.25, 0.125)})
+    assert (made.learning_rate, made.algorithm.options.tau.item()) == (1.5, 0.1875)
+
+
+def test_a_name_that_no_network_has_is_refused():
+    """With the nearest one that there is."""
+    problem = "value for 'temperature', expected a network; .*\"log_temperature\""
+    with pytest.raises(AlgorithmError, match=problem) as caught:
+        half("sac", "policy", {"learning_rate": {"temperature": 1e-3}})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(AlgorithmError, match="value for 'policy', expected a network"):
+        half("dqn", "critic", {"learning_rate": {"policy": 1e-3}})
+
+
+def test_what_is_published_by_its_class_holds_numbers_and_no_tensors():
+    """Samplers make the class of what its description has: the values as they are."""
+    made, _ = half("sac", "policy", {"tau": schedule(0.5, 0.25)})
+    made._networks.layers = None
+    made.follow({"env_steps": 500})
+    told = made.description()["options"]
+    assert (told["tau"], told["learning_rate"]) == (0.375, 1e-3)
+    algorithms.options_from(algorithms.get("sac").Options, {**told, "hidden_sizes": [6]})
+    assert dataclasses.asdict(made.options)["tau"]["to"] == 0.25
