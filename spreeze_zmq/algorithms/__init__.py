@@ -10,7 +10,7 @@ from spreeze_zmq.algorithms.options import (
     options_from,
 )
 from spreeze_zmq.algorithms.registry import check, flattens, get, make, memory_size, names, suited
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 
 __all__ = [
     "Algorithm",
@@ -28,4 +28,5 @@ __all__ = [
     "option",
     "options_from",
     "suited",
+    "with_default",
 ]

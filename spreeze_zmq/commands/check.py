@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.base.schema import in_words, options_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
@@ -133,10 +134,22 @@ def report(plan: Plan, advised: Sequence[str] = (), remarks: Sequence[str] = ())
         "processes": ", ".join(_count(plan, role) for role in plan.components),
         "replay": replay(check_memory(plan)),
     }
+    if moving := _moving(plan):
+        rows["numbers"] = moving
     if plan.environment.described:
         rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
     pairs = [*rows.items(), *(("advice", line) for line in advised), *(("remark", line) for line in remarks)]
     return "\n".join(f"  {name:12} {text}" for name, text in pairs)
+
+
+def _moving(plan: Plan) -> str:
+    """The numbers that move or differ by network."""
+    tables = {
+        option.name: value
+        for option in options_of(algorithms.get(plan.run.algorithm).Options)
+        if (option.schedule or option.by_network) and isinstance(value := plan.algorithm[option.name], dict)
+    }
+    return "; ".join(f"{name} {in_words(value)}" for name, value in tables.items())
 
 
 def environment(plan: Plan) -> str:

@@ -90,8 +90,14 @@ def over_the_run(value: Any, limits: Mapping[str, float]) -> Any:
 def in_words(value: Any, form: str = "g") -> str:
     """An option's value for a line: ``"0.0003 to 3e-05"``, ``"critic 0.001, policy 0.0003"``."""
     if is_schedule(value):
-        shape = "" if value.get("shape", "linear") == "linear" else f", {value['shape']}"
-        return f"{value['from']:{form}} to {value['to']:{form}}{shape}"
+        shape, over = value.get("shape", "linear"), value.get("over", "run")
+        by = "" if shape == "linear" else f" by {shape}"
+        end = (
+            ""
+            if over == "run"
+            else f" over {' or '.join(f'{name} {count:,g}' for name, count in over.items())}"
+        )
+        return f"{value['from']:{form}} to {value['to']:{form}}{end}{by}"
     if isinstance(value, Mapping):
         return ", ".join(f"{network} {in_words(inner, form)}" for network, inner in value.items())
     return f"{value:{form}}"

@@ -20,7 +20,10 @@ AUTHOR, LIBRARY, STANDARD, INTERNAL = "author", "library", "standard", "internal
 _SHARED = {"torch": ("nn/", "distributions/", "optim/"), "spreeze_zmq": ("algorithms/", "nn/"), "numpy": ()}
 #: What runs a loss rather than being part of one.
 _AROUND = (
-    *(f"algorithms/{name}.py" for name in ("half", "learner_networks", "declared", "observations")),
+    *(
+        f"algorithms/{name}.py"
+        for name in ("half", "learner_networks", "optimiser", "moving", "declared", "observations")
+    ),
     *("nn/device/", "nn/native/"),
 )
 #: The files that a recorded call starts from.

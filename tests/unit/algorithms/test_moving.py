@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import ReplayOptions, option, with_default
 from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.base.schema import Unfit, check, options_of
@@ -69,6 +70,11 @@ def weights_after(name, part, changes, reached, plain=False):
     return torch.cat([state["own"], state["targets"]]), made
 
 
+def is_replayed(made):
+    """Whether its last update was one of a recording."""
+    return any(course._steps for course in made._launch[True]._courses.values())
+
+
 def parts(name):
     """That a learner trains."""
     return PARTS if algorithms.get(name).has_policy_loss() else PARTS[:1]
@@ -102,10 +108,10 @@ def test_every_option_that_may_move_does(name, option):
 @pytest.mark.parametrize("name", algorithms.names())
 def test_no_other_option_may_move(name):
     """A schedule of any of them is refused in a line."""
-    for option in options_of(algorithms.get(name).Options):
-        if not option.schedule:
+    for other in options_of(algorithms.get(name).Options):
+        if not other.schedule:
             with pytest.raises(Unfit) as caught:
-                check(option, {"from": 0.5, "to": 0.25})
+                check(other, {"from": 0.5, "to": 0.25})
             assert "\n" not in caught.value.problem
 
 
@@ -142,7 +148,7 @@ def test_what_moves_is_replayed_as_torch_alone_has_it(name):
     name = name.split()[0]
     for part in parts(name):
         ours, made = weights_after(name, part, changes, WAY)
-        assert not made._launch[True]._ended, "it is not recorded"
+        assert is_replayed(made)
         theirs, _ = weights_after(name, part, changes, WAY, plain=True)
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
         before, env = half(name, part, changes)
@@ -191,6 +197,47 @@ def test_a_measured_batch_scales_both_ends():
     made.follow({"env_steps": 500})
     made.set_rates({"learning_rate": schedule(2.0, 1.0), "tau": schedule(0.25, 0.125)})
     assert (made.learning_rate, made.algorithm.options.tau.item()) == (1.5, 0.1875)
+
+
+class TwoRates(algorithms.get("sac")):
+    """CleanRL's two learning rates and CrossQ's beta, and a number that falls, each in a line."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(algorithms.get("sac").Options):
+        """Other defaults."""
+
+        learning_rate: float = with_default(
+            ReplayOptions, "learning_rate", {"critic": 0.25, "policy": {"from": 0.5, "to": 0.25}}
+        )
+        adam_beta1: float = with_default(ReplayOptions, "adam_beta1", 0.5)
+        bonus: float = option(0.25, "of size", minimum=0.0, schedule=True)
+
+    def critic_loss(self, batch):
+        """Plus the bonus."""
+        loss = super().critic_loss(batch)
+        bonus = self.options.bonus
+        return loss._replace(loss=loss.loss + bonus, metrics={"bonus": 1.0 * bonus})
+
+
+def test_in_an_algorithm_of_ones_own_each_is_a_line():
+    """Its defaults, and what a topology changes of them: what is not named there has the class's default."""
+    changes = {**SMALL, "bonus": schedule(4.0, 0.0), "learning_rate": {"log_temperature": 0.125}}
+    for given in (SMALL, changes):
+        for part, rate in (("critic", 0.25), ("policy", 0.5)):
+            options = algorithms.options_from(TwoRates.Options, given)
+            made = algorithms.make(part, TwoRates, options, BOX, "cpu", 0)
+            assert made.learning_rate == rate
+    made = algorithms.make("critic", TwoRates, options, BOX, "cpu", 0)
+    replay = random_replay(TwoRates.critic_fields, BOX, made.options, "cpu")
+    for steps in (0, 250, 500, 750, 1000):
+        made.follow({"env_steps": steps})
+        assert made.update(replay.sample(16))["bonus"].item() == 4.0 - steps / 250
+    assert is_replayed(made)
+    options = algorithms.options_from(TwoRates.Options, changes)
+    assert algorithms.make("policy", TwoRates, options, BOX, "cpu", 0).rates() == {
+        "policy_learning_rate": 0.5,
+        "log_temperature_learning_rate": 0.125,
+    }
 
 
 def test_a_name_that_no_network_has_is_refused():

@@ -98,6 +98,48 @@ TOPOLOGIES = {
     ),
     "number_for_a_list": (RUN + "[algorithm]\nhidden_sizes = 64", ["hidden_sizes", "write [64]"]),
     "neither_number_nor_auto": (RUN + '[algorithm]\ntarget_entropy = "atuo"', ['or "auto"', 'mean "auto"?']),
+    "schedule_without_a_start": (
+        RUN + "[algorithm]\nlearning_rate = { to = 1e-4 }",
+        ["bad.toml:4 algorithm.learning_rate: its schedule lacks", "as in { from = "],
+    ),
+    "schedule_of_what_stays": (
+        RUN + "[algorithm]\ngamma = { from = 0.9, to = 0.99 }",
+        ["algorithm.gamma: expected a number of at least 0", "got a table"],
+    ),
+    "schedule_without_an_end": (
+        RUN + "[algorithm]\nlearning_rate = { from = 1e-3, to = 1e-4 }",
+        ['algorithm.learning_rate: goes "over" the run, which has no such limit', "or minutes"],
+    ),
+    "schedule_below_zero": (
+        RUN + "[algorithm]\nlearning_rate = { policy = { from = 1e-3, to = -1e-4 } }",
+        ['learning_rate: policy: "to" of its schedule: expected a number of at least 0', "got -0.0001"],
+    ),
+    "schedule_of_some_steps": (
+        RUN + "[algorithm]\ntau = { from = 0.1, to = 0.0, over = 5000 }",
+        ['expected "run", or a table such as', "write { env_steps = 5000 } or { trained_"],
+    ),
+    "schedule_of_no_steps": (
+        RUN + "[algorithm]\ntau = { from = 0.1, to = 0.0, over = { env_steps = 0 } }",
+        ["env_steps: expected a number above 0, got 0"],
+    ),
+    "schedule_by_the_clock_in_order": (
+        RUN
+        + "stop = { minutes = 5 }\n[algorithm]\nlearning_rate = { from = 1e-3, to = 1e-4 }\n"
+        + '[balance]\nmode = "lockstep"',
+        ['"over" the run, and one in a fixed order follows no clock', "give run.stop env_steps or trained_"],
+    ),
+    "minutes_in_order": (
+        RUN
+        + "[algorithm]\ntau = { from = 0.1, to = 0.0, over = { minutes = 5 } }\n"
+        + '[balance]\nmode = "lockstep"',
+        ['"over" minutes, and a run in a fixed order follows no clock', "env_steps or trained_transitions"],
+    ),
+    "two_rules_for_a_rate": (
+        RUN
+        + 'algorithm = "ppo"\nstop = { minutes = 5 }\n[algorithm]\ndesired_kl = 0.01\n'
+        + "learning_rate = { from = 1e-3, to = 1e-4 }",
+        ["desired_kl moves the policy's learning_rate, which is a schedule too", "leave one of them out"],
+    ),
     "options_at_odds": (
         RUN + "[algorithm]\nlog_std_min = 2.0\nlog_std_max = 1.0",
         ["algorithm: log_std_min = 2"],
