@@ -313,7 +313,7 @@ class AutogradHalf:
 
         Args:
             reached: count of the run -> how much of it has been reached: ``env_steps``,
-                ``trained_transitions``, ``minutes``; no count goes back.
+                ``trained_transitions``, ``minutes``, and ``run``, the share of the whole; none goes back.
         """
         self._moving.follow(reached)
         self._networks.optimiser.follow()

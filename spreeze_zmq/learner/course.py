@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.base.schema import share_of
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.wire import Message
 
@@ -20,6 +21,7 @@ class Course:
     Args:
         half: whose options move.
         counts: of the learner.
+        limits: those of the run, by count.
         leads: whether this learner counts.
         in_order: whether the clock is left out.
         clock: in seconds.
@@ -29,11 +31,13 @@ class Course:
         self,
         half: AutogradHalf,
         counts: Counts,
+        limits: Mapping[str, float],
         leads: bool,
         in_order: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._half, self._counts, self._leads, self._in_order = half, counts, leads, in_order
+        self._half, self._counts, self._limits = half, counts, limits
+        self._leads, self._in_order = leads, in_order
         self._clock, self._began_s, self._minutes_before = clock, clock(), 0.0
 
     def advance(self) -> None:
@@ -43,7 +47,7 @@ class Course:
             reached: dict[str, float] = {"env_steps": half.env_steps, "trained_transitions": counts.trained}
             if not self._in_order:
                 reached["minutes"] = self._minutes_before + (self._clock() - self._began_s) / 60
-            half.follow(reached)
+            half.follow({**reached, "run": share_of(self._limits, reached)})
 
     def hear(self, message: Message) -> None:
         """Follow the learner that counts, with its weights."""

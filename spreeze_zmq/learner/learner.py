@@ -109,7 +109,9 @@ class Learner:
         of_policy = self.outlet.of_policy
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
         leads = self.others is None or not self.outlet.of_policy
-        self.course = Course(self.half, self.counts, leads, plan.balance.in_order)
+        in_order = plan.balance.in_order
+        limits = plan.run.stop.counted(in_order)
+        self.course = Course(self.half, self.counts, limits, leads, in_order)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)

@@ -10,7 +10,6 @@ from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
-from spreeze_zmq.learner.setup import over_limits
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
@@ -54,7 +53,7 @@ class ReplayExperience(Experience):
         if 0 < size <= self._largest_batch and size != self.batch_size:
             scaling = sizing.scaling_of(self.component.plan, size)
             rates = {name: option["scaled"] for name, option in scaling["options"].items()}
-            self.half.set_rates(over_limits(self.component.plan, rates))
+            self.half.set_rates(rates)
             log.info("batch size %d -> %d; %s", self.batch_size, size, sizing.scaling_line(scaling))
             self.batch_size = size
 

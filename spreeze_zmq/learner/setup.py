@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.schema import over_the_run
 from spreeze_zmq.learner.arithmetic import flops_per_transition
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF, experience_of
@@ -30,13 +28,7 @@ def algorithm_of(plan: Plan) -> tuple[type[Algorithm], Any]:
     """The run's algorithm and its options as the algorithm's own frozen dataclass."""
     algorithm = algorithms.get(plan.run.algorithm)
     values = {name: value for name, value in plan.algorithm.items() if name != "name"}
-    return algorithm, algorithms.options_from(algorithm.Options, over_limits(plan, values))
-
-
-def over_limits(plan: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of options, with schedules over the run as ones over the limits of ``run.stop``."""
-    limits = plan.run.stop.counted(plan.balance.in_order)
-    return {name: over_the_run(value, limits) for name, value in values.items()}
+    return algorithm, algorithms.options_from(algorithm.Options, values)
 
 
 def replay_bytes(plan: Plan) -> dict[str, int]:

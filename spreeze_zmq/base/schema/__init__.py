@@ -1,7 +1,7 @@
 """Declares options: the values that each accepts, its default and its meaning."""
 
 from spreeze_zmq.base.schema.option import TYPES, Option, Unfit, option, options_of, show, with_default
-from spreeze_zmq.base.schema.scheduled import COUNTS, Scheduled, in_words, mapped, over_the_run, schedules_in
+from spreeze_zmq.base.schema.scheduled import COUNTS, Scheduled, in_words, mapped, schedules_in, share_of
 from spreeze_zmq.base.schema.values import check, did_you_mean, near_ones, nearest, one_of, suggestion
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "one_of",
     "option",
     "options_of",
-    "over_the_run",
     "schedules_in",
+    "share_of",
     "show",
     "suggestion",
     "with_default",

@@ -26,8 +26,8 @@ class Scheduled:
     Attributes:
         first: value at the start.
         last: value at the end, and from there on.
-        over: count of the run -> its value at the end; the end is where the first of them is reached. Empty
-            for the limits of a run that is not known here.
+        over: count of the run -> its value at the end; the end is where the first of them is reached. The
+            count ``run`` is the share of the whole run, 1 at its end.
         shape: a key of ``SHAPES``.
     """
 
@@ -42,17 +42,22 @@ class Scheduled:
         if not is_schedule(value):
             return None
         over = value.get("over", "run")
-        return cls(value["from"], value["to"], {} if over == "run" else over, value.get("shape", "linear"))
+        end = {"run": 1.0} if over == "run" else over
+        return cls(value["from"], value["to"], end, value.get("shape", "linear"))
 
     def progress(self, reached: Mapping[str, float]) -> float:
         """The way from start to end, from 0 to 1: the largest share reached of a count of ``over``."""
-        shares = (reached.get(name, 0.0) / end for name, end in self.over.items())
-        return min(1.0, max(shares, default=0.0))
+        return share_of(self.over, reached)
 
     def value(self, progress: float) -> float:
         """The number at a progress from 0 to 1."""
         done = SHAPES[self.shape](progress)
         return (1.0 - done) * self.first + done * self.last
+
+
+def share_of(ends: Mapping[str, float], reached: Mapping[str, float]) -> float:
+    """The largest share that is reached of some counts, at most 1; 0 of none."""
+    return min(1.0, max((reached.get(name, 0.0) / end for name, end in ends.items()), default=0.0))
 
 
 def is_schedule(value: Any) -> bool:
@@ -76,15 +81,6 @@ def schedules_in(value: Any) -> Iterator[Mapping[str, Any]]:
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from schedules_in(inner)
-
-
-def over_the_run(value: Any, limits: Mapping[str, float]) -> Any:
-    """An option's value whose schedules over the run are over these limits instead."""
-    if is_schedule(value):
-        return {**value, "over": dict(limits)} if value.get("over", "run") == "run" else value
-    if isinstance(value, Mapping):
-        return {network: over_the_run(inner, limits) for network, inner in value.items()}
-    return value
 
 
 def in_words(value: Any, form: str = "g") -> str:

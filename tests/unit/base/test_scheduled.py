@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from spreeze_zmq.base.schema import Option, Scheduled, Unfit, check, in_words, mapped, over_the_run
+from spreeze_zmq.base.schema import Option, Scheduled, Unfit, check, in_words, mapped
 
 RATE = Option("learning_rate", "float", 3e-4, minimum=0.0, schedule=True, by_network=True)
 BETA = Option("adam_beta1", "float", 0.9, minimum=0.0, maximum=0.9999, by_network=True)
@@ -37,7 +37,7 @@ def test_progress_is_the_largest_share_that_is_reached():
     assert scheduled.progress({"env_steps": 30, "minutes": 0.5, "trained_transitions": 900}) == 0.3
     assert scheduled.progress({"env_steps": 30, "minutes": 1.0}) == 0.5
     assert scheduled.progress({"env_steps": 130, "minutes": 1.0}) == 1.0
-    assert Scheduled(1.0, 0.0, {}).progress({"env_steps": 30}) == 0.0
+    assert Scheduled.of(LINEAR).progress({"env_steps": 30, "run": 0.25}) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,8 @@ def test_a_plain_number_of_steps_is_shown_how_to_be_written():
     assert caught.value.hint == "write { env_steps = 500000 } or { trained_transitions = 500000 }"
 
 
-def test_numbers_of_tables_are_scaled_shown_and_given_the_run():
+def test_numbers_of_tables_are_scaled_and_shown():
     """Each number of each network, and both ends of a schedule."""
     written = {"critic": 4.0, "policy": {"from": 9.0, "to": 1.0}}
     assert mapped(written, math.sqrt) == {"critic": 2.0, "policy": {"from": 3.0, "to": 1.0}}
     assert (mapped(4.0, math.sqrt), in_words(written)) == (2.0, "critic 4, policy 9 to 1")
-    limits = {"env_steps": 100}
-    assert over_the_run(written, limits)["policy"] == {"from": 9.0, "to": 1.0, "over": limits}
-    own = {**LINEAR, "over": {"minutes": 1.0}}
-    assert over_the_run(own, limits) == own

@@ -11,7 +11,7 @@ from tests.unit.algorithms.shipped import BOX
 
 SAC = algorithms.get("sac")
 LIMITS = {"env_steps": 1000, "trained_transitions": 8000, "minutes": 10.0}
-RATE = {"from": 1.0, "to": 0.0, "over": LIMITS}
+RATE = {"from": 1.0, "to": 0.0, "over": "run"}
 
 
 class Clock:
@@ -25,11 +25,11 @@ class Clock:
         return self.s
 
 
-def learner(part, clock, in_order=False, **options):
+def learner(part, clock, in_order=False, limits=LIMITS, **options):
     """A half, its counts and its course."""
     made = SAC.Options(hidden_sizes=(4,), precision="fp32", **{"learning_rate": RATE, **options})
     half, counts = algorithms.make(part, SAC, made, BOX, "cpu", 0), Counts()
-    return half, counts, Course(half, counts, part == "critic", in_order, clock)
+    return half, counts, Course(half, counts, limits, part == "critic", in_order, clock)
 
 
 def test_the_limit_that_is_nearest_moves_a_number_and_it_never_goes_back():
@@ -49,7 +49,7 @@ def test_a_run_in_order_follows_no_clock():
     half, _, course = learner("critic", clock, in_order=True)
     half.env_steps, clock.s = 250, 1e6
     course.advance()
-    assert half.reached == {"env_steps": 250, "trained_transitions": 0}
+    assert half.reached == {"env_steps": 250, "trained_transitions": 0, "run": 0.25}
     assert half.learning_rate == 0.75
 
 
@@ -66,6 +66,10 @@ def test_it_goes_on_from_a_checkpoint():
     clock.s += 60.0
     course.advance()
     assert half.learning_rate == pytest.approx(0.5)
+    half, _, course = learner("critic", Clock(), limits={"minutes": 40.0})
+    course.restore(state)
+    course.advance()
+    assert half.learning_rate == pytest.approx(0.6), "a later end takes nothing back"
 
 
 def test_the_actor_learner_is_where_the_critics_say():
@@ -74,7 +78,7 @@ def test_the_actor_learner_is_where_the_critics_say():
     half.env_steps, counts.trained = 900, 7000
     course.advance()
     assert half.learning_rate == 1.0
-    course.hear(SimpleNamespace(fields={"reached": {"env_steps": 250}}))
+    course.hear(SimpleNamespace(fields={"reached": {"env_steps": 250, "run": 0.25}}))
     assert half.learning_rate == 0.75
     course.hear(SimpleNamespace(fields={}))
     assert half.learning_rate == 0.75
