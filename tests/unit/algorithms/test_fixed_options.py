@@ -38,6 +38,8 @@ def another(option):
         return not option.default
     if isinstance(option.default, str):
         return 3
+    if option.default is None:
+        return 0.5
     return 0.5 * option.default + 0.01 if isinstance(option.default, float) else option.default + 1
 
 
