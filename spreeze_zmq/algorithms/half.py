@@ -28,7 +28,7 @@ from spreeze_zmq.algorithms.declared import (
     check_targets,
 )
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
-from spreeze_zmq.algorithms.moving import MovingOptions, moves
+from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
 from spreeze_zmq.base.errors import AlgorithmError
@@ -306,7 +306,7 @@ class AutogradHalf:
     @property
     def moves(self) -> bool:
         """Whether any option of the algorithm is a schedule."""
-        return moves(self.options)
+        return self._moving.moves
 
     def follow(self, reached: Mapping[str, float]) -> None:
         """Move every option that is a schedule to where the run is.

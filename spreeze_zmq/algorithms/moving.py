@@ -24,6 +24,7 @@ class MovingOptions:
     Attributes:
         stated: as above.
         live: a copy of it with tensors in place of schedules; the same object where there are none.
+        moves: whether any option is a schedule, of some network or all.
         reached: count of the run -> the most of it that has been reached.
     """
 
@@ -36,6 +37,7 @@ class MovingOptions:
     def restate(self, stated: Any) -> None:
         """Take over other options; the tensors stay."""
         self.stated = self.live = stated
+        self.moves = any(True for _, value in _scheduled(stated) for _ in schedules_in(value))
         found = {name: Scheduled.of(value) for name, value in _scheduled(stated)}
         if any(found.values()):
             self.live = copy.copy(stated)
@@ -69,11 +71,6 @@ def _scheduled(stated: Any) -> Iterator[tuple[str, Any]]:
     for declared in options_of(type(stated)):
         if declared.schedule:
             yield declared.name, getattr(stated, declared.name)
-
-
-def moves(stated: Any) -> bool:
-    """Whether any option is a schedule, of some network or all."""
-    return any(True for _, value in _scheduled(stated) for _ in schedules_in(value))
 
 
 def tables_by_network(stated: Any) -> dict[str, Mapping[str, Any]]:
