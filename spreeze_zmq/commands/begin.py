@@ -51,5 +51,14 @@ def leave(code: int) -> int:
     os._exit(code)
 
 
+def pass_over_current_folder() -> None:
+    """Look for modules where an installed program looks: ``python -m`` looks in the current directory too, in
+    which no process of a run does.
+    """
+    if not sys.flags.safe_path:
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    pass_over_current_folder()
     sys.exit(spreeze_launch())

@@ -18,7 +18,7 @@ from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import Parser, add_set, exit_code, for_readers
-from spreeze_zmq.commands.begin import leave
+from spreeze_zmq.commands.begin import leave, pass_over_current_folder
 from spreeze_zmq.commands.check import FirstLook, advice, graph, report
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.shares import own_share
@@ -349,6 +349,5 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:
-        del sys.path[0]  # the current directory, in which only -m looks, and no process of the run
+    pass_over_current_folder()
     sys.exit(leave(main()))
