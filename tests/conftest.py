@@ -16,9 +16,11 @@ from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
 
 ROOT = Path(__file__).parents[1]
-# A shell's background job ignores Ctrl-C, and so would the programs that tests start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background job ignores Ctrl-C, and what nohup started the end of a terminal: so would the programs
+# that tests start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 #: A worker of pytest-xdist has the screen's size in these; programs in a terminal of a test's own ask that.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

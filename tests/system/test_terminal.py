@@ -1,5 +1,6 @@
 """The README's first command in a pseudo-terminal: the real broker's status on a real screen."""
 
+import contextlib
 import fcntl
 import itertools
 import json
@@ -14,6 +15,7 @@ import sys
 import termios
 import time
 
+import psutil
 import pyte
 import pytest
 
@@ -86,6 +88,14 @@ class Terminal:
         os.close(self.master)
         return self.process.wait(DEADLINE_S)
 
+    def clear(self):
+        """After a failed test nothing goes on."""
+        if self.process.poll() is None:
+            for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
+                with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    process.kill()
+            self.process.wait()
+
     def _read(self):
         """Feed the screen; False once the last process that held the terminal has left."""
         ready, _, _ = select.select([self.master], [], [], 0.05)
@@ -121,6 +131,20 @@ def watched(topology, run, *arguments):
     patience = (PATIENCE.format(role) for role in LEARNERS_OF[topology])
     sets = (word for each in (*patience, "components.sampler.count=1") for word in ("--set", each))
     return [*LAUNCH, topology, "--run-dir", str(run), *sets, *NAPPING[topology], *arguments]
+
+
+@pytest.fixture
+def terminal_of():
+    """Terminals that are cleared away."""
+    made = []
+
+    def start(command, **about):
+        made.append(Terminal(command, **about))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.clear()
 
 
 def statuses(run):
@@ -162,13 +186,15 @@ def is_at_work_again_after_its_death(terminal, run):
 
 
 @pytest.mark.long("a run is resized, loses its broker and outlives its terminal")
-def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_terminal(keep, tmp_path):
+def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_terminal(
+    keep, tmp_path, terminal_of
+):
     """From the first second, through the death of its broker and two changes of size, to the hang-up: it ends
     with a checkpoint.
     """
     run = tmp_path / "run"
     command = watched("pendulum", run, "--set", "run.stop.return=0")
-    terminal = Terminal(command, rows=24, columns=80)
+    terminal = terminal_of(command, rows=24, columns=80)
     start = terminal.until(shows("importing", "tensorboard --logdir", *ROLES), "processes at the start")
     keep(start, "80x24 at the start")
     assert shows("run folder", "napping:make  sac  seed 1")(start)
@@ -203,12 +229,12 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
 
 
 @pytest.mark.long("a shell starts, suspends and ends a run")
-def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path):
+def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path, terminal_of):
     """A shell's job: its prompt has a cursor, and the run goes on, before ``fg`` and after it."""
     run = tmp_path / "run"
     timeout = f"components.broker.heartbeat_timeout_s={HEARTBEAT_S}"
     command = watched("cartpole_dqn", run, "--set", "run.stop.return=1000", "--set", timeout)
-    terminal = Terminal(["bash", "--norc", "-i"], rows=30, columns=100)
+    terminal = terminal_of(["bash", "--norc", "-i"], rows=30, columns=100)
     terminal.type(" ".join(command) + "\n")
     terminal.until(shows("critic loss", "busy", *ONE_LEARNER), "training")
     terminal.type("\x1a")
