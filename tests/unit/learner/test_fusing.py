@@ -106,10 +106,9 @@ class World:
         return self.fuser.parts["critic"].round
 
     def close(self):
-        """Close all sockets."""
+        """Close its sockets; the process may have others."""
         for process in (self.fuser.component, *(group.process for group in self.groups)):
             process.close()
-        channels.terminate()
         self.sockets.remove()
 
 
@@ -121,6 +120,7 @@ def world(tmp_path):
         assert not np.array_equal(first.weights, second.weights)
         made.until(lambda: second.fusion._base is not None and first.fusion._base is not None)
         yield made
+    channels.terminate()
 
 
 def test_a_group_begins_with_the_model_of_the_run(world):
