@@ -16,9 +16,10 @@ from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder, takes_images
 from spreeze_zmq.algorithms.moving import of_network
-from spreeze_zmq.algorithms.options import LEAST_RATE, MOST_RATE, RolloutOptions
+from spreeze_zmq.algorithms.nearness import check_rate, divergence, held_square, rate_factor
+from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
-from spreeze_zmq.base.errors import InputError, InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 POLICY_OUTPUT_SCALE = 0.01
 #: Limits of the log standard deviations of a policy in a box.
 LOG_STD_LIMITS = (-10.0, 2.0)
-#: By how much the learning rate follows the divergence at once.
-RATE_STEP = 1.5
 
 
 class PPO(Algorithm):
@@ -52,9 +51,7 @@ class PPO(Algorithm):
             minimum=LOG_STD_LIMITS[0],
             maximum=LOG_STD_LIMITS[1],
         )
-        clip_range: float = option(
-            0.2, "the ratio of equation 7 is clipped to 1 +- this", minimum=0.0, schedule=True
-        )
+        clip_range: float = option(0.2, "equation 7 clips the ratio to 1 +- this", minimum=0.0, schedule=True)
         value_clip_range: float | None = option(
             None, "a value may move by this in a round before it costs more; never without it", above=0.0
         )
@@ -63,9 +60,7 @@ class PPO(Algorithm):
             "the policy's learning rate follows the KL divergence of its updates, as in rsl_rl (0.01 there)",
             above=0.0,
         )
-        entropy_coefficient: float = option(
-            0.0, "weight of the policy's entropy in its loss", minimum=0.0, schedule=True
-        )
+        entropy_coefficient: float = option(0.0, "weight of the entropy bonus", minimum=0.0, schedule=True)
         gae_lambda: float = option(
             0.95, "weight of longer returns in the advantages (1506.02438)", minimum=0.0, maximum=1.0
         )
@@ -86,15 +81,7 @@ class PPO(Algorithm):
         def __post_init__(self) -> None:
             super().__post_init__()
             if self.desired_kl is not None:
-                self._check_rate(of_network(self, "learning_rate", "policy", "policy"))
-
-        def _check_rate(self, rate: Any) -> None:
-            if not isinstance(rate, int | float):
-                problem = "desired_kl moves the policy's learning_rate, which is a schedule too"
-                raise InputError(f"{problem}; leave one of them out")
-            if not LEAST_RATE <= rate <= MOST_RATE:
-                bounds = f"from {LEAST_RATE:g} to {MOST_RATE:g}"
-                raise InputError(f"desired_kl keeps the policy's learning_rate {bounds}, it is {rate:g}")
+                check_rate(of_network(self, "learning_rate", "policy", "policy"))
 
     acts_in = ("box", "discrete", "multi_discrete")
     needs_bounds = False
@@ -160,17 +147,12 @@ class PPO(Algorithm):
         return found
 
     def critic_loss(self, batch: Any) -> Loss:
-        """Half the squared error of the value, equation 9. With ``value_clip_range`` it is at least that of
-        the value held near the one from before the round, as in OpenAI's baselines.
-        """
+        """Half the squared error of the value, equation 9; with ``value_clip_range``, :func:`held_square`."""
         rows = torch.cat([batch.obs, batch.remembered], 1) if self.options.memory_size else batch.obs
         target = batch.target
         value, clip = self._value(rows), self.options.value_clip_range
         error = value - target
-        squared = error.square()
-        if clip is not None:
-            held = batch.value + (value - batch.value).clamp(-clip, clip)
-            squared = torch.maximum(squared, (held - target).square())
+        squared = error.square() if clip is None else held_square(value, batch.value, target, clip)
         metrics = {
             "target_mean": target.mean,
             "explained_variance": lambda: 1.0 - error.var(correction=0) / (target.var(correction=0) + 1e-8),
@@ -196,7 +178,7 @@ class PPO(Algorithm):
         surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
         metrics = {
             "entropy": lambda: self.actions.entropy(output).mean(),
-            "kl": lambda: _kl(ratio, log_ratio),
+            "kl": lambda: divergence(ratio, log_ratio),
             "clipped": lambda: ((ratio - 1.0).abs() > options.clip_range).float().mean(),
             "rho": batch.rho.mean,
         }
@@ -205,7 +187,7 @@ class PPO(Algorithm):
             surrogate = surrogate + coefficient * self.actions.entropy(output).mean()
         if options.desired_kl is None:
             return Loss(-surrogate, metrics)
-        factor = rate_factor(_kl(ratio, log_ratio).detach(), options.desired_kl)
+        factor = rate_factor(divergence(ratio, log_ratio).detach(), options.desired_kl)
         return Loss(-surrogate, metrics, rate_factor=factor)
 
     def _value(self, obs: Tensor) -> Tensor:
@@ -216,19 +198,3 @@ class PPO(Algorithm):
     def distribution(self) -> Normal | Categorical:
         """Normal in a box, categorical elsewhere."""
         return self.actions
-
-
-def _kl(ratio: Tensor, log_ratio: Tensor) -> Tensor:
-    """The KL divergence of the policy that acted from the new one: ``E[ratio - 1 - log ratio]``, an estimate
-    that is never negative.
-    """
-    return (ratio - 1.0 - log_ratio).mean()
-
-
-def rate_factor(kl: Tensor, desired: float) -> Tensor:
-    """What the learning rate is multiplied by: 1 / 1.5 above twice the desired divergence, 1.5 below half of
-    it, 1 between, as in rsl_rl.
-    """
-    one = torch.ones_like(kl)
-    slower = torch.where(kl > 2.0 * desired, one / RATE_STEP, one)
-    return torch.where(kl < 0.5 * desired, one * RATE_STEP, slower)

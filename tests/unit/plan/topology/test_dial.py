@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.plan.roles import LEARNERS, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, SAMPLER, roles_of
 from spreeze_zmq.plan.topology import Plan, load
 
 ROUND = ("components.sampler.count=2", "components.sampler.envs=8", "components.sampler.rollout_steps=16")
@@ -44,7 +44,7 @@ def test_in_order_nothing_moves_and_nobody_has_a_second_life():
     count = plan.components["sampler"].count
     assert count.minimum == count.initial == count.maximum == 6
     restarts = {role: component.max_restarts for role, component in plan.components.items()}
-    assert restarts == {role: 0 if role in (*LEARNERS, SAMPLER) else 3 for role in ROLES}
+    assert restarts == {role: 0 if role in (*LEARNERS, SAMPLER) else 3 for role in roles_of(LEARNERS)}
     assert plan.components["actor_learner"].options["slack_updates"] == 0
 
 

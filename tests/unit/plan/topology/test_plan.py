@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spreeze_zmq.base.errors import ChannelError, InputError
-from spreeze_zmq.plan.roles import BROKER, ROLES
+from spreeze_zmq.plan.roles import BROKER, LEARNERS, roles_of
 from spreeze_zmq.plan.topology import Plan, load
 
 EXPLICIT = [
@@ -61,7 +61,9 @@ def test_the_file_has_the_documented_shape(plan):
     assert values["components"]["evaluator"]["launched"] is False
     assert values["components"]["sampler"]["count"].keys() == {"initial", "minimum", "maximum"}
     assert values["channels"]["experience.actor_learner"]["fields"] == ["obs"]
-    assert values["channels"]["control"]["connects"] == [role for role in ROLES if role != BROKER]
+    assert values["channels"]["control"]["connects"] == [
+        role for role in roles_of(LEARNERS) if role != BROKER
+    ]
 
 
 def test_placing_fills_in_every_endpoint_and_keeps_explicit_ones(plan):
