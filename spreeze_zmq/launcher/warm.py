@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,13 +21,16 @@ _servers: list[ForkServer] = []
 
 
 def start(arguments: Sequence[str]) -> None:
-    """Start the servers for this process's runs, unless the command line starts none."""
+    """Start the servers for this process's runs, unless the command line starts none. Where the machine
+    allows no server, for want of open files perhaps, the processes start by their commands.
+    """
     if not _servers and not set(IDLE) & set(arguments):
         folder, unlogged = shipped_folder("components"), Path(os.devnull)
         for names, memory, sets_threads in ((LEARNERS, KEEP_FREED_MEMORY, True), (LIGHT, {}, False)):
             spec = ProcessSpec(name="server", command=(), log_path=unlogged, environment=memory)
             programs = [folder / name for name in names]
-            _servers.append(ForkServer(programs, spec, sets_threads=sets_threads))
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                _servers.append(ForkServer(programs, spec, sets_threads=sets_threads))
 
 
 def spawner(leftovers: Sequence[Path], lent: Iterable[int]) -> GroupSpawner:

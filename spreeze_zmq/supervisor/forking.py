@@ -74,15 +74,14 @@ class ForkServer:
 
     def ask(self, process: ForkedProcess, log: int, output: int) -> bool:
         """Ask for a process, which is told its process id later; returns whether that was possible."""
-        body = os.memfd_create("spreeze-request")
         try:
-            os.write(body, _request(process.spec))
-            os.lseek(body, 0, os.SEEK_SET)
-            socket.send_fds(self._asking, [b"fork"], [body, output, log, *process.spec.descriptors])
+            with open(os.memfd_create("spreeze-request"), "w+b", buffering=0) as body:
+                body.write(_request(process.spec))
+                body.seek(0)
+                inherited = [body.fileno(), output, log, *process.spec.descriptors]
+                socket.send_fds(self._asking, [b"fork"], inherited)
         except OSError:
             return False
-        finally:
-            os.close(body)
         self._waiting.append(process)
         return True
 
