@@ -100,6 +100,7 @@ class Samplers(Knob):
     def _fewer(self, window: Window) -> tuple[int, str]:
         count, taken, waiting = self.present, window.received_per_s, window.blocked + window.short_of_policies
         sums = list(accumulate(window.makes_per_s))
+        sums += sums[-1:] * (count - len(sums))  # a machine that has just joined has made nothing yet
         # Idle samplers can leave for sure. Fewer also hinder each other less, at most by half, it is assumed.
         least = max(self.minimum, math.ceil(count * (1 - waiting) / 2))
         fewer = next((n for n in range(least, count) if sums[n - 1] >= SPARE * taken), count)

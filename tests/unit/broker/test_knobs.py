@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from plant import Plant, run
 
+from spreeze_zmq.broker.hosts import Host
 from spreeze_zmq.broker.knobs import SPARE, BatchSize, Samplers
 from spreeze_zmq.broker.rule import Rule
-from spreeze_zmq.broker.window import Spell
+from spreeze_zmq.broker.window import Spell, Window
 
 #: A curve as small networks have it, transitions/s of one core: 64 to 8,192, of which 2,048 suffice.
 CURVE = {64: 50e3, 128: 95e3, 256: 170e3, 512: 280e3, 1024: 390e3, 2048: 470e3, 4096: 500e3, 8192: 510e3}
@@ -111,3 +112,17 @@ def test_the_batch_waits_until_the_count_of_samplers_is_right():
     then = rule.decide(seen, 19.0)
     assert (then.option, then.count) == ("batch_size", 64)
     assert not rule.settled
+
+
+def test_samplers_that_have_made_nothing_yet_count_as_idle_ones():
+    """A machine has just joined, with samplers that nobody has heard of; the learner takes nearly all that
+    the one sampler makes.
+    """
+    sampler = Spell("sampler", 0, 5.0, 0.9, 0.1, 0.0, cpu=0.9, produced_per_s=450.0)
+    learner = Spell("critic_learner", 0, 5.0, 1.0, 0.0, 0.0, 1.0, received_per_s=450.0, trained_per_s=3600.0)
+    hosts = (Host(4, 1.2, samplers=1, maximum=8), Host(4, 0.0, "node-1", samplers=3, maximum=4))
+    window = Window((sampler,), (learner,), (), 8.0, hosts)
+    knob = Samplers(1, 1, 8)
+    knob.look(window)
+    assert knob.present == 4
+    assert knob.wanted(window)[0] == 4
