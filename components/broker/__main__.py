@@ -26,7 +26,7 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint import CheckpointRequest
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels import Publisher, Puller
+from spreeze_zmq.wire.channels import Inbox, Publisher
 
 log = logging.getLogger("spreeze")
 
@@ -37,7 +37,7 @@ NOTED = ("hello", "evaluation", "failure", "exited", "workers")
 WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
 #: Longest wait for the last checkpoint at the end of a run.
 LAST_CHECKPOINT_S = 5.0
-#: Longest time for which a stopping broker handles reports.
+#: Longest time for which a stopping broker takes reports, and for which it then handles those.
 DRAIN_S = 2.0
 #: Longest time for which reports are handled before the broker does its other work.
 LISTEN_AT_MOST_S = 0.1
@@ -56,10 +56,11 @@ class Broker:
     def __init__(self, component: Component) -> None:
         self.component = component
         self.plan = component.plan
-        self.reports = component.open("report", Puller)
+        self.reports = component.open("report", Inbox)
         self.control = component.open("control", Publisher)
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
+        self.reports.keeps_all = self.record.learners.__contains__  # each lists some of very many streams
         self.balancer = Balancer(self.plan)
         self.next_balance_s = self.next_write_s = 0.0
         self.notes = Notes(component.folder, component.open("feed", Publisher), self.record.doctor.take)
@@ -121,11 +122,28 @@ class Broker:
 
     # --- messages
 
-    def listen(self) -> None:
-        """Handle the waiting reports; those of a flood are left for later, so that the run goes on."""
+    def listen(self, *, gather: bool = True) -> None:
+        """Handle the waiting reports, with ``gather`` those that have come since; those of a flood are left
+        for later, so that the run goes on.
+        """
+        if gather:
+            self.reports.gather()
         until_s = time.monotonic() + LISTEN_AT_MOST_S
-        while time.monotonic() < until_s and (message := self.reports.pull()) is not None:
+        while time.monotonic() < until_s and (message := self.reports.next()) is not None:
             self.hear(message)
+
+    def drain(self) -> None:
+        """Handle what has been sent by now; in a live run, reports never cease."""
+        until_s = time.monotonic() + DRAIN_S
+        while self.is_behind or self.component.poll([self.reports], timeout_s=0.1, draining=True):
+            self.listen(gather=time.monotonic() < until_s)
+            if time.monotonic() >= (until_s + DRAIN_S if self.is_behind else until_s):
+                return
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether reports wait that have been taken."""
+        return self.reports.num_waiting > 0
 
     def hear(self, message: Message) -> None:
         """Handle one report, or refuse it."""
@@ -337,9 +355,9 @@ def main(component: Component) -> None:
     component.ready()
     next_show_s = 0.0
     while component.running:
-        if len(broker.record.processes) > MANY_PROCESSES:
+        if len(broker.record.processes) > MANY_PROCESSES and not broker.is_behind:
             component.poll(timeout_s=GATHER_S)
-        component.poll([broker.reports], timeout_s=0.1)
+        component.poll([broker.reports], timeout_s=0.0 if broker.is_behind else 0.1)
         broker.listen()
         broker.decide()
         if broker.now_s >= next_show_s:
@@ -348,9 +366,7 @@ def main(component: Component) -> None:
             broker.show()
         if broker.now_s >= broker.next_write_s:
             broker.write()
-    until_s = time.monotonic() + DRAIN_S  # in a live run, reports never cease
-    while component.poll([broker.reports], timeout_s=0.1, draining=True) and time.monotonic() < until_s:
-        broker.listen()
+    broker.drain()
     broker.finish()
 
 

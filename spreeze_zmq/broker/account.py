@@ -125,6 +125,11 @@ class Receipts:
         ordered = self.streams if len(names) == len(self.streams) else names
         return {name: asdict(self.streams[name]) for name in ordered}
 
+    def relist(self) -> None:
+        """Have the next reports list all streams, since one that listed some may have been lost."""
+        self.unlisted = {**self._listed, **self.unlisted}
+        self._listed = {}
+
     def _has_changed(self, name: str) -> None:
         self._listed.pop(name, None)
         self.unlisted.setdefault(name)

@@ -5,14 +5,17 @@ All times are in seconds since the run began.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.broker.rows import inner, kept
+from spreeze_zmq.wire import LARGEST
 
 #: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
 RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions")
@@ -23,6 +26,8 @@ LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
 CPUS_INTERVAL_S = 5.0
 #: A counter's value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
+#: Reports that come later than this are said to be late.
+LATE_S = 1.0
 #: Shares of a process's time; the rest it is idle.
 SHARES = ("busy", "blocked", "starved")
 
@@ -41,6 +46,7 @@ class ProcessRecord:
         heard_s: time of its last report.
         gone: how it ended; empty while it lives.
         gauges: of its last report.
+        late_s: how much longer than the fastest of its reports the last one was on its way.
         pushed: transitions that it has pushed.
         produced_per_s: their increase in the time between its last two reports.
         clock: its cumulative seconds by kind of time, and of CPU.
@@ -58,11 +64,14 @@ class ProcessRecord:
     rss_bytes: int = 0
     incarnation: int = inner(int)
     heard_s: float = inner(float)
+    late_s: float = inner(float)
     gone: str = inner(str)
     gauges: Mapping[str, Any] = inner(dict)
     pushed: int = inner(int)
     produced_per_s: float = inner(float)
     clock: dict[str, float] = inner(dict)
+    _uptime_s: float = inner(float)
+    _began_s: float = inner(lambda: math.inf)
 
     def take(self, figures: Mapping[str, Any], now_s: float) -> None:
         """Record a report."""
@@ -77,6 +86,20 @@ class ProcessRecord:
             self.produced_per_s, self.pushed = max(0, pushed - self.pushed) / span, pushed
         self.waiting_for, self.rss_bytes = figures.get("waiting_for", ""), figures.get("rss_bytes", 0)
         self.gauges, self.clock, self.heard_s = figures.get("gauges", {}), clock, now_s
+        self._measure_delay(figures.get("uptime_s", 0.0), now_s)
+
+    def _measure_delay(self, uptime_s: float, now_s: float) -> None:
+        """Compare when a report came with when it was made, by the process's own clock, if that goes on."""
+        if self._uptime_s < uptime_s <= LARGEST:
+            self._began_s = min(self._began_s, now_s - uptime_s)
+            self.late_s = now_s - uptime_s - self._began_s
+        self._uptime_s = uptime_s
+
+
+def lateness(processes: Iterable[ProcessRecord]) -> dict[str, float]:
+    """``reports_late_s``: how late the reports of most processes come; nothing while that is no delay."""
+    late_s = median([one.late_s for one in processes if one.heard_s] or [0.0])
+    return {"reports_late_s": late_s} if late_s >= LATE_S else {}
 
 
 @dataclass

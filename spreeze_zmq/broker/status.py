@@ -19,6 +19,7 @@ from spreeze_zmq.broker.figures import (
     ProcessRecord,
     ReplayRatio,
     Workers,
+    lateness,
     worker_rows,
 )
 from spreeze_zmq.broker.groups import Group
@@ -85,6 +86,7 @@ class Status:
         others: sums of those that ``processes`` leaves out.
         machines: those that have joined, by name.
         groups: the sets of samplers and learners that train apart, by number; only where there are several.
+        late: ``reports_late_s``, where the broker is behind.
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
@@ -103,6 +105,7 @@ class Status:
     others: Mapping[str, Mapping[str, Others]] = field(metadata=SPREAD)
     machines: Mapping[str, Mapping[str, Machine]] = field(metadata=SPREAD)
     groups: Mapping[str, Mapping[str, Group]] = field(metadata=SPREAD)
+    late: Mapping[str, float] = field(metadata=SPREAD)
     gauges: Mapping[str, float]
     experience: Mapping[str, float]
     machine: Mapping[str, float]
@@ -136,6 +139,7 @@ class Status:
             others=others(processes, rows),
             machines=record.machines.rows(processes, now_s),
             groups={"groups": record.groups} if record.groups else {},
+            late=lateness(processes.values()),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
             machine=record.others.row(now_s),

@@ -29,6 +29,8 @@ from spreeze_zmq.run.outbox import CHECKPOINT
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 
 REPORT_INTERVAL_S = 0.5
+#: Longest wait of a process that leaves for room for its last reports.
+LAST_REPORTS_S = 2.0
 #: Why a process stops that was started by hand, whom the kernel tells of no death.
 ORPHANED = "the launcher of the run is gone"
 
@@ -51,6 +53,7 @@ class Component:
         figures: field of a report -> function that computes it when the report is sent; ``counters``,
             ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
         has_more: whether ``taken`` did not hold all streams that have changed, so that more must follow.
+        relist: called when reports may have been lost, so that ``taken`` lists all that they listed.
         handing: the files that it writes into the run's folder, and reads there.
         hear_own: receives the broker's reports about itself; every other role sends its reports.
         waits: the clocks of its time, and its current wait.
@@ -70,6 +73,7 @@ class Component:
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
         self.has_more: Callable[[], bool] = lambda: False
+        self.relist: Callable[[], None] = lambda: None
         self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.handing = Handing(self.folder, self.name, self._send)
@@ -92,7 +96,7 @@ class Component:
         self._is_ready, self._preparations = False, 0
         self._broker: int | None = None
         self._control = self.open(CONTROL, channels.Subscriber) if role != BROKER else None
-        self._outbox = self.open(REPORT, channels.Pusher) if role != BROKER else None
+        self._outbox = self.open(REPORT, channels.Outbox) if role != BROKER else None
 
     # --- channels
 
@@ -126,7 +130,8 @@ class Component:
         arrays: Mapping[str, Any] | None = None,
         files: Iterable[Path] = (),
     ) -> None:
-        """Send one message to the broker; if the queue is full, drop and count it.
+        """Send one message to the broker. While the queue is full, a report is dropped and counted, and other
+        messages wait for room.
 
         Args:
             kind: of the message.
@@ -153,8 +158,9 @@ class Component:
     def _send(self, message: Message) -> None:
         if self._outbox is None:
             self.hear_own(message)
-        elif not self._outbox.try_push(message):
+        elif not self._outbox.post(message):
             self.reports_dropped += 1
+            self.relist()
 
     def report_failure(self, summary: str, traceback: str, **more: Any) -> None:
         """Report a failure that this process has recovered from; it counts among the failures of the run."""
@@ -296,6 +302,8 @@ class Component:
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
         self.handing.close()
+        if self._outbox is not None:
+            self._outbox.patient_until_s = time.monotonic() + LAST_REPORTS_S
         *others, last = self._reports()
         for fields in others:
             self.report("report", fields)
@@ -321,6 +329,8 @@ class Component:
         if self._control is not None and self._control in ready:
             while (message := self._control.receive()) is not None:
                 if message.incarnation != self._broker:  # a restarted broker has not received our hello
+                    if self._broker is not None:
+                        self.relist()
                     if self._broker is not None and self._is_ready:
                         self._say_hello()
                     self._broker = message.incarnation

@@ -176,6 +176,7 @@ class Launch:
             self.crew.deadlines.postpone(self.interrupts.suspend())
             if self.lending is not None:
                 self.lending.nodes.postpone()
+        self.reports.serve()
         others = [] if self.lending is None else [self.lending.nodes.router]
         channels.poll([self.control, *others], [], timeout_s=timeout_s)
         if self.lending is not None:
@@ -293,8 +294,8 @@ class Launch:
         self.view.note(f"{name}: {summary} ({log})")
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """Send one message to the broker; it is queued while the broker starts."""
-        self.reports.try_push(Message(kind, fields))
+        """Send one message to the broker; it waits while the broker starts, or is behind."""
+        self.reports.post(Message(kind, fields))
 
     # --- the end
 

@@ -70,6 +70,7 @@ class Intake:
         )
         self._turns = Turns(sampler.count.initial) if component.plan.balance.in_order else None
         component.figures["taken"] = self.receipts.to_dict
+        component.relist = self.receipts.relist
         component.has_more = lambda: bool(self.receipts.unlisted)
 
     @property

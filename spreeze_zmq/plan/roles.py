@@ -192,7 +192,9 @@ def channels_of(learners: Sequence[str], *, grouped: bool = False) -> dict[str, 
     channels[POLICY] = _channel("pub_sub", publisher, readers, ("policy",), 4)
     if others:
         channels[CRITIC] = _channel("pub_sub", CRITIC_LEARNER, (ACTOR_LEARNER,), ("critic",), 4)
-    channels[REPORT] = _channel("push_pull", BROKER, everybody, by_components + by_the_launcher, 1000)
+    channels[REPORT] = _channel(
+        "push_pull", BROKER, everybody, by_components + by_the_launcher, 16, 16 * 1024
+    )
     channels[CONTROL] = _channel("pub_sub", BROKER, everybody, by_the_broker, 1000)
     channels[FEED] = _channel("pub_sub", BROKER, (VISUALIZER,), ("entry",), 1000)
     if grouped:

@@ -12,7 +12,7 @@ from spreeze_zmq.wire.frames import (
     rollout_from,
     rollout_message,
 )
-from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION
+from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION, head_of
 from spreeze_zmq.wire.kinds import KINDS
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_from",
+    "head_of",
     "odd_number",
     "rollout_from",
     "rollout_message",

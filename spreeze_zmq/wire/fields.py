@@ -117,6 +117,8 @@ class KindSpec:
         arrays: its arrays; unknown ones pass likewise.
         retained: a publisher repeats the latest message of this kind to later subscribers.
         retained_by: names of fields; the latest message for each combination of their values is repeated.
+        cumulative: its figures count from the start of the sender, so that the newest message of one says all
+            that the earlier ones do.
         cross_check: raises WireError where its fields and arrays contradict each other.
     """
 
@@ -124,6 +126,7 @@ class KindSpec:
     arrays: Mapping[str, ArraySpec] = field(default_factory=dict)
     retained: bool = False
     retained_by: tuple[str, ...] = ()
+    cumulative: bool = False
     cross_check: Callable[[Mapping[str, Any], Arrays], None] | None = None
 
     @cached_property

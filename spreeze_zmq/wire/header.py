@@ -140,6 +140,17 @@ def unpack(frame: bytes) -> tuple[Head, Tail]:
     return head, _tail(entries, head)
 
 
+def head_of(frame: bytes) -> Head | None:
+    """The first half of a header alone, if that is where it should be and breaks no rule; costs a look-up by
+    its bytes.
+    """
+    end = frame.find(_TAIL_BEGINS, 0, _HEAD_BYTES)
+    try:
+        return _known_head(frame[1:end]) if end > 0 else None
+    except WireError:
+        return None
+
+
 def claimed(frame: bytes) -> dict[str, Any]:
     """The unverified entries of a refused header that have the right types, ``sender`` and ``kind`` without
     unprintable characters; empty if the header is not a map.

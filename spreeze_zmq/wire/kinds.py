@@ -77,7 +77,7 @@ KINDS: dict[str, KindSpec] = {
         cross_check=check_fused,
     ),
     "hello": KindSpec(_fields("role: text, name: text, pid: count, protocol: count, host: text")),
-    "report": KindSpec(_REPORT),
+    "report": KindSpec(_REPORT, cumulative=True),
     "bye": KindSpec({**_REPORT, **_fields("reason: text")}),
     "episodes": KindSpec(
         {},
@@ -118,8 +118,8 @@ KINDS: dict[str, KindSpec] = {
             "trained_transitions_per_s: number?, replay_ratio: map?, policy_lag: map?, publication: rows?, "
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
             "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
-            "experience: map?, machine: map?, findings: maps?, efficiency: any?, balance: map?, "
-            "refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?"
+            "reports_late_s: number?, experience: map?, machine: map?, findings: maps?, efficiency: any?, "
+            "balance: map?, refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?"
         ),
         retained=True,
     ),

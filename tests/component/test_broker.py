@@ -36,6 +36,10 @@ class Voice:
         if not self.greeted:
             hello = {"role": self.role, "name": self.name, "pid": 1, "protocol": 1, "host": "here"}
             self.greeted = end(self.peers, self.name).try_push(Message("hello", hello))
+        end(self.peers, self.name).try_push(self.report())
+
+    def report(self):
+        """What it did until now."""
         t_s = time.monotonic() - self.began_s
         clock = {name: self.shares.get(name, 0.0) * t_s for name in ("busy", "blocked", "starved", "idle")}
         fields = {"role": self.role, "name": self.name, "pid": 1, "time_s": 0.0, "uptime_s": t_s}
@@ -51,7 +55,7 @@ class Voice:
                 "critic_updates": amount // 8,
                 "trained_transitions": 32 * amount,
             }
-        end(self.peers, self.name).try_push(Message("report", fields))
+        return Message("report", fields)
 
 
 def run(peers, voices, kind, enough=lambda fields: True):
@@ -228,6 +232,38 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
         peers.until("", "the last entry of each topic", all_found)
     finally:
         late.close()
+
+
+def test_a_broker_that_is_behind_says_so_and_misses_nothing_of_the_sums(peers):
+    """While it is stopped, few reports wait for it. The newest ones are read once it goes on; what is no
+    report finds its place, and the last report of each sampler is in the account.
+    """
+    voices = begin(peers, 6, 0.0)
+    samplers = voices[:6]
+    run(peers, voices, "status", lambda status: status["workers"].get("sampler", {}).get("count") == 6)
+    broker, outboxes = peers.lives[0].process, [end(peers, one.name) for one in samplers]
+    broker.send_signal(signal.SIGSTOP)
+    stopped_s = time.monotonic()
+    for one in samplers:
+        one.per_s, most = 1000.0, 200
+        taken = [end(peers, one.name).post(one.report()) for _ in range(most)].count(True)
+        assert taken <= 100
+    ended = {"returns": np.full(2, -1.0, np.float32), "lengths": np.full(2, 200, np.int32)}
+    assert all(outbox.post(Message("episodes", {}, ended)) for outbox in outboxes)
+    while time.monotonic() < stopped_s + 3.0:
+        time.sleep(0.05)
+    broker.send_signal(signal.SIGCONT)
+    late = run(peers, [], "status", lambda status: "reports_late_s" in status)
+    assert 1.0 <= late["reports_late_s"] <= 30.0
+    lasts = [one.report() for one in samplers]
+    for outbox, last in zip(outboxes, lasts, strict=True):
+        outbox.patient_until_s = time.monotonic() + 10
+        assert outbox.post(Message("bye", {**last.fields, "reason": "told to"}))
+    terminated(peers)
+    summary = json.loads(peers.folder.summary.read_text())
+    pushed = sum(last.fields["pushed"]["critic_learner"] for last in lasts)
+    assert summary["samples"]["produced"] == pushed > 0
+    assert summary["episodes"] == 12
 
 
 @pytest.mark.parametrize("skew_s", [-86_400, 86_400])

@@ -9,6 +9,8 @@ from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, whole_numbers
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
+#: Reports that come this much later than before show a broker that is behind.
+LATE_S = 2.0
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
 #: Weights of the entropy beyond which it counts nothing or alone: shipped tasks end between 0.001 and 1.
@@ -232,6 +234,20 @@ def slow_link(vitals: Vitals) -> Finding | None:
     return None
 
 
+def late_reports(vitals: Vitals) -> Finding | None:
+    """Reports that wait in front of the broker."""
+    late_s = vitals.status.get("reports_late_s", 0.0)
+    if late_s < LATE_S:
+        return None
+    count = sum(row.get("count", 0) for row in vitals.status.get("workers", {}).values())
+    return Finding(
+        f"the broker is behind: the reports of {count:.0f} processes come {late_s:.0f} s late",
+        f"what is shown, and what the broker decides on, is {late_s:.0f} s old; nothing is lost of the sums",
+        "fewer samplers (components.sampler.count), or fewer other programs beside the run",
+        rank=2,
+    )
+
+
 LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
     temperature,
@@ -242,5 +258,6 @@ LEARNING_RULES: tuple[Rule, ...] = (
     crowded,
     few_updates,
     slow_link,
+    late_reports,
     no_rise,
 )

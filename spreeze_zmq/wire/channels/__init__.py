@@ -21,6 +21,7 @@ from spreeze_zmq.wire.channels.gate import Gate
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
+from spreeze_zmq.wire.channels.reports import Inbox, Outbox, carries_reports
 from spreeze_zmq.wire.channels.router import Dealer, Router
 from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
@@ -33,6 +34,8 @@ __all__ = [
     "Entry",
     "Forwarder",
     "Gate",
+    "Inbox",
+    "Outbox",
     "Publisher",
     "Puller",
     "Pusher",
@@ -59,6 +62,8 @@ ENDS: dict[str, tuple[type[Channel], bool]] = {
     "sub": (Subscriber, False),
     "xsub": (Upstream, False),
 }
+#: What they are where processes report.
+REPORTING: dict[type[Channel], type[Channel]] = {Pusher: Outbox, Puller: Inbox}
 
 
 def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> Channel:
@@ -72,6 +77,8 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
+    if carries_reports(plan.kinds):
+        kind = REPORTING.get(kind, kind)
     if bind and plan.back:
         plan = replace(plan, endpoint=plan.back, curve=True, remote="", socket_buffer_bytes=0)
         bind = False

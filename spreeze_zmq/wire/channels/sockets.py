@@ -268,20 +268,25 @@ class Channel:
         for _ in range(MOST_REFUSED_AT_ONCE):
             if (frames := self._receive_frames()) is None:
                 return None
-            if self.record is not None:
-                self.record(False, frames)
-            try:
-                message = decode(frames)
-                if self.kinds and message.kind not in self.kinds:
-                    raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
-            except WireError as error:
-                claims = claims_of(frames)
-                self.refusals.refuse(error, claims.sender, claims.kind)
-                self.on_refused(claims)
-                continue
-            self.refusals.take(message.sender, message.kind)
-            return message
+            if (message := self._taken(frames)) is not None:
+                return message
         return None
+
+    def _taken(self, frames: list[Buffer]) -> Message | None:
+        """The message of these frames, counted; None for one that is refused."""
+        if self.record is not None:
+            self.record(False, frames)
+        try:
+            message = decode(frames)
+            if self.kinds and message.kind not in self.kinds:
+                raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
+        except WireError as error:
+            claims = claims_of(frames)
+            self.refusals.refuse(error, claims.sender, claims.kind)
+            self.on_refused(claims)
+            return None
+        self.refusals.take(message.sender, message.kind)
+        return message
 
     def _receive_frames(self) -> list[Buffer] | None:
         receive = self.socket.recv

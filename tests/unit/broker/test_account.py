@@ -175,6 +175,19 @@ def test_reports_list_every_stream_that_has_changed_and_in_time_those_of_a_lost_
     assert account.totals() == samples(10_010, 10_010, 0, 0)
 
 
+def test_what_a_dropped_report_listed_is_listed_again():
+    """Before those that come by turns, so that the last report of a learner leaves out none."""
+    receipts, account = Receipts(), SampleAccount()
+    for index in range(1000):
+        receipts.take(rollout(10, f"sampler-{index}"))
+    while receipts.unlisted:
+        receipts.to_dict()  # no place for any of them
+    receipts.relist()
+    while receipts.unlisted:
+        account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == samples(10_000, 10_000, 0, 0)
+
+
 def test_few_streams_are_all_in_each_report_by_their_last_arrival():
     """Whether they have changed or not, so that a lost report loses nothing."""
     receipts = Receipts()

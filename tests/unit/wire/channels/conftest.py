@@ -22,7 +22,7 @@ class Bench:
         """One end; pullers and publishers bind."""
         endpoint = options.pop("endpoint", None) or self.folder.endpoint(channel)
         options = {"sender": "peer-0", "incarnation": 1, "linger_s": 0.0, **options}
-        options.setdefault("bind", kind in (Puller, Publisher))
+        options.setdefault("bind", issubclass(kind, Puller | Publisher))
         opened = kind(endpoint, **options)
         self.channels.append(opened)
         return opened
