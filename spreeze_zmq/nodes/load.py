@@ -13,6 +13,8 @@ from spreeze_zmq.nodes.relay import RelayThread
 
 #: The load of this machine, and of its link, is measured over this time.
 LOAD_S = 2.0
+#: How long somebody who listens may take to say so.
+LOOK_S = 1.0
 
 
 class Load:
@@ -39,12 +41,14 @@ class Load:
 
 
 def is_closed(head: str) -> bool | None:
-    """Whether nobody listens at an address, although its machine can be reached; None if it cannot."""
+    """Whether nobody listens at an address, although its machine can be reached, or a tunnel does to where
+    nobody listens, which closes the connection; None if neither is known. A ZeroMQ peer greets who connects.
+    """
     host, _, port = head.removeprefix("tcp://").rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=1.0).close()
-    except ConnectionRefusedError:
+        with socket.create_connection((host, int(port)), timeout=LOOK_S) as connection:
+            return not connection.recv(1)
+    except (ConnectionRefusedError, ConnectionResetError):
         return True
     except OSError:
         return None
-    return False

@@ -1,5 +1,7 @@
 """One channel, two addresses: ipc for this machine, tcp with keys for the others, who may be turned out."""
 
+import socket
+import threading
 from dataclasses import replace
 
 import pytest
@@ -88,6 +90,15 @@ def test_a_router_answers_whom_it_chooses(bench):
     bench.arrived(hub)
     assert hub.receive() is None
     assert refused_by(hub)["header_not_map"] + refused_by(hub)["bad_header"] == 1
+
+
+@pytest.mark.parametrize(("closes", "found"), [(True, True), (False, None)])
+def test_a_tunnel_to_where_nobody_listens_is_nobody(closes, found):
+    """It closes the connection; who says nothing may be frozen, and is waited for."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if closes:
+            threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        assert is_closed(f"tcp://127.0.0.1:{server.getsockname()[1]}") is found
 
 
 def test_who_only_looks_whether_anybody_listens_is_no_stranger(bench, keys):
