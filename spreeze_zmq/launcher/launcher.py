@@ -19,6 +19,7 @@ from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
+from spreeze_zmq.launcher.losses import Losses
 from spreeze_zmq.launcher.pinning import pinned
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
@@ -87,7 +88,7 @@ class Launch:
         self.printed: list[str] = []
         self.input_fault: tuple[str, str] | None = None
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
-        self.interrupts = Interrupts()
+        self.interrupts, self.losses = Interrupts(), Losses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
             self.lending = Lending(nodes, listening.ways, folder, self.crew, self.tell, view.note)
@@ -145,7 +146,8 @@ class Launch:
     def run(self) -> int:
         """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
         found the user's input at fault, 1 where the run failed, took no env step, had only episodes that
-        failed or ended without its last checkpoint, unless it was to stop at once, otherwise 0.
+        failed, went on without a group or ended without its last checkpoint, unless it was to stop at once,
+        otherwise 0.
         """
         self.interrupts.heed()
         allow_open_files()
@@ -164,10 +166,10 @@ class Launch:
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
         failed = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
-        left_out = texts.why_no_checkpoint(self.folder)
-        self.last_word = failed or left_out
+        lost, left_out = self.losses.write(self.folder), texts.why_no_checkpoint(self.folder)
+        self.last_word = failed or "; ".join(filter(None, (left_out, lost)))
         at_once = self.was_stopped_whole or self.interrupts.count > 1
-        return 1 if failed or (left_out and not at_once) else 0
+        return 1 if failed or lost or (left_out and not at_once) else 0
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""
@@ -242,7 +244,7 @@ class Launch:
         if isinstance(event, Printed):
             self.on_printed(event)
         elif is_observer(event.name):
-            self.on_observer(event)
+            self.on_observer(event, elsewhere)
         elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.crew.deadlines.begin(event.name)
@@ -274,8 +276,8 @@ class Launch:
             self.view.note(f"{event.name} prints; its output is in {self.folder.shown}/logs/{event.name}.log")
         self.printed.append(event.name)
 
-    def on_observer(self, event: Event) -> None:
-        """Report the end of an observer, without which the run goes on."""
+    def on_observer(self, event: Event, elsewhere: Lending | None) -> None:
+        """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
         if isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             if not event.expected:
@@ -283,6 +285,9 @@ class Launch:
                 self.fail(event.name, f"{what}; the run goes on\n{event.words}")
         elif isinstance(event, GaveUp):
             self.ports.shut(event.name.rpartition("-")[0])
+            self.losses.add(event.name, event.reason, self.view.note)
+            if elsewhere is not None:
+                elsewhere.turn_out(event.name, f"{event.name}: {event}")
 
     def fail(self, name: str, what: str) -> None:
         """Record and report one failure; ``report_end`` shows the first one again."""
@@ -316,6 +321,7 @@ class Launch:
 
     def finish(self) -> None:
         """Stop all processes in :func:`stop_order` and remove the sockets."""
+        self.losses.settle(self.supervisor.alive(self.supervisor.names()))
         self.supervisor.end_restarts()
         for group in stop_order():
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]

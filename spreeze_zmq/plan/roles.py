@@ -36,6 +36,8 @@ class Role:
         defaults: of the options that every component has, where it has others.
         reports: the kinds of report that come from this role alone.
         is_observer: a run goes on without it, even if it cannot start.
+        stands_for: what a run that goes on without it lacks, with its number from 1 on; such a run has failed
+            in part. Empty where it lacks nothing.
         keeps_off: where learners have cores of their own, it stays off them.
         orphaned: the signal that its process gets when the launcher dies.
         stays: why ``[placement]`` cannot give it to another machine; empty where it can.
@@ -51,6 +53,7 @@ class Role:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     reports: tuple[str, ...] = ()
     is_observer: bool = False
+    stands_for: str = ""
     keeps_off: bool = False
     orphaned: signal.Signals = signal.SIGKILL
     stays: str = ""
@@ -128,6 +131,7 @@ ROLES: Mapping[str, Role] = {
             stopped=2,
             defaults={"stop_grace_s": 20.0},
             is_observer=True,
+            stands_for="group {}",
             grouped=True,
         ),
     )

@@ -14,7 +14,14 @@ from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 
 #: Programs that begin in another folder find the tests' environments.
 SEEN = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2", "run.stop.return=none")
+LAST_LIFE = ("components.member.max_restarts=1", "components.member.restart_window_s=1000")
+GROUPS = (
+    "groups.count=2",
+    "groups.every_updates=50",
+    "groups.patience_s=2",
+    "run.stop.return=none",
+    *LAST_LIFE,
+)
 
 
 @pytest.fixture
@@ -41,7 +48,8 @@ def members_broker(run):
 @pytest.mark.timeout(900)
 def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
     """Both are parts of the rounds, near each other, with seeds of their own; a killed group is left out and
-    then part again, a killed fuser goes on from group 0's model; the account is closed, and nothing stays.
+    then part again, a killed fuser goes on from group 0's model; a group that is gone for good is named at
+    the end, exit code 1; the account is closed, and nothing stays.
     """
     run.until(lambda: rows(run).get("1", {}).get("rounds", 0) >= 3, "rounds of both groups", 400)
     both = rows(run)
@@ -62,8 +70,13 @@ def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
     run.kill("fuser-0")
     run.until(lambda: rows(run).get("1", {}).get("rounds", 99) < both["1"]["rounds"], "a new fuser", 120)
     run.until(lambda: rows(run)["1"]["rounds"] >= 2, "rounds of the new fuser", 120)
+    run.kill("member-0")  # once more than it is started again
+    run.until(lambda: "group 1 (member-0) is lost" in run.said(), "the end of the other group", 60)
     run.interrupt()
-    assert run.end() == 0, run.said()
+    assert run.end() == 1, run.said()
+    last = run.output.read_text().splitlines()[-1]
+    assert last.startswith("the run went on without group 1, which had failed for good: 2 crashes within")
+    assert list(run.summary()["lost"]) == ["member-0"]
     assert adds_up(run.summary()["samples"])
     assert run.leftovers() == []
 
