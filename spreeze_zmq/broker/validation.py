@@ -66,6 +66,8 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
         raise WireError("not_finite", f"episodes.returns holds {odd}")
     if "role" in kept and kept["role"] not in plan.components:
         raise WireError("wrong_sender", f"{kind}.role is {kept['role']!r:.60}, expected a role of this run")
+    if kind == "workers" and kept["count"] > (most := plan.components[kept["role"]].count.maximum):
+        raise WireError("wrong_field_type", f"workers.count is {kept['count']}, expected at most {most}")
     return kept
 
 

@@ -115,9 +115,15 @@ class Windows:
     def _window(self, hosts: Sequence[Host], granule: float, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)
         samplers = self._samplers(spells)
-        own = {f"sampler-{index}" for host in hosts if host.name == HERE for index in range(host.samplers)}
-        here = {name for name, spell in samplers.items() if spell.host == HERE}
-        if here != own or not samplers or not {*self.critics, *self.followers} <= spells.keys():
+        own = sum(host.samplers for host in hosts if host.name == HERE)
+        here = [name for name, spell in samplers.items() if spell.host == HERE]
+        numbered = {f"sampler-{index}" for index in range(len(here))}
+        if (
+            len(here) != own
+            or numbered != {*here}
+            or not samplers
+            or not {*self.critics, *self.followers} <= spells.keys()
+        ):
             return None
         critics, followers = (
             tuple(spells[name] for name in group) for group in (self.critics, self.followers)

@@ -92,10 +92,22 @@ FIELD_TYPES: dict[str, Test] = {
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """One field: ``type`` is a key of :data:`FIELD_TYPES`."""
+    """One field: ``type`` is a key of :data:`FIELD_TYPES`, ``most`` the greatest value of a count."""
 
     type: str
     required: bool = True
+    most: int = MAX_COUNT - 1
+
+    @property
+    def test(self) -> Test:
+        """Whether a value is right."""
+        is_right, most = FIELD_TYPES[self.type], self.most
+        if most == MAX_COUNT - 1:
+            return is_right
+        return lambda value: is_right(value) and bool(value <= most)
+
+    def __str__(self) -> str:
+        return self.type if self.most == MAX_COUNT - 1 else f"{self.type} of at most {self.most:,}"
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ class KindSpec:
     @cached_property
     def field_checks(self) -> list[tuple[str, Test, bool]]:
         """For each field its name, its test and whether it is required."""
-        return [(name, FIELD_TYPES[spec.type], spec.required) for name, spec in self.fields.items()]
+        return [(name, spec.test, spec.required) for name, spec in self.fields.items()]
 
 
 def check_fields(kind: str, spec: KindSpec, fields: Mapping[str, Any]) -> None:
@@ -140,7 +152,7 @@ def check_fields(kind: str, spec: KindSpec, fields: Mapping[str, Any]) -> None:
     for name, is_right, required in spec.field_checks:
         if name in fields:
             if not is_right(fields[name]):
-                wanted = spec.fields[name].type
+                wanted = spec.fields[name]
                 raise WireError(
                     "wrong_field_type", f"{kind}.{name} is {fields[name]!r:.60}, expected a {wanted}"
                 )

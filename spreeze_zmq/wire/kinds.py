@@ -11,13 +11,22 @@ from spreeze_zmq.wire.consistency import (
     check_policy,
     check_rollout,
 )
-from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
+from spreeze_zmq.wire.fields import MAX_COUNT, ArraySpec, FieldSpec, KindSpec
+
+#: The greatest values of numbers that size something where they are received; other counts only count.
+_MOST = {"PROCESSES": 100_000, "CORES": 4096, "FILE": 1 << 40}
 
 
 def _fields(text: str) -> dict[str, FieldSpec]:
-    """Fields from ``NAME: TYPE``, with commas between them; ``?`` after a type makes its field optional."""
-    pairs = (pair.split(": ") for pair in text.split(", "))
-    return {name: FieldSpec(kind.removesuffix("?"), not kind.endswith("?")) for name, kind in pairs}
+    """Fields from ``NAME: TYPE``, with commas between them; ``?`` after a type makes its field optional.
+    ``count<=PROCESSES`` has a bound: a number that sizes something at its receiver.
+    """
+    fields = {}
+    for name, kind in (pair.split(": ") for pair in text.split(", ")):
+        plain, _, most = kind.removesuffix("?").partition("<=")
+        bound = _MOST[most] if most else MAX_COUNT - 1
+        fields[name] = FieldSpec(plain, not kind.endswith("?"), bound)
+    return fields
 
 
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
@@ -99,12 +108,12 @@ KINDS: dict[str, KindSpec] = {
     "part": KindSpec(_fields("folder: text, part: map")),
     "fusion": KindSpec(_fields("groups: rows")),
     "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
-    "workers": KindSpec(_fields("role: text, count: count, reason: text")),
+    "workers": KindSpec(_fields("role: text, count: count<=PROCESSES, reason: text")),
     "machine": KindSpec(
         _fields(
-            "node: text, host: text, cores: count, busy: number, memory_bytes: count, "
-            "sent_bytes_per_s: number, received_bytes_per_s: number, most: count, samplers: count, "
-            "processes: names, gone: flag"
+            "node: text, host: text, cores: count<=CORES, busy: number, memory_bytes: count, "
+            "sent_bytes_per_s: number, received_bytes_per_s: number, most: count<=PROCESSES, "
+            "samplers: count<=PROCESSES, processes: names, gone: flag"
         )
     ),
     "turned_away": KindSpec(_fields("refused: maps")),
@@ -126,19 +135,21 @@ KINDS: dict[str, KindSpec] = {
     "entry": KindSpec(_fields("topic: text, t_s: number, about: map"), retained=True, retained_by=("topic",)),
     "stop": KindSpec(_fields("roles: names, reason: text"), retained=True),
     "checkpoint": KindSpec(_fields("folder: text, env_steps: count?")),
-    "scale": KindSpec(_fields("role: text, count: count, reason: text, node: text?")),
+    "scale": KindSpec(_fields("role: text, count: count<=PROCESSES, reason: text, node: text?")),
     "set": KindSpec(
         _fields("role: text, option: text, value: any, reason: text?"),
         retained=True,
         retained_by=("role", "option"),
     ),
-    "join": KindSpec(_fields("host: text, cores: count, samplers: count?, packages: map, before: text")),
+    "join": KindSpec(
+        _fields("host: text, cores: count<=CORES, samplers: count<=PROCESSES?, packages: map, before: text")
+    ),
     "welcome": KindSpec(
         _fields("node: text, public: text, secret: text, server: text"),
         {"plan": ArraySpec(("uint8",), 1, 1), "bundle": ArraySpec(("uint8",), 1, 1)},
     ),
     "start": KindSpec(
-        _fields("name: text, nice: count, threads: count, orphaned: count, policy_version: count?")
+        _fields("name: text, nice: count, threads: count<=CORES, orphaned: count, policy_version: count?")
     ),
     "signal": KindSpec(_fields("name: text, number: count")),
     "beat": KindSpec(
@@ -151,7 +162,7 @@ KINDS: dict[str, KindSpec] = {
     "want": KindSpec(_fields("about: text, what: text")),
     "given": KindSpec(_fields("about: text")),
     "piece": KindSpec(
-        _fields("about: text, path: text, begin: count, size: count"),
+        _fields("about: text, path: text, begin: count<=FILE, size: count<=FILE"),
         {"bytes": ArraySpec(("uint8",), 1, 1)},
     ),
     "taken": KindSpec(_fields("about: text, path: text, end: count")),

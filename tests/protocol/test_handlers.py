@@ -3,11 +3,13 @@
 import copy
 import json
 import re
+import signal
 import time
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from golden_messages import MESSAGES
@@ -170,6 +172,71 @@ def test_the_broker_takes_any_report(broker, kind, data):
     assert plain_line(broker.status(), {})
 
 
+#: For each type of field what a peer may put there at worst, and be understood.
+EXTREMES = {
+    "count": [0, 2**53 - 1],
+    "number": [0.0, -1e308, 1e308, 5e-324, float("nan"), float("inf")],
+    "text": ["", "x" * 60_000, "\x1b[2J"],
+    "names": [[], ["x" * 15] * 4000],
+    "numbers": [{}, {"pushed": 1e308}],
+    "counts": [{}, {"critic_learner": 2**53 - 1}, {str(number): 2**53 - 1 for number in range(4000)}],
+    "rows": [{}, {str(number): {} for number in range(4000)}],
+    "map": [{}, {"a": 2**53 - 1}],
+    "any": [0, 2**53 - 1, -(2**63), 1e308, "x" * 60_000],
+}
+#: CPU time and memory that one message may cost whoever hears it.
+MOST_CPU_S, MOST_BYTES = 2.0, 100_000_000
+
+
+def extremes(kind):
+    """The golden message of a kind with each field in turn at each extreme, and all counts at once."""
+    golden, specs = MESSAGES[kind], KINDS[kind].fields
+    known = [name for name in golden.fields if name in specs]
+    counts = [name for name in known if specs[name].type == "count"]
+    for name in known:
+        bound = [specs[name].most] if name in counts else []
+        for value in EXTREMES.get(specs[name].type, []) + bound:
+            yield golden._replace(fields={**golden.fields, name: value})
+    yield golden._replace(fields={**golden.fields, **{name: specs[name].most for name in counts}})
+
+
+@contextmanager
+def costing_little(message):
+    """Fail if what is done takes too much time or memory."""
+    what = f"{message.kind} {message.fields!r:.300}"
+
+    def interrupt(*_):
+        raise AssertionError(f"{what} takes more than {MOST_CPU_S} s")
+
+    before, process = signal.signal(signal.SIGVTALRM, interrupt), psutil.Process()
+    held = process.memory_info().rss
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+    grown = process.memory_info().rss - held
+    assert grown < MOST_BYTES, f"{what} takes {grown / 1e6:.0f} MB"
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_no_number_of_a_report_sizes_what_the_broker_does(broker, kind):
+    """Each field at its extremes, and what the broker does with it later: status, files, balance."""
+    for message in extremes(kind):
+        sender = SENDERS.get(kind, message.fields.get("name", "sampler-0"))
+        if (heard := travelled(message._replace(sender=sender, incarnation=1))) is None:
+            continue
+        with costing_little(message):
+            broker.hear(heard)
+            broker.show()
+            samplers, machines = broker.record.num_workers("sampler"), broker.record.machines.present
+            for training in (False, True):
+                for later_s in (60.0, 120.0):
+                    now_s = broker.now_s + later_s
+                    broker.balancer.step(samplers, now_s, training=training, machines=machines)
+
+
 def test_thousands_of_reports_leave_a_small_record(broker):
     """Failures of 60 KB, evaluations, lives and names without end."""
     rng = np.random.default_rng(1)
@@ -328,9 +395,13 @@ def test_learners_take_any_weights_and_control(learners, kind, data):
     if kind == "critic" and data.draw(st.booleans()):
         arrays = {"parameters": critic.half.weights.numpy().copy()}
         arrays["parameters"][-1] = data.draw(st.sampled_from([0.0, np.nan, np.inf, 3e38]))
-    heard = travelled(Message(kind, fields, arrays, "peer-0", 1))
-    if heard is None:
-        return
+    if (heard := travelled(Message(kind, fields, arrays, "peer-0", 1))) is not None:
+        say_to_learners(critic, actor, heard)
+
+
+def say_to_learners(critic, actor, heard):
+    """Have the learners of SAC hear a message of the broker, or each other's weights."""
+    kind = heard.kind
     if kind in ("policy", "critic"):
         reader, weights = (critic, critic.others) if kind == "policy" else (actor, actor.others)
         weights.subscriber.newest = lambda: heard
@@ -394,8 +465,12 @@ def test_the_launcher_takes_any_control(launch, status, kind, data):
     """It carries out what it understands."""
     fields = json.loads(status) if kind == "status" else MESSAGES[kind].fields
     heard = travelled(Message(kind, changed(data, fields), {}, "broker-0", 1))
-    if heard is None:
-        return
+    if heard is not None:
+        say_to_launcher(launch, heard)
+
+
+def say_to_launcher(launch, heard):
+    """Have the launcher hear a message of the broker, and do what it does each time."""
     scale, launch.scale = launch.scale, lambda *_: None
     waiting = [heard]
     receive, launch.control.receive = launch.control.receive, lambda: waiting.pop() if waiting else None
@@ -433,6 +508,16 @@ def nodes(house, tmp_path_factory):
     made.router.close()
 
 
+def say_to_head(nodes, heard):
+    """Have the head hear a message of a machine."""
+    waiting = [(b"here" if heard.kind in ERRANDS else b"there", heard)]
+    receive, nodes.router.receive = nodes.router.receive, lambda: waiting.pop() if waiting else None
+    try:
+        nodes.serve()
+    finally:
+        nodes.router.receive = receive
+
+
 @THOROUGH
 @given(st.sampled_from(["join", "beat", "ended", "leave", *ERRANDS]), st.data())
 def test_the_head_takes_anything_from_a_machine(nodes, kind, data):
@@ -443,12 +528,7 @@ def test_the_head_takes_anything_from_a_machine(nodes, kind, data):
     heard = travelled(Message(kind, changed(data, sent.fields), sent.arrays, "desk2", 1))
     if heard is None:
         return
-    waiting = [(b"here" if kind in ERRANDS else b"there", heard)]
-    receive, nodes.router.receive = nodes.router.receive, lambda: waiting.pop() if waiting else None
-    try:
-        nodes.serve()
-    finally:
-        nodes.router.receive = receive
+    say_to_head(nodes, heard)
     assert "node-1" in nodes.lent
     found = [path for path in Path(nodes._plan.run_dir).rglob("*") if path.is_file()]
     assert {path.name.removeprefix(".writing-in-") for path in found} <= {"policy.safetensors"}
@@ -507,6 +587,30 @@ def test_groups_take_any_model(groups, kind, data):
     assert np.isfinite(shared).all()
     assert np.isfinite(learner.weights).all()
     assert shared.size == learner.weights.size
+
+
+#: Kinds that others than the broker hear, by how they do.
+HEARD = {
+    **dict.fromkeys(("policy", "critic", "set", "checkpoint"), "learners"),
+    **dict.fromkeys(("status", "scale", "stop"), "launch"),
+    **dict.fromkeys(("join", "beat", "ended", "leave", *ERRANDS), "nodes"),
+}
+
+
+@pytest.mark.parametrize("kind", HEARD)
+def test_no_number_of_a_message_sizes_what_its_receiver_does(request, kind):
+    """Learners, the launcher and the head, with each field at its extremes."""
+    receiver = request.getfixturevalue(HEARD[kind])
+    for message in extremes(kind):
+        if (heard := travelled(message._replace(sender="peer-0", incarnation=1))) is None:
+            continue
+        with costing_little(message), suppress(WireError):
+            if HEARD[kind] == "learners":
+                say_to_learners(*receiver[:2], heard)
+            elif HEARD[kind] == "launch":
+                say_to_launcher(receiver, heard)
+            else:
+                say_to_head(receiver, heard)
 
 
 def test_every_kind_is_tried():
