@@ -89,6 +89,7 @@ class Algorithm(ABC):
         env: the environment's shapes and bounds, as networks see them: images are
             ``(frame_stack * channels, height, width)``.
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
+        reward_divisor: what the rewards of a batch have been divided by; 1 where they are as they came.
     """
 
     Options: ClassVar[type[Any]]
@@ -106,6 +107,7 @@ class Algorithm(ABC):
         self.options = options
         self.env = env
         self._env_steps = 0
+        self.reward_divisor = 1.0
 
     @property
     def env_steps(self) -> int:
@@ -135,7 +137,8 @@ class Algorithm(ABC):
 
                 - ``obs``, ``next_obs``: ``[B, size]`` float32, flat and normalised;
                 - ``action``: ``[B, *action_shape]`` in the environment's units, float32 or int64;
-                - ``reward``: ``[B]``, the discounted sum of up to ``n_step`` rewards;
+                - ``reward``: ``[B]``, the discounted sum of up to ``n_step`` rewards, which are divided if
+                  ``normalize_rewards`` asks for it;
                 - ``discount``: ``[B]``, ``gamma`` to the number of rewards summed; 0 after termination, not
                   after truncation;
                 - ``weight``: ``[B]``, the importance weight of each transition; None unless ``prioritized``.

@@ -16,7 +16,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
-from spreeze_zmq.algorithms.options import ReplayOptions, check_below
+from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -84,7 +84,7 @@ class DQN(ActionValueAlgorithm):
     """A network of action values that is both critic and policy, trained by one learner."""
 
     @dataclass(frozen=True)
-    class Options(ActionValueOptions, ReplayOptions):
+    class Options(ActionValueOptions, DistributionalOptions):
         """Options of DQN."""
 
         learning_rate: float = with_default(ReplayOptions, "learning_rate", 5e-4)
@@ -92,11 +92,6 @@ class DQN(ActionValueAlgorithm):
         dueling: bool = option(
             False, "sum a state value and an advantage of each action (1511.06581)", fixed=True
         )
-        num_atoms: int = option(
-            1, "above 1, learn a distribution over this many returns (C51, 1707.06887)", minimum=1, fixed=True
-        )
-        v_min: float = option(-10.0, "lowest return of the distribution", fixed=True)
-        v_max: float = option(10.0, "highest return of the distribution", fixed=True)
         tau: float = option(
             0.01,
             "how far the target network moves towards the trained one; 1 copies it",
@@ -106,10 +101,6 @@ class DQN(ActionValueAlgorithm):
             schedule=True,
         )
         target_every: int = option(1, "updates from one such move to the next", minimum=1)
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_below(self, "v_min", "v_max")
 
     options: Options
     target_q: Module
@@ -149,7 +140,7 @@ class DQN(ActionValueAlgorithm):
     def _values(self, output: Tensor) -> Tensor:
         """The expected return of each action, ``[B, num_actions]``."""
         options = self.options
-        return expected_values(output, options.num_atoms, options.v_min, options.v_max)
+        return expected_values(output, options.num_atoms, *options.support)
 
     def _of_action(self, output: Tensor, action: Tensor) -> Tensor:
         """The outputs ``[B, num_atoms]`` for one action of each row."""
@@ -161,7 +152,7 @@ class DQN(ActionValueAlgorithm):
         """``r_t + discount_t * return``: its expectation ``[B, 1]``, or probabilities ``[B, num_atoms]``."""
         if self.options.num_atoms == 1:
             return r_t.unsqueeze(1) + discount_t.unsqueeze(1) * output_t
-        return nn.project(output_t.softmax(1), r_t, discount_t, self.options.v_min, self.options.v_max)
+        return nn.project(output_t.softmax(1), r_t, discount_t, *self.options.support)
 
     def after_critic_step(self) -> None:
         """Move the target towards the network, at each update or every ``target_every`` updates."""
@@ -171,6 +162,6 @@ class DQN(ActionValueAlgorithm):
             self.target_clock.update(self.target_q, self.q, self.options.tau, self.options.target_every)
 
     def distribution(self) -> EpsilonGreedy:
-        """Epsilon-greedy on the expected returns."""
-        options = self.options
-        return self.exploring(options.num_atoms, options.v_min, options.v_max)
+        """Epsilon-greedy on the expected returns, in the environment's units if they are distributions."""
+        v_min, v_max = (self.reward_divisor * end for end in self.options.support)
+        return self.exploring(self.options.num_atoms, v_min, v_max)

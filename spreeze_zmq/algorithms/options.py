@@ -15,6 +15,8 @@ from spreeze_zmq.base.schema import Option, Unfit, check, mapped, option, option
 
 OptionsT = TypeVar("OptionsT")
 
+#: Size of the largest return after rewards are divided: G_max of SimbaV2 (2502.15280).
+LARGEST_RETURN = 5.0
 #: Bounds of a learning rate that a loss multiplies, those of rsl_rl.
 LEAST_RATE, MOST_RATE = 1e-5, 1e-2
 
@@ -147,6 +149,18 @@ class ReplayOptions(TrainingOptions):
         maximum=1.0,
         schedule=True,
     )
+    normalize_rewards: bool | Literal["auto"] = option(
+        "auto",
+        "divide rewards so that the largest discounted return so far is 5 (2502.15280); auto where critics "
+        "learn distributions of returns whose range is not stated",
+        words=("auto",),
+        fixed=True,
+    )
+
+    @property
+    def largest_return(self) -> float | None:
+        """Size of the largest discounted return that losses see; None where rewards are not divided."""
+        return LARGEST_RETURN if self.normalize_rewards is True else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,6 +169,57 @@ class ReplayOptions(TrainingOptions):
                 f"learning_starts = {self.learning_starts} can never be reached with replay_capacity = "
                 f"{self.replay_capacity}"
             )
+
+
+@dataclass(frozen=True)
+class DistributionalOptions(ReplayOptions):
+    """Options of an off-policy algorithm whose critics may learn distributions over returns."""
+
+    num_atoms: int = option(
+        1,
+        "above 1, learn a distribution over this many returns (C51, 1707.06887)",
+        minimum=1,
+        fixed=True,
+    )
+    v_min: float | Literal["auto"] = option(
+        "auto",
+        "lowest return of the distribution; auto is -5, of divided rewards",
+        words=("auto",),
+        fixed=True,
+    )
+    v_max: float | Literal["auto"] = option(
+        "auto",
+        "highest return of the distribution; auto is 5, of divided rewards",
+        words=("auto",),
+        fixed=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stated = [name for name in ("v_min", "v_max") if getattr(self, name) != "auto"]
+        if len(stated) == 1:
+            other = "v_max" if stated == ["v_min"] else "v_min"
+            raise InputError(f"{stated[0]} is stated, {other} is not: state both, or none")
+        if stated:
+            check_below(self, "v_min", "v_max")
+        elif self.num_atoms > 1 and self.normalize_rewards is False:
+            raise InputError(
+                f"num_atoms = {self.num_atoms} with normalize_rewards = false: state v_min and v_max, the "
+                "range of the returns, or leave normalize_rewards out"
+            )
+
+    @property
+    def largest_return(self) -> float | None:
+        """Size of the largest discounted return that losses see; None where rewards are not divided."""
+        unstated = self.normalize_rewards == "auto" and self.num_atoms > 1 and self.v_max == "auto"
+        return LARGEST_RETURN if unstated else super().largest_return
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The lowest and the highest return of the distribution, in the units of the losses."""
+        if isinstance(self.v_min, str) or isinstance(self.v_max, str):
+            return -LARGEST_RETURN, LARGEST_RETURN
+        return self.v_min, self.v_max
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.encoders import EncoderOptions
-from spreeze_zmq.algorithms.options import ReplayOptions, check_below
+from spreeze_zmq.algorithms.options import DistributionalOptions
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.nn import torch
 
@@ -24,7 +24,7 @@ POLICY_OUTPUT_SCALE = 0.01
 
 
 @dataclass(frozen=True)
-class TwinCriticOptions(ReplayOptions):
+class TwinCriticOptions(DistributionalOptions):
     """Options of an actor-critic with twin critics."""
 
     learning_rate: float = option(
@@ -55,18 +55,6 @@ class TwinCriticOptions(ReplayOptions):
         "bootstrap from the lower critic, or from the mean of both (2512.01996: for large batches)",
         choices=("min", "mean"),
     )
-    num_atoms: int = option(
-        1,
-        "above 1, critics learn a distribution over this many returns (C51, 1707.06887)",
-        minimum=1,
-        fixed=True,
-    )
-    v_min: float = option(-100.0, "lowest return of the distribution", fixed=True)
-    v_max: float = option(1000.0, "highest return of the distribution", fixed=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_below(self, "v_min", "v_max")
 
 
 def critic_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
@@ -92,7 +80,7 @@ class TwinCritics:
     def __init__(self, options: TwinCriticOptions) -> None:
         self._takes_lower = options.twin_critics == "min"
         self._num_atoms = options.num_atoms
-        self._range = options.v_min, options.v_max
+        self._range = options.support
 
     def expected(self, output: Tensor) -> Tensor:
         """The expected return of each critic, ``[2, B]``."""

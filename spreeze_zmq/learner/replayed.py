@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
@@ -62,13 +63,23 @@ class ReplayExperience(Experience):
         measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
         return self.replay.sample(self.batch_size), measured
 
+    @property
+    def pooled(self) -> Sequence[Statistics]:
+        """Those of the returns that rewards are divided by."""
+        return () if self.replay.scale is None else (self.replay.scale,)
+
     def state(self) -> dict[str, Any]:
-        """The state of the drawing; the replay is saved only with ``save_replay``."""
-        return {"replay": self.replay.ring.random_state()}
+        """The state of the drawing, and what rewards are divided by; the replay is saved only with
+        ``save_replay``.
+        """
+        scale = {} if self.replay.scale is None else {"returns": self.replay.scale.state_dict()}
+        return {"replay": self.replay.ring.random_state(), **scale}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         self.replay.ring.set_random_state(state["replay"])
+        if self.replay.scale is not None:
+            self.replay.scale.load_state_dict(state["returns"])
 
 
 class RatioExperience(ReplayExperience):
@@ -154,6 +165,8 @@ class RatioExperience(ReplayExperience):
     def add(self, rollout: Rollout) -> None:
         """Add one rollout to the replay and count it for the ratio, the run and the lag."""
         self.replay.add(rollout)
+        if self.replay.scale is not None:
+            self.half.algorithm.reward_divisor = self.replay.scale.divisor
         self.outlet.observe(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         usable = 0 if self.stopping else rollout.num_transitions
@@ -210,12 +223,13 @@ class RatioExperience(ReplayExperience):
         return {"critic_updates": self.half.num_updates, "env_steps": self.counts.env_steps}
 
     def gauges(self) -> dict[str, float]:
-        """The ratio, the replay and the batch."""
+        """The ratio, the replay, the batch and what rewards are divided by."""
         return {
             "replay_ratio": self.gate.measured,
             "replay_size": len(self.replay),
             "learning_rate": self.half.learning_rate,
             "batch_size": self.batch_size,
+            **({} if self.replay.scale is None else {"reward_divisor": self.replay.scale.divisor}),
         }
 
     # --- what is kept

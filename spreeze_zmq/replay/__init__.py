@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from spreeze_zmq.replay.prioritized import replay_of
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
+from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
-from spreeze_zmq.replay.rounds import Minibatches, RewardScale, Round, RoundStore
+from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore
 
 __all__ = [
     "MEMORY_SHARE",
@@ -13,6 +14,7 @@ __all__ = [
     "Minibatches",
     "ObservationReplay",
     "Replay",
+    "ReturnScale",
     "RewardScale",
     "Round",
     "RoundStore",

@@ -110,7 +110,7 @@ class PrioritizedReplay(Replay):
         self._drawn = self.tree.find(place)
         share = self.tree.leaves[self._drawn] / self.tree.total
         weight = (share * len(self)).pow_(-self.beta)
-        batch = Batch(**self.ring.take(self._drawn))
+        batch = self._batch(self.ring.take(self._drawn))
         if self._weight.shape != weight.shape:
             self._weight = torch.empty_like(weight, dtype=torch.float32)
         return replace(batch, weight=self._weight.copy_(weight / weight.amax()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.frame_ring import FrameRing
+from spreeze_zmq.replay.reward_scale import ReturnScale
 from spreeze_zmq.replay.ring import Column, Ring
 
 
@@ -25,7 +27,7 @@ class Batch:
         obs: ``[B, *obs_shape]`` in the dtype of the environment; of images ``[B, stack * channels, height,
             width]``.
         action: ``[B, *action_shape]`` in the environment's own units.
-        reward: ``[B]`` float32, the discounted sum of up to ``n_step`` rewards.
+        reward: ``[B]`` float32, the discounted sum of up to ``n_step`` rewards, divided if they are scaled.
         discount: ``[B]`` float32, gamma to the number of rewards summed; 0 after termination.
         next_obs: as ``obs``, the observation to bootstrap from.
         weight: ``[B]`` float32, each transition's weight in the loss; None if all are equal.
@@ -54,6 +56,7 @@ class ReplaySettings(Protocol):
         prioritized: whether transitions are drawn by priority.
         priority_alpha: 0 draws uniformly, 1 in proportion to the errors.
         priority_beta: 1 corrects the whole bias of the drawing, 0 none.
+        largest_return: size that the largest return shall have once rewards are divided; None leaves them.
     """
 
     replay_capacity: int
@@ -64,11 +67,17 @@ class ReplaySettings(Protocol):
     priority_alpha: float
     priority_beta: float
 
+    @property
+    def largest_return(self) -> float | None:
+        """See the class."""
+
 
 class _RingReplay:
     """What both replays do with their ring."""
 
     prioritized = False
+    #: What rewards are divided by when they are drawn; None leaves them as they are.
+    scale: ReturnScale | None = None
 
     def __init__(self, ring: Ring):
         self.ring = ring
@@ -155,6 +164,8 @@ class Replay(_RingReplay):
             obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
             ring = Ring(capacity, (obs, action, next_obs, *numbers), *about)
         super().__init__(ring)
+        if options.largest_return is not None:
+            self.scale = ReturnScale(options.gamma, options.largest_return)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` transitions of a rollout."""
@@ -167,10 +178,18 @@ class Replay(_RingReplay):
         )
         fields = {"action": rollout.action, "reward": returns, "discount": discount}
         self.ring.add(rollout, fields, None if self.n_step == 1 else last)
+        if self.scale is not None:
+            self.scale.add(rollout)
 
     def sample(self, batch_size: int) -> Batch:
         """``batch_size`` transitions drawn uniformly with replacement; valid until the next call."""
-        return Batch(**self.ring.gather(batch_size))
+        return self._batch(self.ring.gather(batch_size))
+
+    def _batch(self, rows: Mapping[str, torch.Tensor]) -> Batch:
+        """Rows of the ring, which keeps rewards as they came."""
+        if self.scale is not None:
+            rows["reward"].mul_(1.0 / self.scale.divisor)
+        return Batch(**rows)
 
     def prioritize(self, errors: torch.Tensor) -> None:
         """Set priorities from the errors ``[B]`` of the last batch; a uniform replay ignores them."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.replay.reward_scale import RewardScale
 
 
 @dataclass(frozen=True)
@@ -46,66 +47,6 @@ class Round:
     def _replace(self, **fields: Any) -> Round:
         """A copy with other values of some fields, as of a ``NamedTuple``."""
         return replace(self, **fields)
-
-
-class RewardScale:
-    """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.
-
-    The statistics include a rollout before its rewards are divided. Each environment's running return is
-    reset to 0 at the end of an episode.
-
-    Args:
-        gamma: discount of one step.
-    """
-
-    def __init__(self, gamma: float) -> None:
-        self._gamma = gamma
-        self._running: dict[str, NDArray[np.float64]] = {}
-        self.count, self.mean, self.squares = 0.0, 0.0, 0.0
-
-    def __call__(self, rollout: Rollout) -> NDArray[np.float32]:
-        """The rewards ``[T, N]`` of a rollout, divided."""
-        assert rollout.reward is not None
-        assert rollout.terminated is not None
-        assert rollout.truncated is not None
-        stream = f"{rollout.sampler}/{rollout.incarnation}"
-        running = self._running.get(stream)
-        if running is None or running.shape != rollout.reward.shape[1:]:
-            running = np.zeros(rollout.num_envs)
-        returns = np.empty(rollout.reward.shape)
-        for t, reward in enumerate(rollout.reward):
-            running = running * self._gamma + reward
-            returns[t] = running
-            running = np.where(rollout.terminated[t] | rollout.truncated[t], 0.0, running)
-        self._running[stream] = running
-        self._add(returns)
-        deviation = np.sqrt(self.squares / self.count) if self.count else 1.0
-        return (rollout.reward / max(deviation, 1e-8)).astype(np.float32)
-
-    def _add(self, returns: NDArray[np.float64]) -> None:
-        count, mean = returns.size, float(returns.mean())
-        total, distance = self.count + count, mean - self.mean
-        self.squares += float(np.square(returns - mean).sum()) + distance**2 * self.count * count / total
-        self.mean += distance * count / total
-        self.count = total
-
-    def sums(self) -> NDArray[np.float64]:
-        """Number, sum and sum of squares of all running returns: those of several sets add up."""
-        return np.array([self.count, self.count * self.mean, self.squares + self.count * self.mean**2])
-
-    def adopt(self, sums: NDArray[np.float64]) -> None:
-        """Continue from :meth:`sums`."""
-        self.count, total, squares = map(float, sums)
-        self.mean = total / max(self.count, 1.0)
-        self.squares = max(squares - self.count * self.mean**2, 0.0)
-
-    def state_dict(self) -> dict[str, float]:
-        """The statistics, without the running returns: after a resume the samplers start new episodes."""
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Continue from ``state_dict()``."""
-        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
 
 
 class RoundStore:

@@ -12,6 +12,7 @@ ROADS = {
     "dqn": (
         "cartpole_dqn",
         *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.num_atoms=11"),
         *("--set", "algorithm.learning_rate={ from = 1e-3, to = 1e-4 }"),
         *("--set", "algorithm.tau={ from = 0.1, to = 0.01, over = { trained_transitions = 9000 } }"),
     ),

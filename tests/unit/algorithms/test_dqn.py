@@ -166,7 +166,49 @@ def test_only_one_discrete_action_can_be_valued(env):
 def test_returns_upside_down_are_refused():
     """With both values."""
     with pytest.raises(InputError, match="v_min = 10 must lie below v_max = 10"):
-        DQN.Options(v_min=10.0)
+        DQN.Options(v_min=10.0, v_max=10.0)
+
+
+RANGE = {"v_min": -1.0, "v_max": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "largest", "support"),
+    [
+        ({}, None, (-5.0, 5.0)),
+        ({"num_atoms": 21}, 5.0, (-5.0, 5.0)),
+        ({"num_atoms": 21, **RANGE}, None, (-1.0, 3.0)),
+        ({"num_atoms": 21, "normalize_rewards": True, **RANGE}, 5.0, (-1.0, 3.0)),
+        ({"normalize_rewards": True}, 5.0, (-5.0, 5.0)),
+        ({"normalize_rewards": False, "num_atoms": 21, **RANGE}, None, (-1.0, 3.0)),
+    ],
+)
+def test_a_range_that_nobody_states_is_that_of_divided_rewards(options, largest, support):
+    """The largest return that losses see, and the ends of the distribution."""
+    made = DQN.Options(**options)
+    assert (made.largest_return, made.support) == (largest, support)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"v_max": 3.0}, "v_max is stated, v_min is not: state both, or none"),
+        ({"v_min": 3.0}, "v_min is stated, v_max is not: state both, or none"),
+        ({"num_atoms": 21, "normalize_rewards": False}, "state v_min and v_max, the range of the returns"),
+    ],
+)
+def test_half_a_range_is_refused(options, problem):
+    """Whatever the other half would be."""
+    with pytest.raises(InputError, match=problem):
+        DQN.Options(**options)
+
+
+def test_values_are_published_in_the_units_of_the_environment():
+    """Rewards that were divided by 20: a support of 5 means 100."""
+    dqn = make(DQN, DISCRETE, num_atoms=3, **SMALL)
+    dqn.reward_divisor = 20.0
+    about = dqn.distribution().describe()
+    assert (about["v_min"], about["v_max"]) == (-100.0, 100.0)
 
 
 @pytest.mark.parametrize(

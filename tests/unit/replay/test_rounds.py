@@ -1,11 +1,10 @@
 """Rounds of rollouts: what stands side by side, how often it is drawn, what is too old."""
 
 import numpy as np
-import pytest
 import torch
 
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
+from spreeze_zmq.replay import Minibatches, RoundStore
 
 
 def rollout(sampler, value, version=1, num_steps=3, num_envs=2, ended=()):
@@ -94,28 +93,3 @@ def test_the_steps_of_an_environment_stay_together_where_a_policy_remembers():
         assert torch.equal(batch["log_prob"], steps[:, envs])
     met = torch.cat([batch["memory"].flatten() for batch in drawn]).tolist()
     assert sorted(met) == sorted([*range(5)] * 2)
-
-
-def test_rewards_are_divided_by_the_deviation_of_the_running_return():
-    """One environment, gamma 0.5, rewards 1, 1, 1: returns 1, 1.5, 1.75, their deviation by hand."""
-    scale = RewardScale(0.5)
-    scaled = scale(rollout(0, 1.0, num_envs=1))
-    assert scaled[:, 0] == pytest.approx(np.ones(3) / np.std([1.0, 1.5, 1.75]), rel=1e-6)
-
-
-def test_a_running_return_begins_anew_with_an_episode():
-    """An end after the first step: returns 1, 1, 1.5; the next rollout of the stream goes on from 1.5."""
-    scale = RewardScale(0.5)
-    scale(rollout(0, 1.0, num_envs=1, ended=[(0, 0)]))
-    scaled = scale(rollout(0, 1.0, num_envs=1))
-    expected = np.std([1.0, 1.0, 1.5, 1.75, 1.875, 1.9375])
-    assert scaled[0, 0] == pytest.approx(1 / expected, rel=1e-6)
-
-
-def test_the_deviation_goes_on_from_its_state():
-    """What a checkpoint holds gives the same scale."""
-    first, second = RewardScale(0.9), RewardScale(0.9)
-    first(rollout(0, 2.0))
-    second.load_state_dict(first.state_dict())
-    later = rollout(1, 3.0)
-    assert second(later).tolist() == first(later).tolist()

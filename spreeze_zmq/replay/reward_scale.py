@@ -1,0 +1,142 @@
+"""What rewards are divided by, so that returns have a known size whatever the task pays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import Rollout
+
+#: Returns are counted by their size: steps for each factor of two, and the least and greatest power of two.
+STEPS, LEAST, GREATEST = 16, -40, 60
+
+
+class RunningReturns:
+    """The discounted return that each environment has collected so far.
+
+    Args:
+        gamma: discount of one step.
+        past_truncation: whether it goes on where an episode is cut, as values do that bootstrap there; an
+            episode that ends always begins again at 0.
+    """
+
+    def __init__(self, gamma: float, *, past_truncation: bool) -> None:
+        self._gamma, self._past_truncation = gamma, past_truncation
+        self._running: dict[str, NDArray[np.float64]] = {}
+
+    def of(self, rollout: Rollout) -> NDArray[np.float64]:
+        """The running return after each step of a rollout, ``[T, N]``."""
+        assert rollout.reward is not None
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        stream = f"{rollout.sampler}/{rollout.incarnation}"
+        running = self._running.get(stream)
+        if running is None or running.shape != rollout.reward.shape[1:]:
+            running = np.zeros(rollout.num_envs)
+        returns = np.empty(rollout.reward.shape)
+        for t, reward in enumerate(rollout.reward):
+            running = running * self._gamma + reward
+            returns[t] = running
+            ended = rollout.terminated[t]
+            if not self._past_truncation:
+                ended = ended | rollout.truncated[t]
+            running = np.where(ended, 0.0, running)
+        self._running[stream] = running
+        return returns
+
+
+class RewardScale:
+    """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.
+
+    The statistics include a rollout before its rewards are divided. Each environment's running return is
+    reset to 0 at the end of an episode.
+
+    Args:
+        gamma: discount of one step.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self._returns = RunningReturns(gamma, past_truncation=False)
+        self.count, self.mean, self.squares = 0.0, 0.0, 0.0
+
+    def __call__(self, rollout: Rollout) -> NDArray[np.float32]:
+        """The rewards ``[T, N]`` of a rollout, divided."""
+        assert rollout.reward is not None
+        self._add(self._returns.of(rollout))
+        deviation = np.sqrt(self.squares / self.count) if self.count else 1.0
+        return (rollout.reward / max(deviation, 1e-8)).astype(np.float32)
+
+    def _add(self, returns: NDArray[np.float64]) -> None:
+        count, mean = returns.size, float(returns.mean())
+        total, distance = self.count + count, mean - self.mean
+        self.squares += float(np.square(returns - mean).sum()) + distance**2 * self.count * count / total
+        self.mean += distance * count / total
+        self.count = total
+
+    def sums(self) -> NDArray[np.float64]:
+        """Number, sum and sum of squares of all running returns: those of several sets add up."""
+        return np.array([self.count, self.count * self.mean, self.squares + self.count * self.mean**2])
+
+    def adopt(self, sums: NDArray[np.float64]) -> None:
+        """Continue from :meth:`sums`."""
+        self.count, total, squares = map(float, sums)
+        self.mean = total / max(self.count, 1.0)
+        self.squares = max(squares - self.count * self.mean**2, 0.0)
+
+    def state_dict(self) -> dict[str, float]:
+        """The statistics, without the running returns: after a resume the samplers start new episodes."""
+        return {"count": self.count, "mean": self.mean, "squares": self.squares}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from ``state_dict()``."""
+        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
+
+
+class ReturnScale:
+    """Says what rewards are divided by, so that the largest discounted return so far has a size that suits
+    the critics (Lee et al. 2025, arXiv 2502.15280: 5).
+
+    The running returns are counted by the logarithm of their size, so that what several sets of environments
+    have seen adds up, and the divisor moves in steps of 4 %.
+
+    Args:
+        gamma: discount of one step.
+        largest: that size.
+
+    Attributes:
+        counts: running returns by size, ``[STEPS * (GREATEST - LEAST)]``.
+        divisor: of rewards; 1 until a return differs from 0.
+    """
+
+    def __init__(self, gamma: float, largest: float) -> None:
+        self._returns, self._largest = RunningReturns(gamma, past_truncation=True), largest
+        self.adopt(np.zeros(STEPS * (GREATEST - LEAST)))
+
+    def add(self, rollout: Rollout) -> None:
+        """Count the returns of a rollout."""
+        sizes = np.abs(self._returns.of(rollout))
+        steps = np.floor(STEPS * (np.log2(sizes[sizes > 0.0]) - LEAST)).astype(np.intp)
+        last = len(self.counts) - 1
+        self.adopt(self.counts + np.bincount(steps.clip(0, last), minlength=last + 1))
+
+    def sums(self) -> NDArray[np.float64]:
+        """A copy of the counts."""
+        return self.counts.copy()
+
+    def adopt(self, sums: NDArray[np.float64]) -> None:
+        """Continue from :meth:`sums`."""
+        self.counts = sums
+        seen = np.flatnonzero(sums > 0.0)
+        largest = 2.0 ** ((seen[-1] + 1) / STEPS + LEAST) if len(seen) else self._largest
+        self.divisor = float(largest / self._largest)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The counts, without the running returns: after a resume the samplers start new episodes."""
+        return {"counts": torch.from_numpy(self.sums())}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self.adopt(state["counts"].numpy().copy())

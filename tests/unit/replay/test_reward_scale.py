@@ -1,0 +1,125 @@
+"""What rewards are divided by: the deviation of returns on-policy, the largest return off-policy."""
+
+import numpy as np
+import pytest
+import torch
+
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.replay import ReturnScale, RewardScale, replay_of
+from tests.unit.replay.made import options, spec
+from tests.unit.replay.test_rounds import rollout
+
+#: Width of a step of the divisor.
+STEP = 2 ** (1 / 16)
+WHOLE = ("obs", "action")
+
+
+def paid(reward, terminated=(), truncated=(), sampler="sampler-0", obs_shape=(1,), obs_dtype="float32"):
+    """A rollout of one environment with these rewards, and ends after these steps."""
+    steps, ended = len(reward), sorted({*terminated, *truncated})
+    flags = {}
+    for name, places in (("terminated", terminated), ("truncated", truncated)):
+        flags[name] = np.isin(np.arange(steps), list(places))[:, None]
+    return Rollout(
+        *(sampler, 1, 0, steps, 1, steps, 1),
+        obs=np.zeros((steps + 1, 1, *obs_shape), obs_dtype),
+        action=np.zeros((steps, 1, 1), np.float32),
+        reward=np.array(reward, np.float32)[:, None],
+        final_obs=np.zeros((len(ended), *obs_shape), obs_dtype),
+        final_index=np.array([(t, 0) for t in ended], np.int32).reshape(-1, 2),
+        **flags,
+    )
+
+
+def test_rewards_are_divided_by_the_deviation_of_the_running_return():
+    """One environment, gamma 0.5, rewards 1, 1, 1: returns 1, 1.5, 1.75, their deviation by hand."""
+    scale = RewardScale(0.5)
+    scaled = scale(rollout(0, 1.0, num_envs=1))
+    assert scaled[:, 0] == pytest.approx(np.ones(3) / np.std([1.0, 1.5, 1.75]), rel=1e-6)
+
+
+def test_a_running_return_begins_anew_with_an_episode():
+    """An end after the first step: returns 1, 1, 1.5; the next rollout of the stream goes on from 1.5."""
+    scale = RewardScale(0.5)
+    scale(rollout(0, 1.0, num_envs=1, ended=[(0, 0)]))
+    scaled = scale(rollout(0, 1.0, num_envs=1))
+    expected = np.std([1.0, 1.0, 1.5, 1.75, 1.875, 1.9375])
+    assert scaled[0, 0] == pytest.approx(1 / expected, rel=1e-6)
+
+
+def test_the_deviation_goes_on_from_its_state():
+    """What a checkpoint holds gives the same scale."""
+    first, second = RewardScale(0.9), RewardScale(0.9)
+    first(rollout(0, 2.0))
+    second.load_state_dict(first.state_dict())
+    later = rollout(1, 3.0)
+    assert second(later).tolist() == first(later).tolist()
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "largest"),
+    [
+        ([paid([1.0, 1.0, 1.0])], 1.75),
+        ([paid([1.0, 1.0]), paid([1.0])], 1.75),
+        ([paid([1.0, 1.0, 1.0], terminated=[1])], 1.5),
+        ([paid([1.0, 1.0, 1.0], truncated=[1])], 1.75),
+        ([paid([1.0, 1.0]), paid([-40.0], sampler="sampler-1"), paid([1.0])], 40.0),
+        ([paid([0.0, 1e-30, 0.0])], 2.0**-40),
+        ([paid([0.0, 1e30, 0.0])], 2.0**60),
+    ],
+    ids=["sum", "across rollouts", "terminated", "truncated", "penalty", "tiny", "huge"],
+)
+def test_the_largest_return_gets_the_size_that_suits_critics(rollouts, largest):
+    """With gamma 0.5, by hand. A return goes on past truncation, as values do, and not past termination."""
+    scale = ReturnScale(0.5, 5.0)
+    for one in rollouts:
+        scale.add(one)
+    assert largest / 5.0 / STEP < scale.divisor <= largest / 5.0 * STEP
+
+
+def test_without_rewards_nothing_is_divided():
+    """A sparse task before its first reward."""
+    scale = ReturnScale(0.9, 5.0)
+    assert scale.divisor == 1.0
+    scale.add(paid([0.0, 0.0]))
+    assert scale.divisor == 1.0
+
+
+def test_what_several_sets_have_seen_adds_up():
+    """As of one who has seen everything, and as a checkpoint gives it back."""
+    rewards = np.random.default_rng(1).normal(3.0, 20.0, (2, 40)).tolist()
+    one, parts = ReturnScale(0.9, 5.0), [ReturnScale(0.9, 5.0), ReturnScale(0.9, 5.0)]
+    for index, reward in enumerate(rewards):
+        seen = paid(reward, sampler=f"sampler-{index}")
+        one.add(seen)
+        parts[index].add(seen)
+    before = parts[0].sums()
+    parts[0].adopt(before + parts[1].sums())
+    assert parts[0].divisor == one.divisor > 0
+    again = ReturnScale(0.9, 5.0)
+    again.load_state_dict(one.state_dict())
+    assert (again.divisor, again.sums().tolist()) == (one.divisor, one.sums().tolist())
+
+
+@pytest.mark.parametrize("prioritized", [False, True], ids=["uniform", "prioritized"])
+@pytest.mark.parametrize("images", [False, True], ids=["vectors", "images"])
+def test_rewards_are_divided_when_they_are_drawn(prioritized, images):
+    """The replay keeps them as they came: what was stored before the largest return is divided by it too."""
+    shape, dtype = ((1, 4, 4), "uint8") if images else ((1,), "float32")
+    settings = options(50, 0.5, prioritized=prioritized, normalize_rewards=True)
+    replay = replay_of(WHOLE, spec(shape, dtype), settings, "cpu", 0)
+    replay.add(paid([1.0], obs_shape=shape, obs_dtype=dtype))
+    for _ in range(2):
+        assert set(replay.sample(8).reward.tolist()) == {
+            np.float32(1.0) * np.float32(1 / replay.scale.divisor)
+        }
+    replay.add(paid([0.0, 100.0], obs_shape=shape, obs_dtype=dtype))
+    expected = torch.tensor([0.0, 1.0, 100.0]) / replay.scale.divisor
+    torch.testing.assert_close(replay.sample(200).reward.unique(), expected)
+    assert expected.max() <= 5.0
+
+
+def test_rewards_stay_unless_options_ask():
+    """By default, and for observations alone."""
+    assert replay_of(WHOLE, spec(), options(5), "cpu", 0).scale is None
+    assert replay_of(("obs",), spec(), options(5, normalize_rewards=True), "cpu", 0).scale is None
