@@ -6,14 +6,12 @@ All times are in seconds since the run began.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.broker.rows import inner, kept
 from spreeze_zmq.wire import LARGEST
 
@@ -22,8 +20,6 @@ RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions
 COUNTS = (*RESTORED, "critic_flops", "actor_flops")
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
 LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
-#: Time over which the CPUs of other programs are counted: reports come twice a second.
-CPUS_INTERVAL_S = 5.0
 #: A counter's value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
 #: Reports that come later than this are said to be late.
@@ -162,36 +158,6 @@ class Rates:
         return (after - before) / (ended_s - began_s)
 
 
-class OtherPrograms:
-    """The CPUs that programs outside of the run hold, of those that its launcher may use.
-
-    Attributes:
-        own_cpu_s: CPU seconds of all processes of the run so far, as they report them.
-    """
-
-    def __init__(self) -> None:
-        self.own_cpu_s = 0.0
-        self._num_cpus = float(len(os.sched_getaffinity(os.getppid())))
-        self._before: tuple[float, float, float] | None = None
-        self._row: dict[str, float] = {}
-
-    def row(self, now_s: float) -> dict[str, float]:
-        """``cpus`` and, on average over the last ``CPUS_INTERVAL_S``, ``cpus_idle`` and ``cpus_of_others``;
-        empty at first.
-        """
-        if self._before is None or now_s - self._before[0] >= CPUS_INTERVAL_S:
-            now = now_s, busy_cpu_s(os.getppid()), self.own_cpu_s
-            if self._before is not None:
-                span_s, busy_s, own_s = (
-                    after - before for after, before in zip(now, self._before, strict=True)
-                )
-                others, idle = (busy_s - own_s) / span_s, self._num_cpus - busy_s / span_s
-                self._row = {"cpus": self._num_cpus}
-                self._row |= {"cpus_of_others": max(0.0, others), "cpus_idle": max(0.0, idle)}
-            self._before = now
-        return self._row
-
-
 @dataclass
 class ReplayRatio:
     """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
@@ -307,6 +273,17 @@ class LearningFigures:
         if not limit or not flops_per_s:
             return None
         return Efficiency(flops_per_s, limit, flops_per_s / limit)
+
+    def arithmetic_s(self, places: Mapping[str, str]) -> float:
+        """Core-seconds that the products of all updates on the CPU take at the rate that was measured for
+        them; arguments as for :meth:`efficiency`.
+        """
+        total = 0.0
+        for name, place in places.items():
+            limit = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
+            if place == "cpu" and limit:
+                total += self.counts[f"{name.split('_')[0]}_flops"] / limit
+        return total
 
     def policy_lag(self, newest: Collection[str], bound: int | None) -> PolicyLag:
         """The row of all learners; ``newest`` are their newest incarnations, ``bound`` is the topology's."""

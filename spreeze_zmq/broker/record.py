@@ -14,13 +14,9 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
+from spreeze_zmq.broker.cores import Cores, CoreShares
 from spreeze_zmq.broker.doctor import Doctor
-from spreeze_zmq.broker.figures import (
-    Efficiency,
-    LearningFigures,
-    OtherPrograms,
-    ProcessRecord,
-)
+from spreeze_zmq.broker.figures import Efficiency, LearningFigures, ProcessRecord
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.broker.problems import (
@@ -74,7 +70,7 @@ class RunRecord:
     evaluations: Evaluations = part(Evaluations)
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     refusals: RefusalRecord = field(default_factory=RefusalRecord)
-    others: OtherPrograms = field(default_factory=OtherPrograms)
+    cores: Cores = field(default_factory=Cores)
     machines: Machines = field(default_factory=Machines)
     unfinished_checkpoint: list[str] = field(default_factory=list)
     groups: Mapping[str, Group] = field(default_factory=dict)
@@ -126,7 +122,7 @@ class RunRecord:
         if "clock_s" not in fields:
             return
         if not self.machines.have(sender):
-            self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+            self.cores.cpu_s[process.role] += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():
@@ -137,6 +133,8 @@ class RunRecord:
             if "taken" in fields:
                 self.accounts[fields["role"]].report_taken(instance, fields["taken"])
             self.learning.take(instance, fields, now_s)
+            if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
+                self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
 
     def _make_room(self, sender: str) -> None:
         """Forget one process that is gone if there are very many. Those that the launcher watches are fewer:
@@ -250,11 +248,19 @@ class RunRecord:
 
     def efficiency(self, flops_per_s: float) -> Efficiency | None:
         """The row of all learners, whose updates compute ``flops_per_s``; None before they report it."""
-        places = {
+        return self.learning.efficiency(flops_per_s, self._places, self._num_cores)
+
+    def core_shares(self, now_s: float) -> CoreShares | None:
+        """Where the cores' time has gone since the first update; None before or soon after it."""
+        return self.cores.shares(now_s, self.learning.arithmetic_s(self._places))
+
+    @property
+    def _places(self) -> dict[str, str]:
+        """The device of each learner's process."""
+        return {
             name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
             for name in sorted(self.learners)
         }
-        return self.learning.efficiency(flops_per_s, places, self._num_cores)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.broker.account import Samples
+from spreeze_zmq.broker.cores import CoreShares
 from spreeze_zmq.broker.crowd import Others, others, shown
 from spreeze_zmq.broker.doctor.vitals import Finding
 from spreeze_zmq.broker.experience import experience_row
@@ -142,7 +143,7 @@ class Status:
             late=lateness(processes.values()),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
-            machine=record.others.row(now_s),
+            machine=record.cores.row(now_s),
             findings=record.doctor.findings(),
             efficiency=record.efficiency(rates["critic_flops"] + rates["actor_flops"]),
             balance=balance,
@@ -160,6 +161,7 @@ class Summary:
     Attributes:
         exit_reason: empty while the run goes on.
         rates: ``NAME_per_s`` of each count, over the whole run.
+        cores: where the cores' time has gone since the first update.
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         resumed: the run that this one goes on from, its checkpoint and counts.
@@ -180,6 +182,7 @@ class Summary:
     figures: Shared = field(metadata=SPREAD)
     rates: Mapping[str, float] = field(metadata=SPREAD)
     efficiency: Efficiency | None
+    cores: CoreShares | None
     samples: Samples
     samples_by_channel: Mapping[str, Samples]
     workers: Mapping[str, list[list[Any]]]
@@ -217,6 +220,7 @@ class Summary:
             figures=Shared.of(record),
             rates=means,
             efficiency=record.efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
+            cores=record.core_shares(now_s),
             samples=totals[CRITIC_LEARNER],
             samples_by_channel={experience_of(role): sums for role, sums in totals.items()},
             workers=record.workers,

@@ -34,15 +34,12 @@ MANY_FAILURES, FAILURE_SHARE = 20, 0.2
 def large_rewards(vitals: Vitals) -> Finding | None:
     """Rewards far above 1."""
     size = vitals.typical("reward_rms")
-    if size is None or size <= LARGE_REWARD or vitals.option("normalize_rewards"):
+    if size is None or size <= LARGE_REWARD or vitals.divides_rewards:
         return None
-    remedy = "divide the reward in step()"
-    if vitals.option("normalize_rewards") is not None:
-        remedy = "algorithm.normalize_rewards = true"
     return Finding(
         f"rewards are around {size:.2g} in size",
         "values and their errors are far from 1, for which step sizes and fresh networks are made",
-        f"{remedy}, so that rewards are around 1",
+        "algorithm.normalize_rewards = true, so that rewards are around 1",
     )
 
 
@@ -52,12 +49,12 @@ def small_rewards(vitals: Vitals) -> Finding | None:
     size = max(-low, high)
     if not 0.0 < size < SMALL_REWARD or not vitals.steady("reward_rms"):
         return None
-    if vitals.option("normalize_rewards"):
+    if vitals.divides_rewards:
         return None
     return Finding(
         f"no reward so far is larger than {size:.1g}",
         "the noise of fresh values and a bonus for entropy are larger than what there is to learn",
-        "multiply the reward in step(), so that rewards are around 1",
+        "algorithm.normalize_rewards = true, so that rewards are around 1",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from statistics import fmean, median
 
+from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, whole_numbers
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
@@ -40,15 +41,22 @@ WAITS_FOR_LINK = 0.3
 
 
 def end_atoms(vitals: Vitals) -> Finding | None:
-    """Returns beyond the range of the distribution."""
+    """Returns beyond the range of the distribution, unless the range is still following them."""
+    divisors = vitals.steady("reward_divisor")
+    if divisors and min(divisors) < max(divisors):
+        return None
     for end, other, word in (("v_max", "v_min", "above"), ("v_min", "v_max", "below")):
         mass = vitals.typical(f"mass_at_{end}")
         if mass is not None and mass >= END_MASS:
-            now, far = vitals.number(end, 0.0), vitals.number(other, 0.0)
+            reach = LARGEST_RETURN if end == "v_max" else -LARGEST_RETURN
+            now, far = vitals.number(end, reach), vitals.number(other, -reach)
+            remedy = f"algorithm.{end} = {_wider(now, far):g}"
+            if vitals.option(end) == "auto":
+                remedy += f", algorithm.{other} = {far:g} and algorithm.normalize_rewards = true"
             return Finding(
                 f"{mass:.0%} of the returns lie at or {word} algorithm.{end} = {now:g}",
                 "returns beyond it cannot be told apart",
-                f"algorithm.{end} = {_wider(now, far):g}",
+                remedy,
                 rank=0,
             )
     return None
@@ -101,12 +109,7 @@ def exploration(vitals: Vitals) -> Finding | None:
 def values_diverge(vitals: Vitals) -> Finding | None:
     """Values that no sum of rewards can reach."""
     gamma, value = vitals.number("gamma", 1.0), vitals.typical("q_mean")
-    if (
-        value is None
-        or gamma >= 1.0
-        or vitals.option("normalize_rewards")
-        or vitals.number("num_atoms", 1) > 1
-    ):
+    if value is None or gamma >= 1.0 or vitals.divides_rewards or vitals.number("num_atoms", 1) > 1:
         return None
     if vitals.rewards is None:
         return None

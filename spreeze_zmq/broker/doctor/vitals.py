@@ -180,6 +180,11 @@ class Vitals:
         """An option of the algorithm that is a number; ``default`` where it has no such one."""
         return numbers(self.algorithm).get(name, default)
 
+    @property
+    def divides_rewards(self) -> bool:
+        """Whether losses see rewards that were divided to a size of their own."""
+        return self.option("normalize_rewards") is True or "reward_divisor" in self.status.get("gauges", {})
+
     def table(self, name: str) -> Mapping[str, Any]:
         """A table of the plan; empty where there is none: run.json may be anybody's."""
         table = self.plan.get(name)

@@ -12,6 +12,7 @@ from spreeze_zmq.base.charset import spell_out
 from spreeze_zmq.screen.terminal.drawing import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
+    core_shares,
     decimal,
     ended_by,
     finding_line,
@@ -28,7 +29,8 @@ NO_HARM = 2
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run ended, what kept it from learning, what was refused most often, its best evaluation.
+    """Why the run ended, what kept it from learning, what was refused most often, where the cores' time went,
+    its best evaluation.
 
     Args:
         summary: the contents of summary.json; empty if there is none.
@@ -45,6 +47,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
     if rows := mistakes(summary):
         lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
+    if shares := core_shares(summary.get("cores")):
+        lines.append(f"cores since the first update: {shares}")
     if best is None:
         return [*lines, "nothing evaluated"]
     mean, std = decimal(best["mean_return"]), decimal(best["std_return"])

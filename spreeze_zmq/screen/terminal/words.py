@@ -15,6 +15,16 @@ from spreeze_zmq.plan.roles import SAMPLER
 
 #: The stage of a process that is set up and does not wait for another.
 RUNNING = "running"
+#: What the cores' time goes to, as ``cores`` of summary.json names it, and in words.
+USES = {
+    "products": "products of updates",
+    "updates": "the rest of the learners",
+    "sampling": "sampling",
+    "evaluation": "evaluation",
+    "messages": "messages",
+    "others": "other programs",
+    "idle": "idle",
+}
 
 
 def clock(seconds: float) -> str:
@@ -56,6 +66,15 @@ def efficiency(found: Mapping[str, float] | None) -> str:
     limit = found["limit_flops_per_s"]
     scale, unit = (1e-12, "TFLOP/s") if limit >= 1e12 else (1e-9, "GFLOP/s")
     return f"{100 * found['share']:.0f}% of {rate(scale * limit)} {unit}"
+
+
+def core_shares(found: Any) -> str:
+    """``31% products of updates, 20% sampling, ...``: where the cores' time went; empty if unknown."""
+    shares = found if isinstance(found, Mapping) else {}
+    rows = [(shares.get(name), words) for name, words in USES.items()]
+    return ", ".join(
+        f"{100 * share:.0f}% {words}" for share, words in rows if isinstance(share, float) and share >= 0.005
+    )
 
 
 def memory(size: float) -> str:

@@ -27,7 +27,7 @@ class Lived:
 
     def __init__(self, *overrides, name="pendulum", journal=None):
         self.record = RunRecord(topology.load(name, overrides))
-        self.record.others.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
+        self.record.cores.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
         self.experience = Experience(self.record.plan.environment)
         self.rollout = random_rollout(self.record.plan.environment)
         self.experience.rollout = self.rollout
@@ -242,6 +242,17 @@ def test_what_the_learners_report_is_named(name, gauges):
     run = Lived()
     run.gauges |= gauges
     assert run.live(12) == [name]
+
+
+def test_an_end_that_still_follows_the_returns_is_not_named():
+    """Rewards are divided by more and more while the policy improves; the remedy fits what is stated."""
+    run = Lived()
+    for second in range(12):
+        run.gauges |= {"mass_at_v_max": 0.7, "mass_at_v_min": 0.0, "reward_divisor": 1.0 + second}
+        assert run.live(1) == []
+    run.record.plan.algorithm.update(v_min="auto", v_max="auto")
+    assert run.live(12) == ["end_atoms"]
+    assert "algorithm.v_max = 45, algorithm.v_min = -5 and" in run.heard[-1]["try"]
 
 
 def test_entropy_that_is_gone_is_named_without_a_temperature():

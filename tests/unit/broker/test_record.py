@@ -2,16 +2,19 @@
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.broker import cores
 from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.terminal.words import core_shares
 from spreeze_zmq.wire import KINDS
 
 #: What the status says of the balance; the record only hands it on.
@@ -134,6 +137,38 @@ def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could()
         assert run.status("training", BALANCE, 10.0)["efficiency"] == pytest.approx(expected)
         halved = {**expected, "flops_per_s": 2e9, "share": 2e9 / limit}
         assert run.summary("", 20.0, final=True)["efficiency"] == pytest.approx(halved)
+
+
+def test_the_cores_time_is_told_by_its_uses_since_the_first_update(monkeypatch):
+    """Of four CPUs: what the kernel counts as busy, the processes' own reports, products at their rate alone.
+    What was spent before the first update counts nowhere; the shares add up.
+    """
+    busy_s = 0.0
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    run, spent = record(), Counter()
+    assert run.summary("", 1.0, final=False)["cores"] is None
+
+    def live(t_s, updates, **seconds):
+        spent.update(seconds)
+        flops = {"critic_updates": updates, "critic_flops": 1e9 * updates}
+        for index, role in enumerate(spent):
+            more = (
+                {"counters": flops, "device": {"limit_flops_per_s": 1e10}} if role == "critic_learner" else {}
+            )
+            run.take_report(f"{role}-0", index + 1, report(role, cpu_s=spent[role], **more), t_s)
+
+    ours = {"critic_learner": 5.0, "actor_learner": 5.0, "sampler": 5.0, "evaluator": 5.0, "broker": 5.0}
+    live(5.0, 0, **ours)
+    live(10.0, 1, critic_learner=1.0)
+    assert run.summary("", 12.0, final=False)["cores"] is None
+    busy_s = 30.0
+    live(20.0, 31, critic_learner=8.0, actor_learner=6.0, sampler=7.0, evaluator=2.0, broker=1.0)
+    found = run.summary("", 20.0, final=True)["cores"]
+    used = {"products": 3.0, "updates": 11.0, "sampling": 7.0, "evaluation": 2.0, "messages": 1.0}
+    expected = {**used, "others": 6.0, "idle": 10.0}
+    assert found == pytest.approx({name: seconds / 40.0 for name, seconds in expected.items()})
+    assert "8% products of updates, 28% the rest of the learners, 18% sampling" in core_shares(found)
 
 
 def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
@@ -351,13 +386,13 @@ def test_a_process_elsewhere_is_load_of_its_own_machine():
     """Its CPU time is not subtracted from what is busy here, and its row says what it makes there."""
     run = record()
     run.take_report("sampler-0", 1, report("sampler", cpu_s=2.0), 1.0)
-    assert run.others.own_cpu_s == 2.0
+    assert run.cores.cpu_s.total() == 2.0
     about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
     about |= {"sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0}
     about |= {"most": 8, "samplers": 1}
     run.machines.take({**about, "processes": ["sampler-8"], "gone": False})
     run.take_report("sampler-8", 1, report("sampler", cpu_s=40.0, pushed={"critic_learner": 640}), 1.0)
-    assert run.others.own_cpu_s == 2.0
+    assert run.cores.cpu_s.total() == 2.0
     run.status("training", BALANCE, 1.0)
     later = {"cpu_s": 41.0, "pushed": {"critic_learner": 1280}, "clock_s": {"busy": 3.0}}
     run.take_report("sampler-8", 1, report("sampler", **later), 3.0)
@@ -399,8 +434,17 @@ def test_the_keys_of_status_and_summary_stay():
     few = ("others", "machines", "groups", "reports_late_s")  # runs have them
     assert KINDS["status"].fields.keys() <= {*status, *few}
     summary = ["exit_reason", "wall_s", "env", "algorithm", "seed", *shared, "sampled_transitions_per_s"]
-    summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "samples", "samples_by_channel"]
-    summary += ["workers", "moves", "went_back", "restarts", "resumed", "failures", "num_failures"]
+    summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "cores", "samples"]
+    summary += [
+        "samples_by_channel",
+        "workers",
+        "moves",
+        "went_back",
+        "restarts",
+        "resumed",
+        "failures",
+        "num_failures",
+    ]
     summary += ["failure_kinds", "pinning", "auto", "evaluations", "best_return", "best", "episodes"]
     assert {*run.summary("", 1.0, final=False)} == {
         *(*summary, "refusals", "findings", "unfinished_checkpoint"),

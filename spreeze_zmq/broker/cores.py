@@ -1,0 +1,113 @@
+"""Who holds the cores that a run may use: its processes, other programs, nobody."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from spreeze_zmq.base.usage import busy_cpu_s
+from spreeze_zmq.plan.roles import EVALUATOR, PART_OF, SAMPLER, VISUALIZER
+
+#: Time over which the CPUs of other programs are counted: reports come twice a second.
+INTERVAL_S = 5.0
+#: Least time of training whose shares are told.
+LEAST_S = 5.0
+
+
+@dataclass(frozen=True)
+class CoreShares:
+    """Shares of the time of all cores since the first update, 0 to 1; together they are 1.
+
+    Attributes:
+        products: matrix products and convolutions of updates, at the rate that the learners measured alone.
+        updates: all other CPU time of the learners: memory, other operations, Python, messages.
+        sampling: CPU time of the samplers on this machine.
+        evaluation: of the evaluator and the visualizer.
+        messages: of the broker and all other parts of the run.
+        others: of other programs.
+        idle: of nobody.
+    """
+
+    products: float
+    updates: float
+    sampling: float
+    evaluation: float
+    messages: float
+    others: float
+    idle: float
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Cumulative figures at one moment, in seconds."""
+
+    t_s: float
+    busy_s: float
+    products_s: float
+    by_role: Counter[str]
+
+
+class Cores:
+    """The CPU time of a run's processes beside that of the cores that its launcher may use.
+
+    Attributes:
+        cpu_s: CPU seconds of the processes so far, by role, as they report them.
+    """
+
+    def __init__(self) -> None:
+        self.cpu_s: Counter[str] = Counter()
+        self._num_cpus = float(len(os.sched_getaffinity(os.getppid())))
+        self._before: _Mark | None = None
+        self._first: _Mark | None = None
+        self._row: dict[str, float] = {}
+
+    def _mark(self, now_s: float, products_s: float = 0.0) -> _Mark:
+        return _Mark(now_s, busy_cpu_s(os.getppid()), products_s, self.cpu_s.copy())
+
+    def row(self, now_s: float) -> dict[str, float]:
+        """``cpus`` and, on average over the last ``INTERVAL_S``, ``cpus_idle`` and ``cpus_of_others``; empty
+        at first.
+        """
+        if self._before is None or now_s - self._before.t_s >= INTERVAL_S:
+            before, now = self._before, self._mark(now_s)
+            if before is not None:
+                span_s, busy_s = now_s - before.t_s, now.busy_s - before.busy_s
+                others = (busy_s - (now.by_role - before.by_role).total()) / span_s
+                idle = self._num_cpus - busy_s / span_s
+                self._row = {"cpus": self._num_cpus}
+                self._row |= {"cpus_of_others": max(0.0, others), "cpus_idle": max(0.0, idle)}
+            self._before = now
+        return self._row
+
+    def begin(self, now_s: float, products_s: float) -> None:
+        """Note the first update; later calls change nothing.
+
+        Args:
+            now_s: seconds since the run began.
+            products_s: core-seconds of the products of all updates so far.
+        """
+        if self._first is None:
+            self._first = self._mark(now_s, products_s)
+
+    def shares(self, now_s: float, products_s: float) -> CoreShares | None:
+        """The shares since :meth:`begin`, whose arguments these are; None before ``LEAST_S``."""
+        first = self._first
+        if first is None or now_s - first.t_s < LEAST_S:
+            return None
+        total_s = self._num_cpus * (now_s - first.t_s)
+        spent, busy_s = self.cpu_s - first.by_role, self._mark(now_s).busy_s - first.busy_s
+        learners_s = sum(spent[role] for role in PART_OF)
+        products_s = min(products_s - first.products_s, learners_s)
+        sampling_s, evaluation_s = spent[SAMPLER], spent[EVALUATOR] + spent[VISUALIZER]
+        seconds = CoreShares(
+            products=products_s,
+            updates=learners_s - products_s,
+            sampling=sampling_s,
+            evaluation=evaluation_s,
+            messages=spent.total() - learners_s - sampling_s - evaluation_s,
+            others=max(0.0, busy_s - spent.total()),
+            idle=max(0.0, total_s - max(busy_s, spent.total())),
+        )
+        whole = sum(asdict(seconds).values())
+        return CoreShares(**{name: value / whole for name, value in asdict(seconds).items()})
