@@ -36,7 +36,12 @@ class SAC(Algorithm):
     class Options(TwinCriticOptions):
         """Options of SAC."""
 
-        initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
+        initial_temperature: float | Literal["auto"] = option(
+            "auto",
+            "weight of the entropy at the start; auto is 0.1, or 0.002 where rewards are divided",
+            minimum=1e-8,
+            words=("auto",),
+        )
         learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
         target_entropy: float | Literal["auto"] = option(
             "auto",
@@ -54,6 +59,13 @@ class SAC(Algorithm):
         def __post_init__(self) -> None:
             super().__post_init__()
             check_below(self, "log_std_min", "log_std_max")
+
+        @property
+        def first_temperature(self) -> float:
+            """The weight of the entropy at the start."""
+            if not isinstance(self.initial_temperature, str):
+                return self.initial_temperature
+            return 0.1 if self.largest_return is None else 0.002
 
     acts_in = ("box",)
     needs_bounds = True
@@ -77,7 +89,7 @@ class SAC(Algorithm):
         options, num_obs = self.options, math.prod(self.env.obs_shape)
         critics = critic_networks(options, num_obs + self.actions.num_actions)
         policy = policy_network(options, num_obs, self.actions.num_outputs)
-        log_temperature = nn.Number(math.log(options.initial_temperature), options.learn_temperature)
+        log_temperature = nn.Number(math.log(options.first_temperature), options.learn_temperature)
         return Networks(
             critic={"critics": critics},
             policy={"policy": policy, "log_temperature": log_temperature},

@@ -279,6 +279,13 @@ def test_options_that_do_not_fit_are_refused():
         SAC.Options(learning_starts=2_000_000)
 
 
+def test_the_first_temperature_suits_the_size_of_rewards():
+    """A bonus of the same weight would drown rewards that are divided."""
+    for options, expected in (({}, 0.1), ({"num_atoms": 11}, 0.002), ({"initial_temperature": 0.5}, 0.5)):
+        temperature = make(Still, **options).log_temperature().exp()
+        assert float(temperature) == pytest.approx(expected)
+
+
 def test_rates_that_follow_the_batch_are_marked():
     """learning_rate by the square root, tau by its average."""
     marks = {option.name: option.follows for option in options_of(SAC.Options) if option.follows}
