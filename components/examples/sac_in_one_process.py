@@ -13,7 +13,7 @@ from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.replay import Replay
 
-SEED, NUM_ENVS, NUM_STEPS, REPLAY_RATIO, GOAL = 1, 16, 16, 32.0, -200.0
+SEED, NUM_ENVS, REPLAY_RATIO, GOAL = 1, 16, 32.0, -200.0
 
 
 def published(actor: Any) -> Policy:
@@ -22,19 +22,21 @@ def published(actor: Any) -> Policy:
     return Policy.from_message(fields, actor.policy_arrays())
 
 
-def collect(env: Any, policy: Policy, obs: Any, rng: np.random.Generator) -> tuple[Rollout, Any]:
+def collect(
+    env: Any, policy: Policy, obs: Any, rng: np.random.Generator, num_steps: int = 16
+) -> tuple[Rollout, Any]:
     """The sampler's part: a rollout of ``T`` steps of ``N`` environments, and the observations after it."""
     steps, final_obs = [], [np.empty((0, *obs.shape[1:]), np.float32)]
-    for _ in range(NUM_STEPS):
-        action, _ = policy.act(obs, rng)
+    for _ in range(num_steps):
+        action, log_prob = policy.act(obs, rng, log_prob=True)
         next_obs, reward, terminated, truncated, info = env.step(policy.env_action(action))
-        steps.append((obs, action, np.float32(reward), terminated, truncated))
+        steps.append((obs, action, np.float32(reward), terminated, truncated, log_prob))
         if "_final_obs" in info:  # episodes ended: the true last observation, to bootstrap from
             final_obs.append(info["final_obs"][info["_final_obs"]])
         obs = next_obs
-    seen, action, reward, terminated, truncated = map(np.stack, zip(*steps, strict=True))
+    seen, action, reward, terminated, truncated, log_prob = map(np.stack, zip(*steps, strict=True))
     rollout = Rollout(
-        *("sampler-0", 1, 0, 0, policy.version, NUM_STEPS, NUM_ENVS),
+        *("sampler-0", 1, 0, 0, policy.version, num_steps, len(obs)),
         obs=np.concatenate((seen, obs[None])),
         action=action,
         reward=reward,
@@ -42,6 +44,7 @@ def collect(env: Any, policy: Policy, obs: Any, rng: np.random.Generator) -> tup
         truncated=truncated,
         final_obs=np.concatenate(final_obs),
         final_index=np.argwhere(terminated | truncated).astype(np.int32),
+        log_prob=log_prob,
     )
     return rollout, obs
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals, numbers
+from spreeze_zmq.broker.doctor.trend import numbers
+from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.

@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, numbers, whole_numbers
+from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median, pstdev
+from statistics import median
 from typing import Any
 
+from spreeze_zmq.broker.doctor.trend import Trend, mean_of, numbers, whole_numbers
 from spreeze_zmq.broker.notes import INHERITED
 
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
@@ -18,12 +19,8 @@ LONGEST_WINDOW_S = 24.0
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
 #: has played; with fewer the mean of a task with very different returns is no guide.
 FIRST_EPISODES = 32
-#: Larger numbers are refused in every message, too; their squares must not overflow.
-LARGEST = 1e15
 #: More environments than any run has.
 MOST_ENVS = 1e6
-#: Most values of a curve that are kept; of a longer one every second is dropped.
-MOST_POINTS = 400
 #: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
 Z_95 = 1.645
 
@@ -47,33 +44,6 @@ class Finding:
     remedy: str = field(metadata={"key": "try"})
     rank: int = 1
     t_s: float = 0.0
-
-
-@dataclass
-class Trend:
-    """A figure over the whole run, thinned evenly."""
-
-    values: list[float] = field(default_factory=list)
-    _every: int = 1
-    _skipped: int = 0
-
-    def add(self, value: Any) -> None:
-        """Add the next value; what is no finite number is left out."""
-        if not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            return
-        self._skipped += 1
-        if self._skipped < self._every:
-            return
-        self._skipped = 0
-        self.values.append(float(value))
-        if len(self.values) > MOST_POINTS:
-            del self.values[1::2]
-            self._every *= 2
-
-    def thirds(self) -> tuple[list[float], list[float], list[float]]:
-        """The values of the first, the middle and the last third."""
-        size = max(1, len(self.values) // 3)
-        return self.values[:size], self.values[size:-size], self.values[-size:]
 
 
 class Vitals:
@@ -297,7 +267,7 @@ class Vitals:
         curve = self.looks if len(self.looks.values) >= 3 else self.training
         if len(curve.values) < 3:
             return False
-        first, *later = (_mean_of(values) for values in curve.thirds())
+        first, *later = (mean_of(values) for values in curve.thirds())
         before = [first] if self.random_return is None else [first, self.random_return]
         return any(
             mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
@@ -321,24 +291,3 @@ def _machines(rows: Any) -> dict[str, dict[str, Any]]:
         for node, row in (rows.items() if isinstance(rows, Mapping) else ())
         if isinstance(row, Mapping)
     }
-
-
-def _mean_of(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error."""
-    return fmean(values), pstdev(values) / math.sqrt(len(values))
-
-
-def numbers(about: Any) -> dict[str, float]:
-    """The finite numbers of a map, or of what should be one."""
-    items: Iterable[tuple[str, Any]] = about.items() if isinstance(about, Mapping) else ()
-    return {
-        name: float(value)
-        for name, value in items
-        if isinstance(value, int | float) and abs(value) <= LARGEST
-    }
-
-
-def whole_numbers(values: Any) -> tuple[int, ...]:
-    """A list of whole numbers, such as a shape; empty for anything else."""
-    fits = isinstance(values, list) and all(type(value) is int for value in values)
-    return tuple(values) if fits else ()

@@ -1,0 +1,159 @@
+"""The command line of ``spreeze-launch``, and the plan that it asks for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq import __version__
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import suggestion
+from spreeze_zmq.commands.arguments import Parser, add_set
+from spreeze_zmq.commands.check import FirstLook
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.parts import Count
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.topology.document import shipped_topologies
+
+WHAT = (
+    "``spreeze-launch TOPOLOGY``, or ``--env ID``: validate, start every process, supervise, show, clean up."
+)
+
+
+def parser() -> Parser:
+    """What ``spreeze-launch`` takes."""
+    found = Parser("spreeze-launch", description=WHAT)
+    found.add_argument(
+        "topology", metavar="TOPOLOGY", nargs="?", help="a .toml file, or the name of a shipped one (--list)"
+    )
+    found.add_argument("--env", metavar="ID", help="train in this environment, without a topology file")
+    found.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help="a shipped one such as sac, or my_module:MyAlgorithm (default: the topology's, or one that "
+        "suits the spaces)",
+    )
+    add_set(found)
+    found.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="ROLE",
+        help="do not start this role: its place is left free, and the command that joins is printed",
+    )
+    found.add_argument(
+        "--seeds", type=int, metavar="N", help="N runs one after another, with seed, seed + 1 and so on"
+    )
+    found.add_argument("--check", action="store_true", help="validate only; start nothing")
+    found.add_argument("--graph", action="store_true", help="print processes and channels; start nothing")
+    found.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/NAME-TIME)")
+    found.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on from the last complete checkpoint of that run's folder, as it was begun where neither "
+        "TOPOLOGY nor --env is given",
+    )
+    found.add_argument(
+        "--record",
+        action="append",
+        default=[],
+        metavar="PROCESS",
+        help="keep every message of this role, or of one process such as sampler-0, for spreeze replay",
+    )
+    found.add_argument(
+        "--record-mb",
+        type=float,
+        default=1000.0,
+        metavar="N",
+        help="largest size of each recording in 10^6 bytes; the rest is left out (default: %(default)g)",
+    )
+    found.add_argument(
+        "--inproc",
+        action="store_true",
+        help="run the components as threads of this one process, for one debugger; slower",
+    )
+    found.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        default="",
+        help="let other machines join at this machine's ADDRESS, or ADDRESS:PORT-PORT, by spreeze join",
+    )
+    found.add_argument(
+        "--nodes",
+        metavar="WHERE",
+        help="with --listen: keep spreeze join running on other machines: ssh:HOST,HOST, or ray for those of "
+        "a Ray cluster (ray:HOST:PORT at that address, ray,LABEL=VALUE with that label), or slurm for those "
+        "of its job",
+    )
+    found.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with --nodes slurm: print the script for sbatch; start nothing",
+    )
+    found.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
+    found.add_argument("--version", action="version", version=__version__)
+    return found
+
+
+def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str] = ()) -> Plan:
+    """The plan that the command line asks for.
+
+    Raises:
+        InputError: neither or both of TOPOLOGY and ``--env`` are given, or there are mistakes in them.
+    """
+    if (arguments.topology is None) == (arguments.env is None):
+        got = "neither" if arguments.env is None else "both"
+        raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
+    source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
+    chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
+    overrides = [*chosen, *arguments.set, *overrides]
+    plan = topology.load(source, overrides, without=arguments.without, look=look)
+    for name in arguments.record:
+        _check_recorded(plan, name, arguments.record_mb)
+    if arguments.inproc and plan.groups.count > 1:
+        raise InputError("--inproc runs one group in this process: write groups.count = 1, or leave it out")
+    if arguments.inproc:
+        plan = _at_fixed_counts(plan)
+    recording = dict.fromkeys(arguments.record, arguments.record_mb)
+    return replace(plan, recording=recording, command=_command(arguments, plan))
+
+
+def _at_fixed_counts(plan: Plan) -> Plan:
+    """The plan with its initial counts fixed: rates of threads that share one interpreter are no guide to the
+    number of processes.
+    """
+    components = {
+        role: replace(component, count=Count(*(component.count.initial,) * 3))
+        for role, component in plan.components.items()
+    }
+    return replace(plan, components=components)
+
+
+def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
+    """Raise InputError if a ``--record`` names no process of the plan, or ``--record-mb`` is not positive."""
+    role, dash, index = name.rpartition("-")
+    if name not in plan.components and not (dash and role in plan.components and index.isdecimal()):
+        expected = f"a role or a process such as {SAMPLER}-0"
+        raise InputError(f"--record {name}: expected {expected} ({suggestion(name, plan.components)})")
+    if name not in plan.components and int(index) >= plan.components[role].count.maximum:
+        most = plan.components[role].count.maximum
+        raise InputError(f"--record {name}: this run has at most {most} of {role}, numbered from 0")
+    if not limit_mb > 0:
+        raise InputError(f"--record-mb {limit_mb:g}: a size above 0 is expected")
+
+
+def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
+    """The command line that makes this plan again from any folder, without the options of a single run."""
+    words = [f"--env={arguments.env}"]
+    if arguments.topology is not None:
+        shipped = arguments.topology in shipped_topologies() and not Path(arguments.topology).exists()
+        words = [arguments.topology if shipped else plan.topology_file]
+    words += [f"--algorithm={arguments.algorithm}"] if arguments.algorithm else []
+    for name in ("set", "without"):
+        words += [f"--{name}={value}" for value in getattr(arguments, name)]
+    return (*words, f"--set=run.seed={plan.run.seed}")
