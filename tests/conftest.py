@@ -14,6 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
+from spreeze_zmq.peers import peers as harness
+from spreeze_zmq.peers.peers import Life
+from tests.forked import Servers
 
 ROOT = Path(__file__).parents[1]
 # A shell's background job ignores Ctrl-C, and what nohup started the end of a terminal: so would the programs
@@ -170,6 +173,28 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def servers(cache_of_its_own):
+    """They fork shipped components, each of which would else import torch or Gymnasium once more."""
+    made = Servers()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def forked(servers):
+    """The harness of the protocol starts shipped components as a launcher does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harness, "Life", servers.life)
+        yield
+
+
+@pytest.fixture
+def by_command(forked, monkeypatch):
+    """The harness starts them by their commands, as somebody else does."""
+    monkeypatch.setattr(harness, "Life", Life)
 
 
 @pytest.fixture(scope="session")

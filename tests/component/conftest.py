@@ -71,7 +71,7 @@ class Run(Peers):
 
 
 @pytest.fixture
-def peers(tmp_path, request):
+def peers(tmp_path, request, forked):
     """A run with a test's overrides, whose process the test starts."""
     made = Run(tmp_path / "run", getattr(request, "param", ()))
     yield made

@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.peers.players import STREAM, OtherLearner, Sampler
-from tests.component.test_learners import OVERRIDES, played
+from tests.component.test_learners import OVERRIDES, feed_until, played
 
 BOUNDED = [*OVERRIDES, "balance.max_policy_lag=2"]
 
@@ -25,6 +25,18 @@ def test_what_is_too_stale_on_arrival_is_dropped_and_counted(peers):
     assert report["policy_lag"] == {"p50": 0, "p99": 2, "max": 2, "stale": 256}
     assert report["counters"]["env_steps"] == 5000 + 256
     assert "refused a rollout of sampler-0 (1 so far): stale" in peers.logs()
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_older_samples_are_received_where_nothing_bounds_them(peers):
+    """Under version 50 the random actions of version 0."""
+    feed, _ = played(peers, "critic_learner", version=50)
+    feed.version = 0
+    feed_until(peers, feed, 1)
+    peers.start()
+    report = peers.report(lambda fields: fields["taken"])
+    assert report["taken"] == {STREAM: {"first": 0, "last": 128, "received": 128, "refused": 0, "lost": 0}}
+    assert report["policy_lag"] == {"p50": 50, "p99": 50, "max": 50, "stale": 0}
 
 
 @pytest.mark.parametrize("peers", [BOUNDED], indirect=True)

@@ -49,7 +49,7 @@ def test_it_joins_a_run_whose_topology_uses_another_program(peers):
     assert peers.next("rollout").fields["num_envs"] == peers.plan.components["sampler"].options["envs"]
 
 
-def test_whoever_was_started_by_hand_ends_when_the_launcher_is_gone(peers):
+def test_whoever_was_started_by_hand_ends_when_the_launcher_is_gone(by_command, peers):
     """The kernel tells it of no death; the lock on the run's folder of sockets does."""
     process = start(peers)
     peers.next("rollout")
@@ -123,8 +123,10 @@ def test_an_environment_that_fails_is_reported_and_cut_off(peers):
 
 
 @pytest.mark.parametrize("peers", [("run.env=HalfCheetah-v5", "components.sampler.envs=64")], indirect=True)
-def test_a_sampler_of_64_cheetahs_is_small_and_soon_at_work(peers):
-    """At most 200 MB resident, and a second or so of CPU time until the first rollout of 1,024 steps came."""
+def test_a_sampler_of_64_cheetahs_is_small_and_soon_at_work(by_command, peers):
+    """At most 200 MB resident, and a second or so of CPU time until the first rollout of 1,024 steps came,
+    with the imports that no server has made for it.
+    """
     process = psutil.Process(start(peers).pid)
     peers.next("rollout", CRITIC)
     cpu_s = sum(process.cpu_times()[:2])

@@ -16,7 +16,7 @@ from tests.component.conftest import Run
         pytest.param("actor_learner", "policy", marks=pytest.mark.thorough),
     ],
 )
-def test_a_taken_port_is_the_last_word_of_who_needs_it(tmp_path, role, channel):
+def test_a_taken_port_is_the_last_word_of_who_needs_it(tmp_path, forked, role, channel):
     """Exit code 2, which nobody starts again; the report of a half-built learner does not hide the cause."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         endpoint = f"tcp://127.0.0.1:{other.getsockname()[1]}"

@@ -96,7 +96,7 @@ def unseen_of(found):
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory, native_layers):
+def verdicts(tmp_path_factory, native_layers, forked):
     """What is found of each start, by name."""
     folder = tmp_path_factory.mktemp("broken")
 
@@ -187,7 +187,7 @@ def test_our_other_components_keep_every_clause(verdicts, role):
         pytest.param("critic_learner", "cartpole_pqn", marks=pytest.mark.thorough),
     ],
 )
-def test_our_learners_by_rounds_keep_every_clause(role, on, native_layers):
+def test_our_learners_by_rounds_keep_every_clause(role, on, native_layers, forked):
     """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
     found, text = judged(role, ours(role), ("T3",), on=on)  # all that is seen where T3 is
     assert len(found) > 8

@@ -65,7 +65,7 @@ def test_every_must_clause_of_a_learner_has_a_broken_one():
 
 
 @pytest.fixture(scope="module")
-def learning(tmp_path_factory, native_layers, request):
+def learning(tmp_path_factory, native_layers, forked, request):
     """The verdict of a start, of those that are selected."""
     name = test_a_broken_learner_breaks_its_clauses_and_no_others.__name__
     chosen = [one.callspec.params["start"] for one in request.session.items if one.originalname == name]
@@ -75,7 +75,7 @@ def learning(tmp_path_factory, native_layers, request):
 
 
 @pytest.fixture(scope="module")
-def living(tmp_path_factory, native_layers):
+def living(tmp_path_factory, native_layers, forked):
     """Likewise."""
     jobs = {start: partial(found, start[0], start[1:]) for start in LIVING}
     with together(tmp_path_factory, "living", jobs, threads=2) as result:

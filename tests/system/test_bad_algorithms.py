@@ -85,6 +85,7 @@ THOROUGH = {
     "no acting network",
     "no scalar",
     "nothing trained",
+    "targets of a wrong shape",
 }
 
 

@@ -122,7 +122,7 @@ MISTAKES = {
     "compare of no run": asking("compare", ".", says=["no run's folder"]),
 }
 #: Tried once more as a user types them: programs with their own imports, terminal and exit codes.
-TYPED = ("unknown_key", "fails in __init__", "old step of 4 values", "misspelt flag", "resume of nothing")
+TYPED = ("unknown_key", "old step of 4 values", "misspelt flag")
 
 
 def written(folder, case):
@@ -198,6 +198,7 @@ def test_all_mistakes_of_a_topology_are_said_at_once(tmp_path):
         assert sum(word in line for line in lines) == 1, err
 
 
+@pytest.mark.thorough
 def test_an_environment_that_fails_later_ends_the_run_with_its_line_last(tmp_path):
     """Exit code 1: after the trial, after ten failures that were tolerated; file and line of the user's."""
     command = [*LAUNCH, "--env", f"{OWN}:FailsLater", "--set", "components.sampler.max_restarts=0"]

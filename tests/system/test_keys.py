@@ -144,6 +144,7 @@ with zmq.Context() as context, context.socket(zmq.PUSH) as peer:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_machine_is_kept_out_by_keys_alone(launch, monkeypatch):
     """Files and ipc sockets are the user's own. To a tcp port of loopback everybody connects: without keys

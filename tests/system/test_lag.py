@@ -69,6 +69,7 @@ def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role
     assert all(map(adds_up, summary["samples_by_channel"].values()))
 
 
+@pytest.mark.thorough
 @pytest.mark.long("a sampler is stopped within a rollout until its samples are old")
 def test_older_samples_are_trained_on_where_nothing_bounds_them(launch):
     """A sampler that stands still within a rollout while policies are published, without a bound: what it has

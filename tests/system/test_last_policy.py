@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import latest
-from tests.system.conftest import thorough_but
 
 #: No look is paid for after the first one.
 RARELY = ("--set", "components.evaluator.cost_share=0.000001", "--set", "run.stop.return=0")
@@ -103,10 +102,13 @@ def test_a_second_ctrl_c_leaves_the_last_policy_out(launch, own):
     run.interrupt()
     assert run.end(40) == 0, run.said()  # the episodes alone would take 50 s
     assert run.summary()["exit_reason"] == "interrupted by the user"
+    assert "first failure" not in run.output.read_text()
+    assert run.summary()["failures"] == []
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("presses", thorough_but(1, of=(1, 2)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_during_the_last_evaluation_is_no_failure(launch, own, presses):
     """As the line invites the user to: the evaluator is killed, and nobody is blamed."""
     slow = (*own, "--set", "run.env_kwargs.step_s=0.02", "--set", "components.sampler.rollout_steps=2")

@@ -47,7 +47,7 @@ MISTAKES = {
 #: Mistakes that take the same road as one of the others.
 ALIKE = (
     *("[T] for [T+1]", "missing field", "unordered index", "report without a field", "wrong width"),
-    *("produced off", "NaN reward", "NaN observation"),
+    *("version 2", "produced off", "NaN reward", "NaN observation"),
 )
 #: Mistakes that do not keep all messages of a kind from getting through.
 SOME_GET_THROUGH = ("unordered index", "no heartbeat", "no hello", "deaf")

@@ -25,6 +25,7 @@ def test_cpp_keeps_every_clause(built_cpp):
     assert " 0 broken" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(180)
 def test_javascript_keeps_every_clause_that_it_must(new_node):
     """As ``spreeze new`` wrote it."""

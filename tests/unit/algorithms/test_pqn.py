@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.pqn import PQN
+from spreeze_zmq.base.errors import AlgorithmError
+from spreeze_zmq.learner.at_hand import random_round
 from tests.unit.algorithms.shipped import DISCRETE, PIXELS, constant, make, parameters, transitions
 from tests.unit.algorithms.test_ppo import end, rollouts
 
@@ -48,6 +51,23 @@ def test_a_terminated_episode_is_worth_nothing_more():
     """Only its reward."""
     made = end(rollouts(), 1, truncated=False, worth=10.0)
     assert targets(made, q_lambda=0.5) == pytest.approx([1 + 0.5 * (0.5 * 2 + 0.5 * 1), 1.0, 3.0])
+
+
+class Short(PQN):
+    """Forgets a step."""
+
+    def targets_of(self, rollouts):
+        """``[T - 1, N]``."""
+        return {name: value[1:] for name, value in super().targets_of(rollouts).items()}
+
+
+def test_targets_of_a_wrong_shape_are_named():
+    """With the shape that was expected."""
+    half = algorithms.make("critic", Short, Short.Options(**SMALL), DISCRETE, "cpu", 1)
+    made = random_round(DISCRETE, 64, "cpu")
+    steps, envs = made.reward.shape
+    with pytest.raises(AlgorithmError, match=rf"targets_of gives target as .*, expected \[{steps}, {envs}, "):
+        half.prepare(made)
 
 
 def test_the_loss_is_half_the_squared_error_of_the_action_taken():

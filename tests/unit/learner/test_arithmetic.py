@@ -22,7 +22,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.thorough] * (case == "ppo_images")) for case in CASES],
+)
 @pytest.mark.parametrize("part", ["critic", "policy"])
 def test_counting_leaves_no_trace(case, part):
     """Updates afterwards have the bits that they would have had."""

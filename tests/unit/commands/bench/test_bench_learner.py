@@ -68,7 +68,15 @@ def test_a_policy_that_follows_every_second_update_takes_half_of_its_time():
     assert make_trial(TD3, CHEETAH, "cpu", batch_size=16).shares == {"critic": 1.0, "policy": 0.5}
 
 
-@pytest.mark.parametrize(("kind", "spec"), [(SAC, CHEETAH), (TD3, CHEETAH), (PPO, CARTPOLE), (DQN, CARTPOLE)])
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (SAC, CHEETAH),
+        (DQN, CARTPOLE),
+        pytest.param(TD3, CHEETAH, marks=pytest.mark.thorough),
+        pytest.param(PPO, CARTPOLE, marks=pytest.mark.thorough),
+    ],
+)
 def test_native_layers_are_compared_with_torchs(kind, spec):
     """For every algorithm; in the trial that it is held against no layer is native."""
     ours = make_trial(kind, spec, "cpu", batch_size=32, precision="fp32")

@@ -71,11 +71,13 @@ ALIKE = (
     "sac plain",
     "dqn",
     "dqn colours",
+    "dqn start",
     "pqn",
     "pqn stack",
     "ppo unbounded",
     "ppo discrete",
     "ppo multi-discrete",
+    "ppo stack",
 )
 
 

@@ -1,0 +1,81 @@
+"""Components that start as a launcher starts them: by a server that has imported what they need."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from spreeze_zmq.launcher import warm
+from spreeze_zmq.peers.peers import Life
+from spreeze_zmq.supervisor import ForkServer, ProcessSpec, forking
+from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
+
+ROOT = Path(__file__).parents[1]
+COMPONENTS = ROOT / "components"
+PEERS = ROOT / "tests" / "peers"
+#: Of the tests' own; it imports what learners do.
+BROKEN_LEARNER = PEERS / "broken_learner.py"
+#: Imports what the sampler of PROTOCOL.md does, of which each broken one is a file of its own.
+SAMPLER_IMPORTS = PEERS / "sampler_imports.py"
+
+
+class Forked(psutil.Process):
+    """A process that a server has forked, with the methods of :class:`subprocess.Popen`."""
+
+    def __init__(self, server, spec):
+        self.spec, self.begin = spec, super().__init__
+        forking._adopt_orphans(True)
+        try:
+            with spec.log_path.open("wb") as log:
+                assert server.ask(self, log.fileno(), log.fileno())
+            while not hasattr(self, "_pid"):
+                server.hear()
+                time.sleep(0.001)
+        finally:
+            forking._adopt_orphans(False)  # it is a child by now, and orphans of other tests need not be
+
+    def poll(self):
+        """The exit code; None while it goes on."""
+        try:
+            return self.wait(0)
+        except psutil.TimeoutExpired:
+            return None
+
+
+class ForkedLife(Life):
+    """A start by a server."""
+
+    def __init__(self, name, log, lock, server, spec):
+        self.name, self.log, self.lock, self.usage = name, log, lock, {}
+        self.process, self.began_s = Forked(server, spec), time.monotonic()
+
+
+class Servers:
+    """The two of a launcher and one for strangers' samplers, which one thread at a time asks."""
+
+    def __init__(self):
+        learners = [*(COMPONENTS / name for name in warm.LEARNERS), BROKEN_LEARNER]
+        others = [COMPONENTS / name for name in warm.LIGHT]
+        about = ((learners, KEEP_FREED_MEMORY, True), (others, {}, False), ([SAMPLER_IMPORTS], {}, False))
+        self._asking, self._servers = threading.Lock(), []
+        for programs, memory, sets_threads in about:
+            spec = ProcessSpec("server", (), Path(os.devnull), memory)
+            self._servers.append(ForkServer(programs, spec, sets_threads=sets_threads))
+
+    def life(self, name, command, log, lock):
+        """A :class:`Life`, of whatever command."""
+        spec = ProcessSpec(name, tuple(map(str, command)), log)
+        able = [server for server in self._servers if server.forks(spec)]
+        if spec.command[1:] and spec.command[1].endswith(".py"):
+            able.append(self._servers[-1])
+        if not able:
+            return Life(name, command, log, lock)
+        with self._asking:
+            return ForkedLife(name, log, lock, able[0], spec)
+
+    def kill(self):
+        """End them."""
+        for server in self._servers:
+            server.kill()
