@@ -5,7 +5,7 @@ tracebacks, and refused messages: who sent what, which rule it broke, and how of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,12 @@ MOST_ROWS = 64
 #: none is accepted.
 VITAL = ("hello", "report", "rollout", "policy", "critic")
 STUCK_AFTER, STUCK_AFTER_S = 3, 1.5
+#: The same for a process of which nothing is known yet: it may be starting, and another use its name.
+UNKNOWN_AFTER_S = 10.0
 #: Words of refusals that are no mistake of the sender: a message that became too old.
 NO_MISTAKES = ("stale",)
+#: The word of a message that came where none of its kind travels; others may come where they should.
+ASTRAY = "wrong_kind"
 #: A process is named after this time without a report.
 SILENT_S = 3.0
 #: Words for messages that never came, and what is said of them.
@@ -114,6 +118,7 @@ class Refused:
         stuck: whether no message of the kind gets through, as of :meth:`row`.
         line: a sentence with all that, as of :meth:`row`.
         shown: the count at the last display; 0 before.
+        patience_s: for so long none must have been accepted; infinite where that keeps nobody from his work.
     """
 
     taker: str
@@ -130,6 +135,7 @@ class Refused:
     _count_since: int = inner(int)
     _since_s: float = inner(float)
     _last_s: float = inner(float)
+    patience_s: float = inner(lambda: STUCK_AFTER_S)
 
     def take(self, count: int, accepted: int, now_s: float) -> None:
         """Record the taker's cumulative counts: refused, and accepted from the same sender and kind."""
@@ -150,12 +156,12 @@ class Refused:
         """Whether no message of this kind gets through. One accepted message is enough to say no: another
         process may send under a known name.
         """
-        if self._accepted or self.kind not in VITAL or self.word in (*NO_MISTAKES, *MISSING):
+        if self._accepted or self.kind not in VITAL or self.word in (*NO_MISTAKES, *MISSING, ASTRAY):
             return False
         if self.kind == "hello":  # it is sent once
-            return now_s - self._since_s >= STUCK_AFTER_S
+            return now_s - self._since_s >= self.patience_s
         lasted_s = self._last_s - self._since_s
-        return self.count - self._count_since >= STUCK_AFTER and lasted_s >= STUCK_AFTER_S
+        return self.count - self._count_since >= STUCK_AFTER and lasted_s >= self.patience_s
 
     def _line(self) -> str:
         """One line: sender, refusing process, count, rule and first example."""
@@ -171,9 +177,14 @@ class Refused:
 
 
 class RefusalRecord:
-    """All refusals of a run."""
+    """All refusals of a run.
 
-    def __init__(self) -> None:
+    Args:
+        patience_s: for a sender, a kind and a taker, the ``patience_s`` of their refusals now.
+    """
+
+    def __init__(self, patience_s: Callable[[str, str, str], float] = lambda *about: STUCK_AFTER_S) -> None:
+        self._patience_s = patience_s
         self._refused: dict[tuple[str, str, str, str], Refused] = {}
 
     def take(self, taker: str, rows: Iterable[Mapping[str, Any]], now_s: float) -> list[Refused]:
@@ -214,6 +225,8 @@ class RefusalRecord:
 
     def rows(self, now_s: float, most: int = 2 * MOST_ROWS) -> list[Refused]:
         """At most ``most`` rows: stuck senders first, then by count."""
+        for one in self._refused.values():
+            one.patience_s = self._patience_s(one.sender, one.kind, one.taker)
         rows = [one.row(now_s) for one in self._refused.values()]
         return sorted(rows, key=lambda row: (not row.stuck, -row.count))[:most]
 

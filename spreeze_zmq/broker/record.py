@@ -6,6 +6,7 @@ Messages and times go in; status, summary and stop conditions come out. It holds
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from spreeze_zmq.broker.problems import (
     NO_HELLO,
     NO_REPORT,
     SILENT_S,
+    STUCK_AFTER_S,
+    UNKNOWN_AFTER_S,
     FailureRecord,
     RefusalRecord,
     Refused,
@@ -69,7 +72,7 @@ class RunRecord:
     episodes: Episodes = part(Episodes)
     evaluations: Evaluations = part(Evaluations)
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
-    refusals: RefusalRecord = field(default_factory=RefusalRecord)
+    refusals: RefusalRecord = field(init=False)
     cores: Cores = field(default_factory=Cores)
     machines: Machines = field(default_factory=Machines)
     unfinished_checkpoint: list[str] = field(default_factory=list)
@@ -87,6 +90,7 @@ class RunRecord:
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
+        self.refusals = RefusalRecord(self._patience_s)
 
     def resume(self, about: Mapping[str, Any]) -> None:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
@@ -186,6 +190,19 @@ class RunRecord:
         if not self.processes[taker].ready and any(fields.get("pushed", {}).values()):
             news += self.refusals.miss(taker, NO_HELLO, now_s)
         return news
+
+    def _patience_s(self, sender: str, kind: str, taker: str) -> float:
+        """How long all messages of a kind must have been refused before their sender is stuck: for ever where
+        it does not send that kind there, or is not known to have. Another may use its name.
+        """
+        role, process = sender.rpartition("-")[0], self.processes.get(sender)
+        if not self.plan.carries(kind, role, taker.rpartition("-")[0]):
+            return math.inf
+        if kind == "hello" and process is not None:  # it reports: its start has a deadline
+            return math.inf
+        if kind == "rollout":
+            return STUCK_AFTER_S if process is not None and process.pushed else math.inf
+        return STUCK_AFTER_S if process is not None or kind in ("policy", "critic") else UNKNOWN_AFTER_S
 
     def silent(self, now_s: float) -> list[Refused]:
         """The processes that have stopped reporting, each returned once."""

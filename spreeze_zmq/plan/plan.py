@@ -98,6 +98,14 @@ class Plan:
         }
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
 
+    def carries(self, kind: str, sender: str, receiver: str) -> bool:
+        """Whether a channel takes messages of a kind from one role to another."""
+        for channel in self.channels.values():
+            ends = (receiver, sender) if channel.pattern == "push_pull" else (sender, receiver)
+            if kind in channel.kinds and channel.binds == ends[0] and ends[1] in channel.connects:
+                return True
+        return False
+
     def resuming(self, checkpoint: Path, ancestors: tuple[str, ...] = ()) -> Plan:
         """This plan, resumed from a run's folder or checkpoint, by the ids of the runs before it."""
         run = replace(self.run, resume_from=str(checkpoint.absolute()))

@@ -1,6 +1,10 @@
 """The broker's record of refusals: what is displayed when, and which sender is stuck."""
 
+import pytest
+
 from spreeze_zmq.broker.problems import MOST_ROWS, NO_REPORT, RefusalRecord
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
 
 
 def row(count, good=0, kind="rollout", word="wrong_dtype", sender="sampler-0"):
@@ -42,6 +46,40 @@ def test_who_gets_nothing_through_for_long_is_stuck():
     assert stuck((0.0, 1, 0), (2.0, 1, 0), kind="hello")
     assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), word="stale")
     assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), kind="episodes")
+    assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), word="wrong_kind")
+
+
+@pytest.mark.parametrize(
+    ("taker", "sender", "kind", "ends_s"),
+    [
+        ("broker-0", "sampler-0", "rollout", None),  # where none travels
+        ("critic_learner-0", "evaluator-0", "rollout", None),  # of one who sends none
+        ("critic_learner-0", "sampler-0", "hello", None),
+        ("critic_learner-0", "sampler-0", "rollout", 1.5),  # which says that it has pushed some
+        ("critic_learner-0", "sampler-1", "rollout", None),  # which has not
+        ("critic_learner-0", "sampler-2", "rollout", None),  # which is not there yet
+        ("broker-0", "sampler-0", "hello", None),  # whose reports are taken
+        ("broker-0", "sampler-0", "report", 1.5),
+        ("broker-0", "sampler-2", "hello", 10.0),
+        ("broker-0", "sampler-2", "report", 10.0),
+        ("actor_learner-0", "critic_learner-0", "critic", 1.5),
+        ("sampler-0", "critic_learner-0", "policy", None),  # which is the actor-learner's
+    ],
+)
+def test_a_name_that_somebody_else_uses_is_not_stuck(taker, sender, kind, ends_s):
+    """A sender is only where its own channel takes nothing of it, though it says that it sends."""
+    run = RunRecord(topology.load("pendulum"))
+    for name, pushed in (("sampler-0", 64), ("sampler-1", 0)):
+        about = {"role": "sampler", "name": name, "pid": 1, "cpu_s": 0.0, "rss_bytes": 1, "gauges": {}}
+        clock = {"clock_s": {"busy": 1.0}, "counters": {}, "pushed": {"critic_learner": pushed}}
+        run.take_report(name, 1, {**about, **clock}, 0.0)
+    found = None
+    for tick in range(60):
+        now_s = tick / 2
+        run.refusals.take(taker, [row(tick + 1, kind=kind, sender=sender)], now_s)
+        if found is None and run.refusals.rows(now_s)[0].stuck:
+            found = now_s
+    assert found == ends_s
 
 
 def test_a_new_life_of_the_taker_counts_on():
