@@ -1,11 +1,17 @@
-"""Texts in the characters that their reader has: ASCII in a C locale and on a terminal without Unicode."""
+"""Texts in the characters that their reader has: ASCII in a C locale and on a terminal without Unicode.
+
+What a terminal would obey is shown instead: a text may be another's, of a message, a policy file, a run.
+"""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
 import os
-from typing import IO
+import re
+import sys
+from collections.abc import Mapping
+from typing import IO, Any
 
 #: The dots of a Braille character in its upper and its lower half.
 _UPPER, _LOWER = 0x01 | 0x08 | 0x02 | 0x10, 0x04 | 0x20 | 0x40 | 0x80
@@ -18,6 +24,30 @@ OLD_TERMINALS = ("linux", "vt100", "vt102", "vt220", "ansi")
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 #: Error handlers of codecs: other characters are escaped, or written as the bytes that a file's name has.
 ESCAPING, AS_BYTES = "spreeze.escaping", "spreeze.as_bytes"
+
+
+#: Characters that move the cursor, colour, ring or turn the direction of what follows; lines and tabs stay.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """A text with what a terminal would obey as it is written in Python: ``\\x1b`` for an escape."""
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def all_printable(value: Any) -> Any:
+    """Plain values, whose texts are made printable."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {all_printable(name): all_printable(item) for name, item in value.items()}
+    return [all_printable(item) for item in value] if isinstance(value, list) else value
+
+
+def say(*values: object, end: str = "\n", file: IO[str] | None = None, flush: bool = False) -> None:
+    """``print``, made printable: how every program of the package writes a line."""
+    text = printable(" ".join(map(str, values)))
+    print(text, end=end, file=file or sys.stdout, flush=flush)
 
 
 def spell_out(*streams: IO[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spreeze_zmq.base import charset
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.schema import did_you_mean
 from spreeze_zmq.plan import topology
@@ -65,7 +66,7 @@ def exit_code(program: str, command: Callable[..., int], *given: object) -> int:
     try:
         return int(command(*given))
     except SpreezeError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        say(f"{program}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

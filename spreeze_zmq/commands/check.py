@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, Count
@@ -61,7 +62,7 @@ class FirstLook:
 
 
 def _say(line: str) -> None:
-    print(f"note {line}", flush=True)
+    say(f"note {line}", flush=True)
 
 
 # --- advice

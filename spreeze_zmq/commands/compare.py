@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import SAMPLER
@@ -47,14 +48,14 @@ def main(arguments: argparse.Namespace) -> int:
     groups = grouped(evaluated_runs(arguments.runs))
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
-    print("returns: interquartile mean over runs, 95 % bootstrap interval")
+    say("returns: interquartile mean over runs, 95 % bootstrap interval")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
             try:
                 write(groups, path)
             except OSError as error:
                 raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
-            print(f"wrote {path}")
+            say(f"wrote {path}")
     return 0
 
 
@@ -77,7 +78,7 @@ def evaluated_runs(places: Sequence[str]) -> list[tuple[PastRun, Curve]]:
         except InputError as error:
             if len(runs) == 1:
                 raise
-            print(f"left out: {error}", file=sys.stderr)
+            say(f"left out: {error}", file=sys.stderr)
     if not evaluated:
         raise InputError("none of these runs has an evaluation: there is nothing to compare")
     return _once(evaluated)
@@ -93,12 +94,12 @@ def _once(runs: Sequence[tuple[PastRun, Curve]]) -> list[tuple[PastRun, Curve]]:
     for run, _ in furthest_last:
         own = run_id(run.folder)
         if own in continued:
-            print(f"left out: {run.folder}: {continued[own]} goes on from it", file=sys.stderr)
+            say(f"left out: {run.folder}: {continued[own]} goes on from it", file=sys.stderr)
             continue
         first = (*ancestors_of(run), own)[0]
         key = first, json.dumps(setting_of(run), sort_keys=True)
         if key in kept:
-            print(f"left out: {kept[key]}: {run.folder} has the same first run", file=sys.stderr)
+            say(f"left out: {kept[key]}: {run.folder} has the same first run", file=sys.stderr)
         kept[key] = run.folder
     return [pair for pair in runs if pair[0].folder in kept.values()]
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_set
@@ -56,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--only {','.join(sorted(unknown))}: no clause of this number is checked")
     plan = topology.load(arguments.topology, [*shape(arguments), *arguments.set])
     if arguments.role in LEARNERS:
-        native.prepare(lambda line: print(line, file=sys.stderr))
+        native.prepare(lambda line: say(line, file=sys.stderr))
     began_s = time.monotonic()
     how = (arguments.tier, only, arguments.patience)
     results = list(peers.run(arguments.role, arguments.program, plan, *how))
@@ -65,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
     counts = Counter(result.verdict for result in results)
     words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in MARKS)
     took_s = time.monotonic() - began_s
-    print(f"{arguments.role}: {words}, in {took_s:.1f} s; the clauses stand in components/PROTOCOL.md")
+    say(f"{arguments.role}: {words}, in {took_s:.1f} s; the clauses stand in components/PROTOCOL.md")
     if arguments.html:
         Path(arguments.html).write_text(page(arguments, rows, words), encoding="utf-8")
     return 1 if counts["broken"] else 0

@@ -9,6 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.broker.doctor import findings_of
 from spreeze_zmq.commands.arguments import add_json_list
@@ -28,9 +29,9 @@ def main(arguments: argparse.Namespace) -> int:
     metrics = RunFolder(past.folder).metrics
     rows = findings_of(past.plan, read_journal(metrics) if metrics.exists() else ())
     if arguments.json:
-        print(json.dumps(rows, indent=1))
+        say(json.dumps(rows, indent=1))
     elif not rows:
-        print(f"{arguments.run}: nothing found")
+        say(f"{arguments.run}: nothing found")
     for row in () if arguments.json else rows:
-        print(f"{row['name']}: {finding_line(row)}")
+        say(f"{row['name']}: {finding_line(row)}")
     return 1 if rows else 0

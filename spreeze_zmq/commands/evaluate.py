@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 
 
@@ -42,25 +43,25 @@ def main(arguments: argparse.Namespace) -> int:
     seed = fresh_seed() if arguments.seed is None else arguments.seed
     score = saved.play(arguments.episodes, seed)
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
-        print(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
-    print(
+        say(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
+    say(
         f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
         f"over {len(score.returns)} episodes (--seed {seed} repeats them)"
     )
     if seed == saved.seed:
-        print("these begin as the episodes of its score did, and so confirm nothing")
+        say("these begin as the episodes of its score did, and so confirm nothing")
     if (interval := score.interval) is not None:
-        print(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
+        say(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
     lengths = score.lengths
     if lengths.min() == lengths.max():
-        print(f"episodes of {lengths.min()} steps")
+        say(f"episodes of {lengths.min()} steps")
     else:
-        print(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
+        say(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
     for name, value in score.info.items():
-        print(f"{name} at the end: {value:.4g} in the mean")
+        say(f"{name} at the end: {value:.4g} in the mean")
     fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"
     when = f"{saved.mean_return:.2f} in {saved.num_episodes} {fresh}"
-    print(
+    say(
         f"when it was saved: {when} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"
     )
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.evaluation.saved import SavedPolicy
@@ -31,7 +32,7 @@ def main(arguments: argparse.Namespace) -> int:
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:
             difference = export(saved.policy, path, dtype)
-            print(
+            say(
                 f"{path}: obs {dtype} [{shape}]{flattened} to action{counted}; "
                 f"on {NUM_COMPARED} random observations at most {difference:.1e} from the policy"
             )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
 from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.broker.doctor import Doctor
@@ -58,11 +59,11 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     look = FirstLook()
     plan = load(arguments, look)
     if arguments.graph:
-        print(graph(plan))
+        say(graph(plan))
         return 0
     if arguments.dry_run:
         _check_dry_run(arguments)
-        print(script(plan.name, plan.command), end="")
+        say(script(plan.name, plan.command), end="")
         return 0
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
@@ -73,7 +74,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         lines += rehearse(plan)
         lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
         found = "no mistake, but advice" if lines else "nothing to mend"
-        print(f"{arguments.topology or arguments.env}: {found}\n{report(plan, lines, look.remarks)}")
+        say(f"{arguments.topology or arguments.env}: {found}\n{report(plan, lines, look.remarks)}")
         return 0
     run = _launch if arguments.seeds is None else _launch_seeds
     notes = [*(f"environment: {each}" for each in look.remarks), *(f"advice: {line}" for line in lines)]
@@ -178,7 +179,7 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
             break
         signal.signal(signal.SIGINT, interrupt)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    print("\n".join(outcomes))
+    say("\n".join(outcomes))
     return max(codes)
 
 
@@ -202,7 +203,7 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
     check_fit(plan, run)
     origin = lineage.Origin.of(run)
     for passed_over in origin.checkpoint.skipped:
-        print(f"passed over: {passed_over}", file=sys.stderr)
+        say(f"passed over: {passed_over}", file=sys.stderr)
     if reached := lineage.reached(plan, origin):
         raise InputError(
             f"--resume {run}: it is over already: {reached}, counted from the first run's beginning; "

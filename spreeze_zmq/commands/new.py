@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.nodes.building import build
@@ -41,8 +42,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"{folder}: it is there already; choose another name") from None
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error}") from None
-    print(f"{folder}: a copy of components/{example}, yours to change")
+    say(f"{folder}: a copy of components/{example}, yours to change")
     command = shlex.join(build(folder.absolute(), print).command)
-    print(f'use it:   [components.{arguments.kind}]\n          use = "./{folder.name}"')
-    print(f"check it: spreeze conform {arguments.kind} -- {command}")
+    say(f'use it:   [components.{arguments.kind}]\n          use = "./{folder.name}"')
+    say(f"check it: spreeze conform {arguments.kind} -- {command}")
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.commands import table
@@ -31,13 +32,13 @@ def main(arguments: argparse.Namespace) -> int:
     run = read_run(Path(arguments.run)) if arguments.run else _newest()
     machines = machines_of(run)
     if arguments.json:
-        print(json.dumps(machines, indent=1))
+        say(json.dumps(machines, indent=1))
     elif machines:
         lost = any(machine["lost_s"] is not None for machine in machines)
         headings = (*HEADINGS, "gone") if lost else HEADINGS
         table.show(headings, [row(machine)[: len(headings)] for machine in machines])
     else:
-        print(f"{run.folder}: {_why_none(run)}")
+        say(f"{run.folder}: {_why_none(run)}")
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import Option, in_words, show
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands import table
@@ -33,13 +34,13 @@ def main(arguments: argparse.Namespace) -> int:
         make_importable(Path.cwd())
         tables = [topology.algorithm_table(wanted)]
     if arguments.json:
-        print(json.dumps(topology.entries(tables), indent=1))
+        say(json.dumps(topology.entries(tables), indent=1))
         return 0
     for found in tables:
         heading = f"[{found.name}]" + (f"  for algorithm = {show(found.algorithm)}" * bool(found.algorithm))
         rows = [[option.name, _default(option), option.takes, option.help] for option in found.options]
         table.show(("key", "default", "takes", "meaning"), rows, title=heading, wrapping=2)
-        print()
+        say()
     return 0
 
 

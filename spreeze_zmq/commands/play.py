@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.evaluation.saved import SavedPolicy
@@ -41,12 +42,12 @@ def main(arguments: argparse.Namespace) -> int:
     how = {"episodes": arguments.episodes, "seed": seed, "speed": arguments.speed}
     if arguments.video is None:
         for number, episode in enumerate(video.show(saved.policy, saved.environment, **how)):
-            print(f"episode {number}: {episode.said()}", flush=True)
+            say(f"episode {number}: {episode.said()}", flush=True)
         return 0
     made = video.record(saved.policy, saved.environment, arguments.video, max_s=arguments.seconds, **how)
     for number, episode in enumerate(made.episodes):
-        print(f"episode {number}: {episode.said()}")
-    print(
+        say(f"episode {number}: {episode.said()}")
+    say(
         f"{made.path}: {made.size[0]}x{made.size[1]}, {made.num_frames} pictures, {made.fps:g} a second, "
         f"{made.num_frames / made.fps:.1f} s"
     )

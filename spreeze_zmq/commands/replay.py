@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of
 from spreeze_zmq.commands.evaluate import add_trust
@@ -189,4 +190,4 @@ def _end(playback: Playback, code: int | None) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    say(line, flush=True)

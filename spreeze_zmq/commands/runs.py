@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
@@ -28,13 +29,13 @@ def main(arguments: argparse.Namespace) -> int:
     runs = find_runs(place)
     figures = [figures_of(run, place, parent_of(run, runs)) for run in runs]
     if arguments.json:
-        print(json.dumps(figures, indent=1))
+        say(json.dumps(figures, indent=1))
     elif figures:
         resumed = any(run["parent"] for run in figures)
         headings = (*HEADINGS, "goes on from") if resumed else HEADINGS
         table.show(headings, [row(run)[: len(headings)] for run in figures])
     else:
-        print(f"no runs in {place}")
+        say(f"no runs in {place}")
     return 0
 
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spreeze_zmq.base.charset import say
+
 GAP = 2
 #: Columns that wrap get at least this many characters each.
 LEAST_WIDTH = 20
@@ -30,8 +32,8 @@ def show(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
     if title:
-        print(title)
-    print("\n".join(lines(headings, list(rows), width, wrapping)))
+        say(title)
+    say("\n".join(lines(headings, list(rows), width, wrapping)))
 
 
 def lines(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, wrapping: int = 1) -> list[str]:

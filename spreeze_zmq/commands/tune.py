@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base import machine
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.commands.arguments import add_json_file, add_set
@@ -58,7 +59,7 @@ class Watch(View):
             self.launch.stop_reason = self.launch.stop_reason or "measured"
 
     def note(self, line: str) -> None:
-        print(line, flush=True)
+        say(line, flush=True)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -77,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
     build_all(plan, print)
     plan = sizing.settle(plan, remeasure=True, say=print)
     found = measure(plan)
-    print(report(plan, found))
+    say(report(plan, found))
     if arguments.json is not None:
         about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
         write_json(arguments.json, {**about, **found})

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.evaluation.saved import SavedPolicy
@@ -36,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port {arguments.port}: expected 0 to 65535")
     if (live := address.of_live_run(folder)) is not None:
-        print(f"the run is live, its own page is {live}")
+        say(f"the run is live, its own page is {live}")
         return 0
     listener = address.open_port(arguments.port)
     token = address.new_token()
@@ -51,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
         agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
         server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
         server.start()
-        print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
+        say(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())

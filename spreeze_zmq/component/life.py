@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from spreeze_zmq.algorithms.class_policy import loader_of_run
+from spreeze_zmq.base.charset import printable, say
 from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
 from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable
@@ -51,13 +53,18 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+class Lines(logging.Formatter):
+    """Lines with their time; what they quote of others moves no cursor and looks like no line of the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return re.sub(r"\n(?=\d{4}-)", "\n    ", printable(super().format(record)))
+
+
 def log_to(stream: TextIO) -> None:
     """Write every line of the log to ``stream``, with its time."""
-    logging.basicConfig(
-        level=os.environ.get("SPREEZE_LOG", "INFO"),
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=stream,
-    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=os.environ.get("SPREEZE_LOG", "INFO"), handlers=[handler])
 
 
 def live(
@@ -103,7 +110,7 @@ def live(
         finally:
             if isinstance(error, SpreezeError):  # this line says what the user can mend, so it comes last
                 with contextlib.suppress(OSError):  # the log's disk is full: the launcher finds that out
-                    print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
+                    say(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.machine import allow_open_files, available_cores
@@ -103,7 +104,7 @@ class Half:
     def say(self, line: str) -> None:
         """Print a line, if anybody reads it."""
         try:
-            print(line, flush=True)
+            say(line, flush=True)
         except OSError:
             self.stop_reason = self.stop_reason or UNREAD
 

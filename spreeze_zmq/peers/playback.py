@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import PeerTimeout, WireError
 from spreeze_zmq.component.process import begin_recording
 from spreeze_zmq.peers.outputs import Outputs
@@ -156,7 +157,7 @@ class Playback(Ends):
 
     def _step(self, entry: Entry) -> None:
         """Show the next message, and wait for Enter, for a number of messages to feed, or for q."""
-        print(f"{entry.t_s:9.3f} s  {_summary(entry)}", flush=True)
+        say(f"{entry.t_s:9.3f} s  {_summary(entry)}", flush=True)
         while self.num_to_step == 0 and not self.over:
             if sys.stdin.fileno() in self.pump(0.5, also=[sys.stdin.fileno()]):
                 lines = os.read(sys.stdin.fileno(), 4096).decode(errors="replace").split("\n")[:-1]
@@ -212,7 +213,7 @@ class Playback(Ends):
         if self.wait(min(PATIENCE_S, self.timeout_s), enough):
             return
         if self.timeout_s > PATIENCE_S:
-            print(f"waiting for {self.name} to {owed}", flush=True)
+            say(f"waiting for {self.name} to {owed}", flush=True)
         if not self.wait(self.timeout_s - PATIENCE_S, enough):
             raise PeerTimeout("replay", self.name, f"to {owed}", time.monotonic() - began_s)
 

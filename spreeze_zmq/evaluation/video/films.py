@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.trust import make_importable
@@ -114,7 +115,7 @@ def main(policy: str, video: str, import_from: str, *trust: str) -> int:
         saved = SavedPolicy.load(policy, trust)
         record(saved.policy, saved.environment, video, episodes=1, seed=saved.seed, max_s=SECONDS)
     except SpreezeError as error:
-        print(error, file=sys.stderr)
+        say(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.parent_death import bound_to_parent
 
 LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.begin")
@@ -78,7 +79,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
         words.seek(0)
         message = words.read().strip()
     if show and child.returncode == 0:
-        print(message)
+        say(message)
     return End(child.returncode, message, interrupts)
 
 
@@ -92,7 +93,7 @@ class _Lines:
     def show(self, line: str) -> None:
         """Print a note, or replace the figures."""
         if not self._in_notebook or line.startswith("note "):
-            print(line, flush=True)
+            say(line, flush=True)
             return
         from IPython.display import display
 

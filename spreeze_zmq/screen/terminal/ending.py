@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.base.charset import spell_out
+from spreeze_zmq.base.charset import say, spell_out
 from spreeze_zmq.screen.terminal.drawing import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
@@ -109,6 +109,6 @@ def say_last(lines: Iterable[str]) -> None:
     """Print to standard error; nothing happens if the terminal is gone."""
     spell_out(sys.stderr)
     try:
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        say("\n".join(lines), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)

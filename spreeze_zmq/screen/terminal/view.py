@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.text import Text
 
-from spreeze_zmq.base.charset import fitted, spell_out
+from spreeze_zmq.base.charset import all_printable, fitted, printable, spell_out
 from spreeze_zmq.screen.terminal.drawing import ENDED, LABEL, Scene, frame
 from spreeze_zmq.screen.terminal.words import RUNNING, plain_line
 
@@ -95,6 +95,7 @@ class StatusView(View):
 
     def begin(self, facts: Mapping[str, str]) -> None:
         """Show facts about the run, by title; called first."""
+        facts = {title: printable(fact) for title, fact in facts.items()}
         self._scene.facts = {title: fitted(fact, self._console.encoding) for title, fact in facts.items()}
         for title, fact in facts.items():
             if self._draws and title in FRAMED and self._console.size.height >= FRAMED_ROWS:
@@ -107,6 +108,7 @@ class StatusView(View):
         for name, stage in stages.items():
             if before.get(name) != stage:
                 self._since_s[name] = now_s
+        stages = {name: printable(stage) for name, stage in stages.items()}
         self._scene.stages = dict(stages)
         self._scene.lasted_s = {name: now_s - self._since_s[name] for name in stages}
         if not self._draws:
@@ -116,6 +118,7 @@ class StatusView(View):
 
     def update(self, status: Mapping[str, Any]) -> None:
         """Show the broker's newest status."""
+        status = all_printable(status)
         self._scene.status = status
         self._attempt(lambda: self._scene.returns.take(status))
         if self._draws:
@@ -201,6 +204,7 @@ class StatusView(View):
     # --- both
 
     def _say(self, line: str) -> None:
+        line = printable(line)
         self._said.append(line)
         if self._draws:
             self._attempt(lambda: self._console.print(Text(line)))

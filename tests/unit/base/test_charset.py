@@ -1,8 +1,10 @@
 """Texts in the characters that their reader has."""
 
 import io
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,20 @@ def test_a_mistake_with_an_arrow_in_it_is_one_line_everywhere(command, environme
     assert done.returncode == 2
     assert done.stdout == b""
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_a_terminal_obeys_is_shown(capsys):
+    """Escapes, bells, returns and turned text; lines, tabs and every other character stay."""
+    charset.say("a\x1b[2J\x9b\x07\r\u202eb", "c\n\td…", 1)
+    assert capsys.readouterr().out == "a\\x1b[2J\\x9b\\x07\\r\\u202eb c\n\td… 1\n"
+
+
+def test_every_program_of_the_package_says_what_it_prints():
+    """One place makes it printable; lists for other programs, and scripts, are JSON and shell."""
+    others = ("nodes/slurm.py", "nodes/by_ray.py", "learner/measure_updates.py", "base/charset.py")
+    root = Path(charset.__file__).parents[1]
+    for path in root.rglob("*.py"):
+        name = path.relative_to(root).as_posix()
+        if name not in others and not name.startswith("commands/bench/"):
+            found = re.findall(r'(?<![\w.])print\((?!end="", flush)', path.read_text())
+            assert not found, name
