@@ -63,7 +63,7 @@ def stranger(launch, mistake):
     if mistake == "no heartbeat":  # told after three seconds, in which a fast machine does all that is asked
         options += ["run.stop.env_steps=200000"]
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
-    return launch(*sets, "--without", "visualizer", topology="cartpole_dqn")
+    return launch(*sets, "--without", "evaluator", topology="cartpole_dqn")
 
 
 def statuses_until_seen(run, pattern):
