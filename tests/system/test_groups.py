@@ -14,20 +14,14 @@ from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 
 #: Programs that begin in another folder find the tests' environments.
 SEEN = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-LAST_LIFE = ("components.member.max_restarts=1", "components.member.restart_window_s=1000")
-GROUPS = (
-    "groups.count=2",
-    "groups.every_updates=50",
-    "groups.patience_s=2",
-    "run.stop.return=none",
-    *LAST_LIFE,
-)
+GROUPS = ("groups.count=2", "groups.every_updates=50", "groups.patience_s=2", "run.stop.return=none")
 
 
 @pytest.fixture
-def run(launch):
-    """A run of two groups on a task whose steps wait."""
-    sets = [word for each in GROUPS for word in ("--set", each)]
+def run(launch, request):
+    """A run of two groups on a task whose steps wait; the parameter is a member's ``max_restarts``."""
+    more = (f"components.member.max_restarts={request.param}", "components.member.restart_window_s=1000")
+    sets = [word for each in (*GROUPS, *more) for word in ("--set", each)]
     patience = ("--set", "components.critic_learner.start_timeout_s=240", "--set", "run.stop.minutes=20")
     return launch(*NAPPING["cartpole_dqn"], *sets, *patience, topology="cartpole_dqn")
 
@@ -44,13 +38,8 @@ def members_broker(run):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-@pytest.mark.long("eight processes, half of which are started twice")
-@pytest.mark.timeout(900)
-def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
-    """Both are parts of the rounds, near each other, with seeds of their own; a killed group is left out and
-    then part again, a killed fuser goes on from group 0's model; a group that is gone for good is named at
-    the end, exit code 1; the account is closed, and nothing stays.
-    """
+def shares(run):
+    """Both groups are parts of the rounds, near each other, with seeds of their own; returns their rows."""
     run.until(lambda: rows(run).get("1", {}).get("rounds", 0) >= 3, "rounds of both groups", 400)
     both = rows(run)
     assert both["0"]["rounds"] >= 3
@@ -60,10 +49,48 @@ def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
     plans = [json.loads((run.folder / place / "run.json").read_text()) for place in (".", "groups/1")]
     assert plans[0]["run"]["seed"] != plans[1]["run"]["seed"]
     assert [plan["groups"]["number"] for plan in plans] == [0, 1]
-    run.kill("member-0")
+    return both
+
+
+def goes_on_alone(run):
+    """A round closes without the other group."""
     run.until(lambda: rows(run)["1"]["lost"], "the loss of a group", 120)
     alone = rows(run)["0"]["rounds"]
     run.until(lambda: rows(run)["0"]["rounds"] > alone, "a round of one group", 120)
+
+
+def ends_without_the_other(run):
+    """Exit code 1, with the lost group in the last line and in summary.json; the account is closed."""
+    run.until(lambda: "group 1 (member-0) is lost" in run.output.read_text(), "the end of a group", 60)
+    run.interrupt()
+    assert run.end() == 1, run.said()
+    last = run.output.read_text().splitlines()[-1]
+    assert last.startswith("the run went on without group 1, which had failed for good: ")
+    assert list(run.summary()["lost"]) == ["member-0"]
+    assert adds_up(run.summary()["samples"])
+    assert run.leftovers() == []
+
+
+@pytest.mark.long("eight processes")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("run", [0], indirect=True)
+def test_two_groups_share_a_model_and_the_run_outlives_the_other(run):
+    """A group that is not started again is left out of the rounds, and named at the end."""
+    shares(run)
+    run.kill("member-0")
+    goes_on_alone(run)
+    ends_without_the_other(run)
+
+
+@pytest.mark.thorough
+@pytest.mark.long("eight processes, half of which are started twice")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("run", [1], indirect=True)
+def test_a_killed_group_comes_back_and_a_killed_fuser_goes_on(run):
+    """The group is left out and then part again; the fuser goes on from group 0's model."""
+    both = shares(run)
+    run.kill("member-0")
+    goes_on_alone(run)
     run.until(
         lambda: not rows(run)["1"]["lost"] and members_broker(run).get("critic_updates"), "its return", 400
     )
@@ -71,14 +98,7 @@ def test_two_groups_share_a_model_and_a_killed_one_comes_back(run):
     run.until(lambda: rows(run).get("1", {}).get("rounds", 99) < both["1"]["rounds"], "a new fuser", 120)
     run.until(lambda: rows(run)["1"]["rounds"] >= 2, "rounds of the new fuser", 120)
     run.kill("member-0")  # once more than it is started again
-    run.until(lambda: "group 1 (member-0) is lost" in run.said(), "the end of the other group", 60)
-    run.interrupt()
-    assert run.end() == 1, run.said()
-    last = run.output.read_text().splitlines()[-1]
-    assert last.startswith("the run went on without group 1, which had failed for good: 2 crashes within")
-    assert list(run.summary()["lost"]) == ["member-0"]
-    assert adds_up(run.summary()["samples"])
-    assert run.leftovers() == []
+    ends_without_the_other(run)
 
 
 @pytest.mark.parametrize(

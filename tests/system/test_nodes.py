@@ -148,10 +148,9 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path, capsys)
     evaluator runs on one of them, in the end on the other, and the best policy is here. At the end the other
     leaves with code 0, and nothing is left.
     """
-    first = machine()
+    first, stranger = machine(), machine(key=foreign(run, tmp_path))
     run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator")
     run.until(lambda: len(takers(run)) >= 3, "rollouts of every machine", 90)
-    stranger = machine(key=foreign(run, tmp_path))
     assert stranger.process.wait(60) == 2, stranger.said()
     assert "does not accept this machine's key" in stranger.said()
     first.process.kill()
