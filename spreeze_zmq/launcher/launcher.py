@@ -15,7 +15,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
 from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
-from spreeze_zmq.launcher import texts
+from spreeze_zmq.launcher import closing, texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
@@ -165,8 +165,8 @@ class Launch:
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        failed = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
-        lost, left_out = self.losses.write(self.folder), texts.why_no_checkpoint(self.folder)
+        failed = closing.why_no_step(self.folder, processes) or closing.why_no_episode(self.folder)
+        lost, left_out = self.losses.write(self.folder), closing.why_no_checkpoint(self.folder)
         self.last_word = failed or "; ".join(filter(None, (left_out, lost)))
         at_once = self.was_stopped_whole or self.interrupts.count > 1
         return 1 if failed or lost or (left_out and not at_once) else 0
@@ -263,7 +263,7 @@ class Launch:
             elsewhere.turn_out(event.name, f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}")
         elif isinstance(event, GaveUp):
             self.gave_up, self.stop_reason = True, str(event)
-            if full := texts.full_disk(self.folder, self.input_fault):
+            if full := closing.full_disk(self.folder, self.input_fault):
                 self.input_fault = self.input_fault or (event.name, full)
                 self.stop_reason = f"{event.name} is not started again: {full}"
             self.tell("stop_request", reason=self.stop_reason)
@@ -364,4 +364,4 @@ class Launch:
     def report_end(self) -> None:
         """Print the outcome of the run and the commands that use it."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        say_last(texts.closing_lines(self.folder, self.plan, *ending, printed=self.printed))
+        say_last(closing.closing_lines(self.folder, self.plan, *ending, printed=self.printed))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.launcher import texts
+from spreeze_zmq.launcher import closing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from tests.system.conftest import Run, thorough_but
@@ -87,7 +87,7 @@ def test_what_the_last_lines_say_works_as_it_stands(own_run, tmp_path, monkeypat
     if not marked:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no home"))
         folder, ended = RunFolder(own_run.folder), own_run.summary()["exit_reason"]
-        lines = texts.closing_lines(folder, Plan.read(folder.run_file), ended, [], None, "")
+        lines = closing.closing_lines(folder, Plan.read(folder.run_file), ended, [], None, "")
         assert hints(lines)["evaluate it"] == f"PYTHONPATH={code} spreeze eval {own_run.folder} {words}"
     if what == "watch it" and shutil.which("ffmpeg") is None:
         pytest.skip("no ffmpeg")

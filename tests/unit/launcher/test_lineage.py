@@ -16,8 +16,8 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
+from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.lineage import Origin, reached
-from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import StopPlan
