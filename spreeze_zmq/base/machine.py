@@ -19,7 +19,6 @@ import platform
 import resource
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,6 +98,8 @@ def _gpu_models() -> list[str]:
 
 @cache
 def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version  # with email, which takes as long as zmq
+
     versions = dict.fromkeys(PACKAGES, "none")
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):

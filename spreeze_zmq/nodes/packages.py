@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import metadata
 
 from spreeze_zmq.plan.plan import Plan
 
@@ -22,6 +21,8 @@ def installed() -> Mapping[str, str]:
     """The version of every installed package, by its normalized name, and ``python``'s, as they were when it
     was first asked for: a look at all of them takes a second on a busy machine.
     """
+    from importlib import metadata  # with email, for machines that join alone
+
     found = {
         _normal(each.metadata["Name"]): each.version
         for each in metadata.distributions()
@@ -61,4 +62,6 @@ def _normal(name: str) -> str:
 @cache
 def _owners(module: str) -> Sequence[str]:
     """The packages that a module belongs to."""
+    from importlib import metadata
+
     return metadata.packages_distributions().get(module, ())

@@ -141,6 +141,17 @@ def test_a_learner_imports_no_symbolic_mathematics():
     assert said.split() == ["True", "False"]
 
 
+def test_a_run_imports_no_library_that_few_runs_need():
+    """Neither its launcher nor a component on one machine: asyncio with ssl, which authentication needs, and
+    email, in which the releases of packages are written, take as long as numpy.
+    """
+    code = (
+        "import sys; from spreeze_zmq.commands import launch; from spreeze_zmq.component import component; "
+    )
+    code += "print(*{'asyncio', 'ssl', 'email', 'http'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+
+
 def test_nothing_is_pickled():
     """No module of the system imports pickle or asks another to use it."""
     for path in (*MODULES, *(ROOT / "components").rglob("*.py")):

@@ -9,6 +9,7 @@ import math
 import os
 import select
 import socket as sockets
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils.monitor import recv_monitor_message
 
 from spreeze_zmq.base.endpoints import Keys, keys_path
 from spreeze_zmq.base.errors import WireError
@@ -47,6 +46,14 @@ _EVENTS = (
 )
 
 
+def _next_event(monitor: zmq.Socket[bytes]) -> tuple[int, int]:
+    """The next event of a monitor and its value, as zmq_socket_monitor(3) lays them out: pyzmq's own reader
+    would import asyncio and ssl into each process.
+    """
+    event, value = struct.unpack("=hi", monitor.recv_multipart()[0])
+    return event & 0xFFFF, value
+
+
 def make_keys() -> Keys:
     public, secret = zmq.curve_keypair()
     return Keys(public.decode(), secret.decode())
@@ -56,6 +63,8 @@ class Authenticator:
     """Accepts clients with known keys: a thread that answers ZeroMQ's authentication requests."""
 
     def __init__(self, context: zmq.Context[Any]) -> None:
+        from zmq.auth.thread import ThreadAuthenticator  # with asyncio and ssl, which few runs need
+
         self._accepted: set[bytes] = set()
         self._folders: set[Path] = set()
         self._thread = ThreadAuthenticator(context)
@@ -191,9 +200,9 @@ class Handshakes:
     def serve(self) -> None:
         """Count the handshakes since the last call; costs one look at a queue if there are none."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            about = recv_monitor_message(self._monitor)
-            if (event := about["event"]) & _MADE:
-                self.on_connected(int(about["value"]))
+            event, value = _next_event(self._monitor)
+            if event & _MADE:
+                self.on_connected(value)
             elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._succeeded, self._unexplained, self._failed = True, 0, 0
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:  # after its refusal ZeroMQ does not try again
@@ -276,7 +285,8 @@ class KernelBuffer:
     def serve(self) -> None:
         """Set the size on connections made since the last call; without any, it costs one look at a queue."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            self._apply(int(recv_monitor_message(self._monitor)["value"]))
+            _, descriptor = _next_event(self._monitor)
+            self._apply(descriptor)
 
     def close(self) -> None:
         self._socket.disable_monitor()
