@@ -185,12 +185,14 @@ class DistributionalOptions(ReplayOptions):
         "auto",
         "lowest return of the distribution; auto is -5, of divided rewards",
         words=("auto",),
+        only_with="num_atoms",
         fixed=True,
     )
     v_max: float | Literal["auto"] = option(
         "auto",
         "highest return of the distribution; auto is 5, of divided rewards",
         words=("auto",),
+        only_with="num_atoms",
         fixed=True,
     )
 

@@ -125,9 +125,13 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     if old_run.get("algorithm") != new_run["algorithm"]:
         return pairs
     old_options, new_options = before.get("algorithm", {}), now["algorithm"]
-    for option in options_of(algorithms.get(new_run["algorithm"]).Options):
-        if option.fixed and option.name in old_options:
-            name = option.name
+    options = {option.name: option for option in options_of(algorithms.get(new_run["algorithm"]).Options)}
+    # An option that the earlier release did not have was as its default is.
+    old_options = {name: old_options.get(name, option.default) for name, option in options.items()}
+    for name, option in options.items():
+        needed = option.only_with
+        means = not needed or any(it[needed] != options[needed].default for it in (old_options, new_options))
+        if option.fixed and means:
             pairs.append((f"algorithm.{name}", old_options[name], new_options[name]))
     return pairs
 

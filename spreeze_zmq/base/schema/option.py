@@ -64,7 +64,9 @@ class Option:
         options: the keys of a ``table``; empty if any key is accepted.
         follows: how it scales with a measured batch size, ``"sqrt"`` or ``"average"``
             (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
-        fixed: another value makes other networks, so that no earlier checkpoint fits.
+        fixed: another value makes other networks, or gives theirs another meaning, so that no earlier
+            checkpoint fits.
+        only_with: an option at whose default this one means nothing; empty if it always does.
         schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
         by_network: the value may be a table of values by network.
     """
@@ -83,6 +85,7 @@ class Option:
     options: tuple[Option, ...] = ()
     follows: str = ""
     fixed: bool = False
+    only_with: str = ""
     schedule: bool = False
     by_network: bool = False
 
@@ -126,7 +129,7 @@ def option(
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
         accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``,
-            ``schedule``, ``by_network``: as in :class:`Option`.
+            ``only_with``, ``schedule``, ``by_network``: as in :class:`Option`.
     """
     declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
     return dataclasses.field(**_made(default), metadata={"option": declared})

@@ -1,0 +1,46 @@
+"""Whether a run can go on from another: what must agree, also with runs of earlier releases."""
+
+import json
+
+import pytest
+
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.history import check_fit
+
+ATOMS = "algorithm.num_atoms=51"
+
+
+def earlier(folder, *overrides, without=(), **changed):
+    """The folder of a run of an earlier release, without some options and with other values of some."""
+    plan = json.loads(topology.load("pendulum", overrides).to_json())
+    plan["algorithm"] = {name: value for name, value in plan["algorithm"].items() if name not in without}
+    plan["algorithm"] |= changed
+    (folder / "run.json").write_text(json.dumps(plan))
+    return folder
+
+
+def test_options_that_mean_nothing_need_not_agree(tmp_path):
+    """A range of returns, without a distribution of them; an option that the earlier release did not have."""
+    run = earlier(tmp_path, without=["normalize_rewards"], v_min=-100.0, v_max=1000.0)
+    check_fit(topology.load("pendulum"), run)
+    check_fit(topology.load("pendulum", ["algorithm.learning_rate=1e-4"]), run)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "problem"),
+    [
+        (
+            [ATOMS, "algorithm.v_min=-100", "algorithm.v_max=1000"],
+            [ATOMS],
+            'v_min is "auto" here and was -100.0',
+        ),
+        ([], ["algorithm.normalize_rewards=true"], 'normalize_rewards is true here and was "auto" there'),
+        ([], [ATOMS], "num_atoms is 51 here and was 1 there"),
+    ],
+)
+def test_another_meaning_of_the_networks_is_refused(tmp_path, before, now, problem):
+    """By the name of the option, with both values."""
+    run = earlier(tmp_path, *before, without=["normalize_rewards"])
+    with pytest.raises(CheckpointError, match=problem):
+        check_fit(topology.load("pendulum", now), run)
