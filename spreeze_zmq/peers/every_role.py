@@ -124,10 +124,17 @@ def send_garbage(peers: Peers, life: Life) -> None:
     for word, frames in garbage.refused(("*",)).items() if peers.tier == "should" else ():
         peers.ends[CONTROL].forward(frames)
         if leaves(peers, life, 0.03):
-            raise Stalled("M6", f"it obeyed a stop that must be refused, for {word} or the word before")
+            raise _left_at_a_stop(life, f", for {word} or the word before")
     if leaves(peers, life):
-        raise Stalled("M6", "it obeyed a stop that must be refused")
+        raise _left_at_a_stop(life, "")
     peers.mark("strict")
+
+
+def _left_at_a_stop(life: Life, which: str) -> Stalled:
+    """Who fails has not obeyed, but died late of the garbage before."""
+    if life.process.poll():
+        return Stalled("M4", f"garbage on control was followed by this: {life.ending()}")
+    return Stalled("M6", f"it obeyed a stop that must be refused{which}")
 
 
 def leaves(peers: Peers, life: Life, seconds: float = 0.6) -> bool:

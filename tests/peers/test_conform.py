@@ -189,7 +189,7 @@ def test_our_other_components_keep_every_clause(verdicts, role):
 )
 def test_our_learners_by_rounds_keep_every_clause(role, on, native_layers, forked):
     """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
-    found, text = judged(role, ours(role), ("T3",), on=on)  # all that is seen where T3 is
+    found, text = judged(role, ours(role), ("T3",), patience_s=40.0, on=on)  # all that is seen where T3 is
     assert len(found) > 8
     assert not broken_of(found), text
     alone = on == "cartpole_pqn"  # nobody else can make it wait before it takes anything
