@@ -1,33 +1,68 @@
-"""``spreeze runs [DIR]``: a table of past and live runs, the newest last."""
+"""``spreeze runs [DIR]``: a table of past and live runs, the newest last; chosen ones can be deleted."""
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
+import re
+import shutil
+import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
-from spreeze_zmq.screen.terminal.words import clock, ended_by
+from spreeze_zmq.screen.terminal.words import clock, ended_by, memory
 
-HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
+HEADINGS = ("run", "began", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
+#: Seconds of the units of an age.
+UNITS = {"min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (default: %(default)s)"
     )
+    parser.add_argument("--env", metavar="NAME", help="only runs of this environment; * stands for anything")
+    parser.add_argument("--algorithm", metavar="NAME", help="only runs of this algorithm")
+    parser.add_argument("--state", choices=("running", "ended", "crashed"), help="only runs in this state")
+    parser.add_argument(
+        "--older-than", metavar="AGE", type=_age, default=0.0, help="only runs that began before: 12h, 7d"
+    )
+    parser.add_argument(
+        "--delete", action="store_true", help="delete the folders of these runs, after a question"
+    )
+    parser.add_argument("--yes", action="store_true", help="with --delete: ask nothing")
     add_json_list(parser)
 
 
+def _age(text: str) -> float:
+    """Seconds of ``30min``, ``12h`` or ``7d``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(min|h|d)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected an age such as 30min, 12h or 7d, got {text!r}")
+    return float(found[1]) * UNITS[found[2]]
+
+
 def main(arguments: argparse.Namespace) -> int:
-    """Print the runs of a folder."""
+    """Print the runs of a folder, or delete them.
+
+    Raises:
+        InputError: there is no such folder; runs shall be deleted, but not which, or nobody can be asked.
+    """
     place = Path(arguments.folder)
     runs = find_runs(place)
-    figures = [figures_of(run, place, parent_of(run, runs)) for run in runs]
+    chosen = [run for run in runs if _is_chosen(run, arguments)]
+    if arguments.delete:
+        _delete([run for run in chosen if run.state != "running"], arguments)
+        return 0
+    figures = [figures_of(run, place, parent_of(run, runs)) for run in chosen]
     if arguments.json:
         say(json.dumps(figures, indent=1))
     elif figures:
@@ -35,8 +70,50 @@ def main(arguments: argparse.Namespace) -> int:
         headings = (*HEADINGS, "goes on from") if resumed else HEADINGS
         table.show(headings, [row(run)[: len(headings)] for run in figures])
     else:
-        say(f"no runs in {place}")
+        say(f"no such runs in {place}" if runs else f"no runs in {place}")
     return 0
+
+
+def _is_chosen(run: PastRun, arguments: argparse.Namespace) -> bool:
+    """Whether a run is one of those that the command line asks for."""
+    about, env = run.plan["run"], arguments.env
+    name = str(about.get("env"))
+    return (
+        (env is None or fnmatch.fnmatchcase(name, env) or fnmatch.fnmatchcase(name.rpartition(":")[2], env))
+        and arguments.algorithm in (None, about.get("algorithm"))
+        and arguments.state in (None, run.state)
+        and run.began_s <= time.time() - arguments.older_than
+    )
+
+
+def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
+    """Delete runs, which are over, once the user has agreed."""
+    if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
+        raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
+    if not runs:
+        say("nothing to delete: no run that is over fits")
+        return
+    say("\n".join(str(run.folder) for run in runs))
+    them = f"{len(runs)} runs" if len(runs) > 1 else "1 run"
+    them += f" ({memory(sum(_size(path) for run in runs for path in run.folder.rglob('*')))})"
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise InputError(f"--delete: {them} would be gone for good, and nobody can be asked: add --yes")
+        say(f"delete {them} for good? Type yes:")
+        if sys.stdin.readline().strip() != "yes":
+            say("nothing is deleted")
+            return
+    for run in runs:
+        try:
+            shutil.rmtree(run.folder)
+        except OSError as error:
+            raise InputError(f"{run.folder} stays: {error.strerror or error}") from None
+    say(f"{them} deleted")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 of anything else."""
+    return path.lstat().st_size if path.is_file() else 0
 
 
 def figures_of(run: PastRun, place: Path, parent: Path | None) -> dict[str, Any]:
@@ -44,6 +121,7 @@ def figures_of(run: PastRun, place: Path, parent: Path | None) -> dict[str, Any]
     about = run.plan["run"]
     return {
         "run": _shown(run.folder, place),
+        "began": datetime.fromtimestamp(run.began_s).astimezone().isoformat(timespec="seconds"),
         "env": about.get("env"),
         "algorithm": about.get("algorithm"),
         "seed": about.get("seed"),
@@ -67,6 +145,7 @@ def row(figures: dict[str, Any]) -> list[str]:
     best, steps, wall_s = figures["best_return"], figures["env_steps"], figures["wall_s"]
     return [
         str(figures["run"]),
+        f"{figures['began'][:10]} {figures['began'][11:16]}",
         str(figures["env"]).rpartition(":")[2],
         *(str(figures[name]) for name in ("algorithm", "seed", "state")),
         "" if best is None else f"{best:.1f}",

@@ -33,12 +33,14 @@ class PastRun:
         plan: the contents of run.json.
         summary: the contents of summary.json; empty before the first.
         state: ``ended`` if a stop condition or the user ended it.
+        began_s: when it began, in seconds since 1970.
     """
 
     folder: Path
     plan: Mapping[str, Any]
     summary: Mapping[str, Any]
     state: Literal["running", "ended", "crashed"]
+    began_s: float
 
     @property
     def exit_reason(self) -> str:
@@ -54,12 +56,11 @@ def find_runs(place: Path) -> list[PastRun]:
     """
     if not place.is_dir():
         raise InputError(f"{place}: no such folder; runs are kept in ./runs unless --run-dir says otherwise")
-    began = {}
-    for pattern in ("run.json", "*/run.json", "*/*/run.json"):
-        for file in glob.iglob(pattern, root_dir=place, include_hidden=True):
-            with contextlib.suppress(OSError):  # deleted meanwhile
-                began[place / file] = (place / file).stat().st_mtime
-    return [run for file in sorted(began, key=began.__getitem__) if (run := _read(file))]
+    patterns = ("run.json", "*/run.json", "*/*/run.json")
+    files = {
+        place / name for each in patterns for name in glob.iglob(each, root_dir=place, include_hidden=True)
+    }
+    return sorted(filter(None, map(_read, files)), key=lambda run: (run.began_s, run.folder))
 
 
 def read_run(folder: Path) -> PastRun:
@@ -142,7 +143,9 @@ def _read(run_file: Path) -> PastRun | None:
         return None
     folder = run_file.parent
     summary = _read_object(RunFolder(folder).summary) or {}
-    return PastRun(folder, plan, summary, _state(plan, summary))
+    with contextlib.suppress(OSError):  # deleted meanwhile
+        return PastRun(folder, plan, summary, _state(plan, summary), run_file.stat().st_mtime)
+    return None
 
 
 def _state(plan: Mapping[str, Any], summary: Mapping[str, Any]) -> Literal["running", "ended", "crashed"]:

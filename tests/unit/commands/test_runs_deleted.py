@@ -1,0 +1,100 @@
+"""Runs are chosen by what they were, and deleted only if the user says so."""
+
+import io
+import json
+import os
+import time
+
+import pytest
+
+from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.plan import topology
+
+DAY = 86_400.0
+
+
+class Typed(io.StringIO):
+    """What a person types at a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Folders of four runs: of two environments, old and new, ended and crashed."""
+    for name, task, age, reason in (
+        ("old", "pendulum", 9 * DAY, "minutes 1"),
+        ("new", "pendulum", 0.0, "minutes 1"),
+        ("broken", "pendulum", 0.0, ""),
+        ("other", "cartpole", 0.0, "minutes 1"),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "run.json").write_text(topology.load(task).to_json())
+        (folder / "summary.json").write_text(json.dumps({"exit_reason": reason}))
+        os.utime(folder / "run.json", (time.time() - age,) * 2)
+    return tmp_path
+
+
+def left(folder):
+    """The names of the runs that are there."""
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen"),
+    [
+        (["--older-than", "7d"], {"old"}),
+        (["--state", "crashed"], {"broken"}),
+        (["--env", "Cart*"], {"other"}),
+        (["--algorithm", "sac", "--state", "ended"], {"old", "new"}),
+    ],
+)
+def test_runs_are_chosen(runs, capsys, flags, chosen):
+    """The same ones are listed and deleted."""
+    assert main(["runs", str(runs), "--json", *flags]) == 0
+    assert {row["run"] for row in json.loads(capsys.readouterr().out)} == chosen
+    before = left(runs)
+    assert main(["runs", str(runs), "--delete", "--yes", *flags]) == 0
+    assert left(runs) == before - chosen
+
+
+@pytest.mark.parametrize(("typed", "gone"), [("yes\n", {"old"}), ("y\n", set()), ("", set())])
+def test_nothing_is_deleted_unless_the_user_types_yes(runs, monkeypatch, typed, gone):
+    """A word that nobody types by accident."""
+    monkeypatch.setattr("sys.stdin", Typed(typed))
+    before = left(runs)
+    assert main(["runs", str(runs), "--delete", "--older-than", "7d"]) == 0
+    assert left(runs) == before - gone
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "say which runs, by --env, --algorithm, --state or --older-than"),
+        (["--older-than", "7d"], "nobody can be asked: add --yes"),
+        (["--older-than", "soon", "--yes"], "expected an age such as 30min, 12h or 7d, got 'soon'"),
+    ],
+)
+def test_what_is_not_clear_deletes_nothing(runs, monkeypatch, capsys, flags, said):
+    """One line, exit code 2."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    before = left(runs)
+    try:
+        code = main(["runs", str(runs), "--delete", *flags])
+    except SystemExit as left_by:
+        code = left_by.code
+    assert code == 2
+    assert said in capsys.readouterr().err
+    assert left(runs) == before
+
+
+def test_a_link_to_a_run_is_left_alone(runs, capsys):
+    """Its run is elsewhere, and perhaps somebody else's."""
+    link = runs / "links"
+    link.mkdir()
+    (link / "there").symlink_to(runs / "old")
+    assert main(["runs", str(link), "--delete", "--older-than", "7d", "--yes"]) == 2
+    assert "there stays: Cannot call rmtree on a symbolic link" in capsys.readouterr().err
+    assert (runs / "old" / "run.json").exists()
