@@ -95,7 +95,7 @@ def test_runs_are_listed_with_how_they_ended(seeds):
     folder, _ = seeds
     heading, *lines = spreeze(folder, "runs").splitlines()
     assert heading.startswith("run ")
-    assert [line.split()[1:5] for line in lines] == [["CartPole-v1", "dqn", seed, "ended"] for seed in "78"]
+    assert [line.split()[3:7] for line in lines] == [["CartPole-v1", "dqn", seed, "ended"] for seed in "78"]
     for row in json.loads(spreeze(folder, "runs", "--json")):
         summary = read_run(folder / "runs" / row["run"]).summary
         assert {name: summary[name] for name in ("best_return", "wall_s", "env_steps", "exit_reason")} == {
