@@ -26,6 +26,7 @@ UNITS = {"min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder, what chooses runs of it, and what becomes of them."""
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (default: %(default)s)"
     )
