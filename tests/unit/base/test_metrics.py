@@ -11,6 +11,7 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from spreeze_zmq.base import usage
 from spreeze_zmq.base.files import Journal, plain, read_journal, write_json
 from spreeze_zmq.base.usage import Family
 from spreeze_zmq.broker.tensorboard import TensorBoard
@@ -27,8 +28,11 @@ for _ in range(2):
 """
 
 
-def test_the_cpu_time_of_descendants_counts_and_never_falls():
-    """A grandchild that has ended counts, and so does its parent; when both are gone the sum stays."""
+def test_the_cpu_time_of_descendants_counts_and_never_falls(monkeypatch):
+    """A grandchild that has ended counts, and so does its parent; when both are gone the sum stays. Whatever
+    other children this process has, new ones are looked for each time.
+    """
+    monkeypatch.setattr(usage, "LOOK_INTERVAL_S", 0.0)
     family = Family(psutil.Process())
     alone_s = family.cpu_s()
     child = subprocess.Popen(
@@ -60,6 +64,7 @@ def test_a_journal_comes_back_as_it_was_written(tmp_path):
 WRITER = """
 import os, signal, sys
 from pathlib import Path
+from spreeze_zmq.base import usage
 from spreeze_zmq.base.files import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.write("status", 1.0, {"env_steps": 512})

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import half as half_module
+from spreeze_zmq.algorithms import gradient_steps
 from spreeze_zmq.commands.bench.trial import random_batch
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.nn.device import WARM_UP_CALLS, Captured, captured
@@ -75,14 +75,14 @@ def as_graph(monkeypatch):
         recorders.append(Tapes())
         return Captured(function, recorders[-1])
 
-    monkeypatch.setattr(half_module, "captured", captured_so)
+    monkeypatch.setattr(gradient_steps, "captured", captured_so)
     return recorders
 
 
 @pytest.fixture
 def plainly(monkeypatch):
     """A switch: halves made from then on are not recorded."""
-    return lambda: monkeypatch.setattr(half_module, "captured", lambda function, *_: function)
+    return lambda: monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
 
 
 def both_halves(options):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import half
+from spreeze_zmq.algorithms import gradient_steps
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.nn.device import Download, Ingestion, Staging, Work, captured
@@ -65,7 +65,7 @@ def test_a_graph_trains_as_the_plain_launches_do(monkeypatch, caplog, options, p
     results = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(half, "captured", lambda function, *_: function)
+            monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
         critic, actor = make_halves(precision=precision, **options)
         losses = train(critic, actor, *make_replays(kind=kind), 12)
         results.append((losses, critic.weights.cpu().numpy(), actor.weights.cpu().numpy()))
@@ -84,7 +84,7 @@ def test_a_graph_is_made_anew_for_other_rates(monkeypatch):
     results = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(half, "captured", lambda function, *_: function)
+            monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
         critic, actor = make_halves()
         replays = make_replays()
         for rates in ({"learning_rate": 3e-4, "tau": 0.005}, {"learning_rate": 3e-3, "tau": 0.5}):

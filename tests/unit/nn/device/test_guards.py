@@ -20,8 +20,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs, nn
-from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions
-from spreeze_zmq.algorithms import half as half_module
+from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, gradient_steps
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.commands.bench.trial import random_batch
 from spreeze_zmq.nn.device import Captured
@@ -568,7 +567,7 @@ def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
     batch = random_batch(spec, 16)
     for how in ("recorded", "plain", "without"):
         if how != "recorded":
-            monkeypatch.setattr(half_module, "captured", lambda function, *_: function)
+            monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
         half = algorithms.make("critic", Trained, Trained.Options(precision="fp32"), spec, "cpu", 1)
         for count in range(12):
             if count == 7 and how != "without":
