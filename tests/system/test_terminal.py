@@ -212,9 +212,10 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     )
     keep(wide, "160x50")
     terminal.resize(12, 60)
-    whole, crowded = shows("evaluation", "best", "in training", *ROLES), shows("finding")
-    low = terminal.until(  # beside other programs the finding that says so has one of these rows
-        lambda lines: len(lines) == 12 and (whole(lines) or crowded(lines)), "low frame"
+    figures, whole = shows("evaluation", "best", "in training"), shows(*ROLES)
+    low = terminal.until(  # the broker's death has one of the rows, beside other programs a finding, too
+        lambda lines: len(lines) == 12 and (whole(lines) or (figures(lines) and shows("1 failure")(lines))),
+        "low frame",
     )
     keep(low, "60x12")
     for screen in (training, wide, low):
