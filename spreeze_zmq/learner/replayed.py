@@ -80,6 +80,12 @@ class ReplayExperience(Experience):
         self.replay.ring.set_random_state(state["replay"])
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])
+        self._tell_scale()
+
+    def _tell_scale(self) -> None:
+        """Let the algorithm know what rewards are divided by, for values in the environment's units."""
+        if self.replay.scale is not None:
+            self.half.algorithm.reward_divisor = self.replay.scale.divisor
 
 
 class RatioExperience(ReplayExperience):
@@ -165,8 +171,7 @@ class RatioExperience(ReplayExperience):
     def add(self, rollout: Rollout) -> None:
         """Add one rollout to the replay and count it for the ratio, the run and the lag."""
         self.replay.add(rollout)
-        if self.replay.scale is not None:
-            self.half.algorithm.reward_divisor = self.replay.scale.divisor
+        self._tell_scale()
         self.outlet.observe(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         usable = 0 if self.stopping else rollout.num_transitions
@@ -229,8 +234,14 @@ class RatioExperience(ReplayExperience):
             "replay_size": len(self.replay),
             "learning_rate": self.half.learning_rate,
             "batch_size": self.batch_size,
-            **({} if self.replay.scale is None else {"reward_divisor": self.replay.scale.divisor}),
+            **self._scale_gauges(),
         }
+
+    def _scale_gauges(self) -> dict[str, float]:
+        """What rewards are divided by, and for how few returns; nothing where they are not divided."""
+        if (scale := self.replay.scale) is None:
+            return {}
+        return {"reward_divisor": scale.divisor, "return_spread": scale.spread}
 
     # --- what is kept
 

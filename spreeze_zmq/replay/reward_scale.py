@@ -109,6 +109,7 @@ class ReturnScale:
     Attributes:
         counts: running returns by size, ``[STEPS * (GREATEST - LEAST)]``.
         divisor: of rewards; 1 until a return differs from 0.
+        spread: how many times as large as the median return the largest is, of those that differ from 0.
     """
 
     def __init__(self, gamma: float, largest: float) -> None:
@@ -129,9 +130,11 @@ class ReturnScale:
     def adopt(self, sums: NDArray[np.float64]) -> None:
         """Continue from :meth:`sums`."""
         self.counts = sums
-        seen = np.flatnonzero(sums > 0.0)
-        largest = 2.0 ** ((seen[-1] + 1) / STEPS + LEAST) if len(seen) else self._largest
-        self.divisor = float(largest / self._largest)
+        self.divisor = self.spread = 1.0
+        if (total := sums.sum()) > 0.0:
+            most, middle = np.flatnonzero(sums)[-1], np.searchsorted(sums.cumsum(), total / 2.0)
+            self.divisor = float(2.0 ** ((most + 1) / STEPS + LEAST) / self._largest)
+            self.spread = float(2.0 ** ((most - middle) / STEPS))
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The counts, without the running returns: after a resume the samplers start new episodes."""

@@ -15,6 +15,9 @@ from spreeze_zmq.plan.roles import CRITIC_LEARNER
 LATE_S = 2.0
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
+#: Times as large as the median return that the largest one may be: a reward that is seldom met, and
+#: discounted over a long episode, has a hundred.
+LARGEST_SPREAD = 10_000.0
 #: Weights of the entropy beyond which it counts nothing or alone: shipped tasks end between 0.001 and 1.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-5, 100.0
 #: Log deviations of a policy's noise, in unit actions: 1 % of the range, and e times the range.
@@ -61,6 +64,19 @@ def end_atoms(vitals: Vitals) -> Finding | None:
                 rank=0,
             )
     return None
+
+
+def outlying_returns(vitals: Vitals) -> Finding | None:
+    """Rewards that are divided for a return that hardly any other comes near."""
+    spread = vitals.typical("return_spread")
+    if spread is None or spread < LARGEST_SPREAD:
+        return None
+    return Finding(
+        f"the largest return so far is {spread:,.0f} times as large as the median one",
+        "rewards are divided to fit it, which leaves nothing of all others",
+        "clip the reward that is an accident in step(), or state algorithm.v_min and algorithm.v_max",
+        rank=0,
+    )
 
 
 def _wider(end: float, other: float) -> float:
@@ -254,6 +270,7 @@ def late_reports(vitals: Vitals) -> Finding | None:
 
 LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
+    outlying_returns,
     temperature,
     exploration,
     values_diverge,

@@ -232,6 +232,7 @@ def test_a_limit_that_is_reported_as_terminated_is_named():
     ("name", "gauges"),
     [
         ("end_atoms", {"mass_at_v_max": 0.7, "mass_at_v_min": 0.0}),
+        ("outlying_returns", {"return_spread": 1e6}),
         ("temperature", {"temperature": 1e-7}),
         ("temperature", {"temperature": 1e4}),
         ("values_diverge", {"q_mean": 1e7}),

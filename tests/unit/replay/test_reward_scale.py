@@ -77,6 +77,15 @@ def test_the_largest_return_gets_the_size_that_suits_critics(rollouts, largest):
     assert largest / 5.0 / STEP < scale.divisor <= largest / 5.0 * STEP
 
 
+def test_a_return_that_no_other_comes_near_shows():
+    """Its divisor fits it alone: the median of the others is left with a ten-thousandth of the range."""
+    scale = ReturnScale(0.0, 5.0)
+    scale.add(paid([1.0, 1.1, 0.9, 0.0, 1.0]))
+    assert scale.spread == pytest.approx(1.1, rel=0.1)
+    scale.add(paid([-1e4]))
+    assert scale.spread == pytest.approx(1e4, rel=0.1)
+
+
 def test_without_rewards_nothing_is_divided():
     """A sparse task before its first reward."""
     scale = ReturnScale(0.9, 5.0)
