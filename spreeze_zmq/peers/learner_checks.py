@@ -109,7 +109,8 @@ def _refuses_what_is_broken(peers: Peers) -> str:
     found = [m.fields for m in peers.between("restarted", "fuzzed", "report")][-1]
     rows = [row for row in found.get("refused", ()) if row["sender"] == STREAM.partition("/")[0]]
     refused, due = found["taken"][STREAM]["refused"], 2 * STEPS * ENVS
-    expect(refused == due, f"{refused} transitions of its stream are refused, not {due}")
+    said = "; ".join(f"{row['count']} {row['kind']} for {row['word']} ({row['first']})" for row in rows)
+    expect(refused == due, f"{refused} transitions of its stream are refused, not {due}: {said}")
     words = {row["word"] for row in rows}
     return expect({"not_finite", "misfit"} <= words, f"refused for {', '.join(sorted(words))}")
 

@@ -59,8 +59,9 @@ class Sampler:
         lag = self.peers.plan.balance.max_policy_lag
         if not self.peers.plan.learning.on_policy or self.peers.plays(POLICY) or lag is None:
             return AT_ONCE
-        policies = len(self.peers.between("begun", None, "policy"))
-        return max(0, policies + lag - self.num_in_turn)
+        # One that is published again, to a reader who has just come, lets nobody collect more.
+        versions = {policy.fields["version"] for policy in self.peers.between("begun", None, "policy")}
+        return max(0, len(versions) + lag - self.num_in_turn)
 
 
 class OtherLearner:
