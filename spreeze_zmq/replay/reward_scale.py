@@ -107,7 +107,7 @@ class ReturnScale:
         largest: that size.
 
     Attributes:
-        counts: running returns by size, ``[STEPS * (GREATEST - LEAST)]``.
+        counts: running returns by size, after rewards other than 0, ``[STEPS * (GREATEST - LEAST)]``.
         divisor: of rewards; 1 until a return differs from 0.
         spread: how many times as large as the median return the largest is, of those that differ from 0.
     """
@@ -117,8 +117,8 @@ class ReturnScale:
         self.adopt(np.zeros(STEPS * (GREATEST - LEAST)))
 
     def add(self, rollout: Rollout) -> None:
-        """Count the returns of a rollout."""
-        sizes = np.abs(self._returns.of(rollout))
+        """Count the returns of a rollout after each reward; between rewards they only fade."""
+        sizes = np.abs(self._returns.of(rollout)[rollout.reward != 0.0])
         steps = np.floor(STEPS * (np.log2(sizes[sizes > 0.0]) - LEAST)).astype(np.intp)
         last = len(self.counts) - 1
         self.adopt(self.counts + np.bincount(steps.clip(0, last), minlength=last + 1))

@@ -86,6 +86,14 @@ def test_a_return_that_no_other_comes_near_shows():
     assert scale.spread == pytest.approx(1e4, rel=0.1)
 
 
+def test_a_reward_that_is_seldom_met_is_no_accident():
+    """It fades for thousands of steps without another, past time limits; each time it is as large."""
+    scale = ReturnScale(0.9, 5.0)
+    for _ in range(3):
+        scale.add(paid([1.0, *[0.0] * 1000], truncated=[500]))
+    assert scale.spread == pytest.approx(1.0)
+
+
 def test_without_rewards_nothing_is_divided():
     """A sparse task before its first reward."""
     scale = ReturnScale(0.9, 5.0)
