@@ -216,7 +216,8 @@ class Broker:
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""
         best_return = self.record.evaluations.best_return
-        state = {"t_s": self.now_s, "counts": self.record.learning.counts, "best_return": best_return}
+        counts = {**self.record.learning.counts, "core_s": self.record.core_s}
+        state = {"t_s": self.now_s, "counts": counts, "best_return": best_return}
         self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
 
     def show_refusals(self, news: Iterable[Refused]) -> None:

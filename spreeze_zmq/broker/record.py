@@ -65,6 +65,7 @@ class RunRecord:
     moves: dict[str, list[list[Any]]] = kept(dict)
     went_back: list[WentBack] = kept(list)
     restarts: int = kept(int)
+    core_s: float = kept(float)
     resumed: dict[str, Any] | None = kept(lambda: None)
     failures: FailureRecord = kept(FailureRecord)
     accounts: dict[str, SampleAccount] = kept(dict)
@@ -96,6 +97,7 @@ class RunRecord:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
         self.resumed = dict(about)
         self.learning.resume(about["counts"])
+        self.core_s = about["counts"].get("core_s", 0.0)  # earlier releases did not count it
 
     @property
     def learners_are_ready(self) -> bool:
@@ -125,8 +127,10 @@ class RunRecord:
             self.processes[sender] = process
         if "clock_s" not in fields:
             return
+        spent_s = max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+        self.core_s += spent_s
         if not self.machines.have(sender):
-            self.cores.cpu_s[process.role] += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+            self.cores.cpu_s[process.role] += spent_s
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():
@@ -281,7 +285,10 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
-        processes = {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()}
+        processes = {
+            name: [p.role, p.incarnation, p.pid, p.gone, p.clock.get("cpu", 0.0)]
+            for name, p in self.processes.items()
+        }
         return {**state_of(self), "processes": processes}
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
@@ -289,7 +296,13 @@ class RunRecord:
         if state["resumed"] is not None:
             self.resume(state["resumed"])
         restore(self, state)
-        for name, (role, incarnation, pid, gone) in state["processes"].items():
+        for name, (role, incarnation, pid, gone, cpu_s) in state["processes"].items():
             self.processes[name] = ProcessRecord(
-                role, pid, ready=True, incarnation=incarnation, heard_s=now_s, gone=gone
+                role,
+                pid,
+                ready=True,
+                incarnation=incarnation,
+                heard_s=now_s,
+                gone=gone,
+                clock={"cpu": cpu_s},
             )

@@ -48,6 +48,7 @@ class Shared:
         counts: ``env_steps`` and the like, as a resumed run continues them.
         sampled_transitions: received until the samplers were stopped; on-policy, those of rounds that were
             trained on.
+        core_s: CPU seconds of all processes of the run so far, as they report them, on all of its machines.
         publication: by role, as of ``LearningFigures``.
         devices: by process, likewise.
     """
@@ -55,6 +56,7 @@ class Shared:
     learners: Sequence[str]
     counts: Mapping[str, int] = field(metadata=SPREAD)
     sampled_transitions: int
+    core_s: float
     replay_ratio: ReplayRatio
     policy_lag: PolicyLag
     publication: Mapping[str, Mapping[str, float]]
@@ -68,6 +70,7 @@ class Shared:
             learners=record.plan.learning.learners,
             counts={name: int(learning.counts[name]) for name in SHOWN},
             sampled_transitions=learning.sampled_transitions(),
+            core_s=record.core_s,
             replay_ratio=learning.replay_ratio(record.plan.balance.replay_ratio),
             policy_lag=learning.policy_lag(record.instances(), record.plan.balance.max_policy_lag),
             publication=learning.publication,

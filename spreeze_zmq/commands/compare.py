@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Print a line for each setting, and write its curves to the files asked for."""
     _check_installed("scipy", *(["matplotlib"] if arguments.png else []))
     groups = grouped(evaluated_runs(arguments.runs))
-    headings = ("setting", "env", "runs", "last return", "best return", "wall", "env steps")
+    headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     say("returns: interquartile mean over runs, 95 % bootstrap interval")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
@@ -152,7 +152,7 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     from matplotlib.ticker import EngFormatter
 
     envs = list(dict.fromkeys(group.env for group in groups))
-    figure = Figure(figsize=(15, 4.2 * len(envs)), dpi=120, layout="constrained")
+    figure = Figure(figsize=(5 * len(AXES), 4.2 * len(envs)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(envs), len(AXES), squeeze=False, sharey="row")
     for env, row in zip(envs, panels, strict=True):
@@ -185,10 +185,12 @@ def _row(group: Group) -> list[str]:
     confirmed = [run.summary.get("best_return") for run in group.runs]
     highest = [curve.mean_return.max() for curve in group.curves]
     best = np.array([[a if b is None else b] for a, b in zip(highest, confirmed, strict=True)], np.float64)
-    wall = np.mean([curve.x["wall_s"][-1] for curve in group.curves])
-    steps = np.mean([curve.x["env_steps"][-1] for curve in group.curves])
-    count = str(len(group.runs))
-    return [group.label, group.env, count, _shown(last), _shown(best), clock(float(wall)), f"{steps:,.0f}"]
+    wall, spent, steps = (
+        float(np.mean([curve.x[axis][-1] for curve in group.curves]))
+        for axis in ("wall_s", "core_s", "env_steps")
+    )
+    cost = [clock(wall), "" if np.isnan(spent) else clock(spent), f"{steps:,.0f}"]
+    return [group.label, group.env, str(len(group.runs)), _shown(last), _shown(best), *cost]
 
 
 def _shown(scores: Any) -> str:

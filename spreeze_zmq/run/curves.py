@@ -24,6 +24,7 @@ AXES = {
     "wall_s": "wall time (s)",
     "env_steps": "env steps",
     "trained_transitions": "trained transitions",
+    "core_s": "core-seconds (CPU time of all processes)",
 }
 #: Values of rliable.
 NUM_RESAMPLES = 2_000
@@ -37,7 +38,8 @@ class Curve:
     """The evaluations of one run, in their order.
 
     Attributes:
-        x: axis of ``AXES`` -> ``[K]``, never falling: time of each evaluation, counts of its policy.
+        x: axis of ``AXES`` -> ``[K]``, never falling: wall time and core-seconds until each evaluation, and
+            counts of its policy. Core-seconds are NaN in runs of earlier releases, which did not count them.
         mean_return: ``[K]``.
     """
 
@@ -66,30 +68,32 @@ def read_curve(folder: Path) -> Curve:
     Raises:
         InputError: nothing was evaluated.
     """
-    evaluations, counts = [], [(0.0, 0.0)]
+    evaluations, counts = [], [(0.0, 0.0, 0.0, 0.0)]
     path = RunFolder(folder).metrics
     for line in read_journal(path) if path.exists() else ():
         if line.get("kind") == "evaluation" and not line.get("confirmed"):
             evaluations.append((line["t_s"], line["env_steps"], line["mean_return"]))
         elif line.get("kind") == "status":
-            counts.append((line["env_steps"], line["trained_transitions"]))
+            spent = line["t_s"], line.get("core_s", np.nan)
+            counts.append((line["env_steps"], line["trained_transitions"], *spent))
     if not evaluations:
         raise InputError(f"{folder}: nothing was evaluated in this run, so it has no curve")
     wall, steps, returns = np.array(evaluations, np.float64).T
-    sampled, trained = np.array(counts, np.float64).T
+    sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
     steps = np.maximum.accumulate(steps)
     x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(steps, sampled, trained)}
+    x["core_s"] = np.where(np.isnan(spent_s).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
 
 
 def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
     """The interquartile mean of curves with its bootstrap interval over the range that all of them cover.
 
-    None if there is no such range.
+    None if there is no such range, or one of them has no such axis.
     """
-    begin = max(curve.x[axis][0] for curve in curves)
-    end = min(curve.x[axis][-1] for curve in curves)
-    if begin > end:
+    ends = np.array([curve.x[axis][[0, -1]] for curve in curves])
+    begin, end = ends[:, 0].max(), ends[:, 1].min()
+    if not begin <= end:
         return None
     points = np.unique(np.linspace(begin, end, NUM_POINTS))
     scores = np.array([curve.at(axis, points) for curve in curves])

@@ -123,8 +123,9 @@ KINDS: dict[str, KindSpec] = {
         _fields(
             "state: text?, t_s: number?, learners: names?, env_steps: count?, critic_updates: count?, "
             "actor_updates: count?, trained_transitions: count?, sampled_transitions: count?, "
-            "env_steps_per_s: number?, critic_updates_per_s: number?, actor_updates_per_s: number?, "
-            "trained_transitions_per_s: number?, replay_ratio: map?, policy_lag: map?, publication: rows?, "
+            "core_s: number?, env_steps_per_s: number?, critic_updates_per_s: number?, "
+            "actor_updates_per_s: number?, trained_transitions_per_s: number?, replay_ratio: map?, "
+            "policy_lag: map?, publication: rows?, "
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
             "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
             "reports_late_s: number?, experience: map?, machine: map?, findings: maps?, efficiency: any?, "

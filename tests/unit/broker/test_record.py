@@ -261,6 +261,22 @@ def test_a_restarted_broker_keeps_the_counts_and_rates_of_the_whole_run():
     assert again.summary("", 20.0, final=True)["env_steps_per_s"] == 200
 
 
+def test_core_seconds_are_those_of_all_lives_on_all_machines():
+    """Also across a restart of the broker, and on top of those of a run that it goes on from."""
+    run = record()
+    run.resume({"t_s": 100.0, "counts": {"env_steps": 1000, "core_s": 150.0}})
+    about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
+    about |= {"sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0, "most": 8, "samplers": 1}
+    run.machines.take({**about, "processes": ["sampler-8"], "gone": False})
+    for name, incarnation, cpu_s in (("sampler-0", 1, 2.0), ("sampler-0", 2, 1.0), ("sampler-8", 1, 4.0)):
+        run.take_report(name, incarnation, report("sampler", cpu_s=cpu_s), 101.0)
+    again = record()
+    again.restore(json.loads(json.dumps(run.to_dict())), 102.0)
+    assert again.summary("", 102.0, final=True)["core_s"] == 157.0
+    again.take_report("sampler-0", 2, report("sampler", cpu_s=3.0), 103.0)
+    assert again.status("training", BALANCE, 103.0)["core_s"] == 159.0
+
+
 def test_the_best_evaluation_outlives_thousands_of_later_ones():
     """Older evaluations are thinned out, except that of the saved policy."""
     run = record()
@@ -425,8 +441,8 @@ def test_the_keys_of_status_and_summary_stay():
     """Programs of others, and later versions that read this run's folder, look for them by name."""
     run = record()
     counts = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
-    shared = ["learners", *counts, "sampled_transitions", "replay_ratio", "policy_lag", "publication"]
-    shared += ["devices", *(f"{name}_per_s" for name in counts)]
+    shared = ["learners", *counts, "sampled_transitions", "core_s", "replay_ratio", "policy_lag"]
+    shared += ["publication", "devices", *(f"{name}_per_s" for name in counts)]
     status = ["t_s", "state", *shared, "samples", "workers", "episodes", "evaluation", "stop", "processes"]
     status += ["gauges", "experience", "machine", "findings", "efficiency", "balance", "refusals"]
     status += ["went_back", "num_failures", "failures"]

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.files import Journal
-from spreeze_zmq.run.curves import Curve, interval, iqm, join, read_curve
+from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
 
 
 def curve(steps, returns):
-    """A run whose three axes are the same."""
-    x = np.asarray(steps, float)
-    return Curve({"wall_s": x, "env_steps": x, "trained_transitions": x}, np.asarray(returns, float))
+    """A run whose axes are the same."""
+    return Curve(dict.fromkeys(AXES, np.asarray(steps, float)), np.asarray(returns, float))
 
 
 @pytest.mark.parametrize("num_runs", range(1, 11))
@@ -70,3 +69,29 @@ def test_a_curve_is_of_looks_alone(tmp_path):
     journal.close()
     found = read_curve(tmp_path)
     assert (found.x["wall_s"].tolist(), found.mean_return.tolist()) == ([1.0, 3.0], [10.0, 20.0])
+
+
+def journal_of(folder, *core_s):
+    """A journal with an evaluation between the two last statuses, which are a second apart."""
+    journal = Journal(folder / "metrics.jsonl")
+    for t_s, spent in enumerate(core_s):
+        counts = {"env_steps": 100 * t_s, "trained_transitions": 800 * t_s}
+        journal.write("status", float(t_s), counts | ({} if spent is None else {"core_s": spent}))
+    journal.write("evaluation", len(core_s) - 1.5, {"env_steps": 100, "mean_return": 1.0})
+    journal.close()
+
+
+def test_core_seconds_are_those_until_the_evaluation(tmp_path):
+    """As wall time; what its policy had been trained on stands apart from both."""
+    journal_of(tmp_path, 0.5, 2.5, 4.5)
+    found = {axis: values.tolist() for axis, values in read_curve(tmp_path).x.items()}
+    assert found == {"wall_s": [1.5], "env_steps": [100.0], "trained_transitions": [800.0], "core_s": [3.5]}
+
+
+def test_a_run_that_did_not_count_core_seconds_has_no_such_axis(tmp_path):
+    """Nor has one that goes on from such a run; its other axes are as ever."""
+    journal_of(tmp_path, None, 0.5, 2.5)
+    found = read_curve(tmp_path)
+    assert np.isnan(found.x["core_s"]).all()
+    assert join([found, found], "core_s") is None
+    assert join([found, found], "wall_s") is not None
