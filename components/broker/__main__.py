@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.files import read_journal, write_json
+from spreeze_zmq.base.files import write_json
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.groups import groups_of
@@ -80,6 +81,7 @@ class Broker:
         """Continue from the state of an earlier broker of this run."""
         self.began_s = earlier["began_s"]  # monotonic time, which all processes of a machine share
         self.record.restore(earlier["record"], self.now_s)
+        self.notes.thinning.began_s = self.record.before_s
         self.record.doctor.read(read_journal(self.component.folder.metrics))
         self.record.doctor.news()  # noted by the earlier broker
         self.exit_reason = earlier["exit_reason"]
@@ -101,6 +103,7 @@ class Broker:
             elif kind == RESUMED:
                 self.record.resume(entry)
         self.began_s -= self.record.before_s
+        self.notes.thinning.began_s = self.record.before_s
         self.checkpoints.next_s += self.record.before_s
         self.balancer.disturb(self.now_s)
 
@@ -261,8 +264,8 @@ class Broker:
         num_samplers, training = self.record.num_workers(SAMPLER), self.state == "training"
         machines = self.record.machines.present
         change = self.balancer.step(num_samplers, self.now_s, training=training, machines=machines)
-        rows = self.notes.rows_due("balance", len(self.record.processes), self.now_s)
-        self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s, rows=rows))
+        now_s, count = self.now_s, len(self.record.processes)
+        self.notes.figures("balance", now_s, count, lambda rows: self.balancer.figures(now_s, rows=rows))
         if change is not None:
             log.info("%s", change.reason)
             self.carry_out(change)
@@ -323,9 +326,9 @@ class Broker:
     def write(self, *, final: bool = False) -> None:
         """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
         began_s = time.process_time()
-        self.notes.note_episodes(self.now_s)
+        self.notes.note_episodes(self.now_s, last=final)
         status = self.status()
-        self.notes.status(status, self.record.learning.gauges, self.now_s)
+        self.notes.status(status, self.record.learning.gauges, self.now_s, last=final)
         for row in self.record.doctor.news():
             self.note("finding", row)
         reason = self.exit_reason or (

@@ -1,7 +1,6 @@
 """Files of which a reader never sees half: they are written beside their place and moved there when complete.
 
-JSON files and the journal hold no NaN and no numpy, so that any program can read them. ``metrics.jsonl``
-holds every measurement and decision, one JSON object per line, the oldest first.
+JSON files hold no NaN and no numpy, so that any program can read them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 #: The best policy, in a run's folder.
 POLICY_FILE = "policy.safetensors"
@@ -46,6 +45,16 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def append_to(path: Path) -> BinaryIO:
+    """Open a file to append to and to read, made where it is missing.
+
+    Raises:
+        OSError: it is a link, which may lead anywhere, or cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "a+b")
+
+
 def _sync(path: Path) -> None:
     """Flush a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -53,43 +62,6 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class Journal:
-    """Appends to the journal of a run; each line is flushed to the system.
-
-    Args:
-        path: the file. An existing one continues on a new line, even if a killed process left half of one.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a+b")
-        size = self._file.seek(0, 2)
-        if size:
-            self._file.seek(size - 1)
-            if self._file.read(1) != b"\n":
-                self._file.write(b"\n")
-
-    def write(self, kind: str, t_s: float, fields: Mapping[str, Any]) -> None:
-        """Write one line: ``t_s`` in seconds since the run began, ``kind``, the fields; NaN becomes null."""
-        line = json.dumps(plain({**fields, "t_s": round(t_s, 3), "kind": kind}), allow_nan=False)
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a journal, the oldest first, without torn lines."""
-    with path.open("rb") as lines:
-        for line in lines:
-            try:
-                fields = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(fields, dict):
-                yield fields
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.journal import Journal, Recent, recent_of
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
@@ -21,8 +23,36 @@ from spreeze_zmq.wire.channels import Publisher
 RESUMED, INHERITED = "resumed", "inherited"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
-#: Rows of more processes than this are in the journal at most once in this time.
-MANY_ROWS, ROWS_INTERVAL_S = 50, 10.0
+#: Rows of more processes than this are in the journal at most once in this time, and in that many lines.
+MANY_ROWS, ROWS_INTERVAL_S, ROWS_INTERVAL = 50, 10.0, 10
+#: A run's age up to which the journal has every line of figures; at ten times this age they are ten seconds
+#: apart. A week has twelve thousand of each kind.
+WHOLE_S = 1800.0
+
+
+class Thinning:
+    """Which lines of figures are kept for good as a run ages: about as many for each doubling of its age.
+
+    Attributes:
+        began_s: when the run began, by the clock of the first of those that it goes on from.
+    """
+
+    def __init__(self) -> None:
+        self.began_s = 0.0
+        self._kept_s: dict[str, float] = {}
+
+    def interval_s(self, t_s: float) -> float:
+        """Least seconds between two lines that are kept at a time."""
+        age_s = t_s - self.began_s
+        return age_s / WHOLE_S if age_s > WHOLE_S else 0.0
+
+    def keeps(self, kind: str, t_s: float) -> bool:
+        """Whether the line of a kind that comes now is kept."""
+        interval_s = self.interval_s(t_s)
+        if interval_s and t_s - self._kept_s.get(kind, -math.inf) < interval_s:
+            return False
+        self._kept_s[kind] = t_s
+        return True
 
 
 class Notes:
@@ -42,9 +72,12 @@ class Notes:
     ) -> None:
         self._folder, self._feed, self._hear = folder, feed, hear
         self.journal, self.tensorboard = Journal(folder.metrics), TensorBoard(folder.path)
+        self.thinning = Thinning()
+        self._recent: Recent | None = None
         self._noted: Counter[str] = Counter()
-        self._rows_due_s: dict[str, float] = {}
+        self._rows_due_s: dict[tuple[str, bool], float] = {}
         self._ended: list[NDArray[np.float32]] = []
+        self._unwritten: list[NDArray[np.float32]] = []
 
     def publish(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
         """Publish one entry for observers."""
@@ -54,52 +87,88 @@ class Notes:
         """Write one line of the journal and publish it, unless a peer floods the topic."""
         if self._noted[topic] < MOST_NOTES + NOTES_PER_S * t_s:
             self._noted[topic] += 1
-            self.journal.write(topic, t_s, about)
+            passes = topic == "evaluation" and not (about.get("best") or about.get("final"))
+            self._place(not passes or self.thinning.keeps(topic, t_s)).write(topic, t_s, about)
             self._hear(topic, t_s, about)
             self.publish(topic, about, t_s)
 
-    def status(self, status: Mapping[str, Any], gauges: Mapping[str, float], t_s: float) -> None:
-        """Write a status to the journal, and it and the learners' ``gauges`` as points of the curves."""
-        self.journal.write("status", t_s, self.kept(status, t_s))
+    def status(
+        self, status: Mapping[str, Any], gauges: Mapping[str, float], t_s: float, *, last: bool = False
+    ) -> None:
+        """Write a status to the journal, and it and the learners' ``gauges`` as points of the curves; the
+        ``last`` one of a run is kept.
+        """
+        count = len(status["processes"]) + sum(row["count"] for row in status.get("others", {}).values())
+        without = {**status, "processes": {}}
+        kept = self.figures("status", t_s, count, lambda rows: status if rows else without, last=last)
         self._hear("status", t_s, status)
-        self.tensorboard.status(status, gauges)
+        if kept:
+            self.tensorboard.status(status, gauges)
 
-    def kept(self, status: Mapping[str, Any], t_s: float) -> Mapping[str, Any]:
-        """A status as the journal has it."""
-        others = sum(row["count"] for row in status.get("others", {}).values())
-        has_rows = self.rows_due("status", len(status["processes"]) + others, t_s)
-        return status if has_rows else {**status, "processes": {}}
+    def figures(
+        self,
+        kind: str,
+        t_s: float,
+        count: int,
+        fields: Callable[[bool], Mapping[str, Any]],
+        *,
+        last: bool = False,
+    ) -> bool:
+        """Write a line of figures; returns whether it is kept for good.
 
-    def rows_due(self, topic: str, count: int, t_s: float) -> bool:
-        """Whether the next entry of a topic has the rows of its ``count`` processes."""
-        if count <= MANY_ROWS:
-            return True
-        if t_s < self._rows_due_s.get(topic, 0.0):
-            return False
-        self._rows_due_s[topic] = t_s + ROWS_INTERVAL_S
-        return True
+        Args:
+            kind: of the line.
+            t_s: now.
+            count: processes that have rows in it.
+            fields: gives its fields with or without these rows.
+            last: it is kept in any case.
+        """
+        kept = self.thinning.keeps(kind, t_s) or last
+        rows = count <= MANY_ROWS or t_s >= self._rows_due_s.get((kind, kept), 0.0)
+        if rows and count > MANY_ROWS:
+            interval_s = max(ROWS_INTERVAL_S, ROWS_INTERVAL * self.thinning.interval_s(t_s) * kept)
+            self._rows_due_s[kind, kept] = t_s + interval_s
+        self._place(kept).write(kind, t_s, fields(rows))
+        return kept
+
+    def _place(self, kept: bool) -> Journal:
+        """Where a line is written: lines that are not kept are there for some minutes."""
+        if kept:
+            return self.journal
+        self._recent = self._recent or Recent(recent_of(self._folder.metrics))
+        return self._recent
 
     def refused(self, sender: str, row: Mapping[str, Any], t_s: float) -> None:
         """Note a refusal, also in the log of the sender of the refused message."""
         self.note("refused", row, t_s)
         own = self._folder.logs / f"{sender}.log"
         if re.fullmatch(r"\w+-\d+", sender, re.ASCII) and own.exists():
-            with contextlib.suppress(OSError), own.open("a", encoding="utf-8") as file:
-                file.write(f"[broker] {row['line']}\n")
+            with contextlib.suppress(OSError), append_to(own) as file:
+                file.write(f"[broker] {row['line']}\n".encode())
 
     def episodes_ended(self, returns: NDArray[np.float32]) -> None:
         """Keep returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""
         self._ended.append(returns)
 
-    def note_episodes(self, t_s: float) -> None:
-        """Note the training episodes that ended since the last call."""
-        if not self._ended:
-            return
-        returns, self._ended = np.concatenate(self._ended), []
-        about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
-        about |= {"min": float(returns.min()), "max": float(returns.max())}
-        self.note("episodes", about, t_s)
+    def note_episodes(self, t_s: float, *, last: bool = False) -> None:
+        """Note the training episodes that ended since the last call; the journal's next line has them all."""
+        if self._ended:
+            returns, self._ended = np.concatenate(self._ended), []
+            self._unwritten.append(returns)
+            self._hear("episodes", t_s, _figures(returns))
+            self.publish("episodes", _figures(returns), t_s)
+        if self._unwritten and (self.thinning.keeps("episodes", t_s) or last):
+            returns, self._unwritten = np.concatenate(self._unwritten), []
+            self.journal.write("episodes", t_s, _figures(returns))
 
     def close(self) -> None:
         self.journal.close()
+        if self._recent is not None:
+            self._recent.close()
         self.tensorboard.close()
+
+
+def _figures(returns: NDArray[np.float32]) -> dict[str, Any]:
+    """An entry of episodes by their returns ``[num_episodes]``."""
+    about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
+    return about | {"min": float(returns.min()), "max": float(returns.max())}

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.broker.doctor import findings_of
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print the findings of a run; returns 1 if there are any."""
     past = read_run(Path(arguments.run))
-    metrics = RunFolder(past.folder).metrics
-    rows = findings_of(past.plan, read_journal(metrics) if metrics.exists() else ())
+    rows = findings_of(past.plan, read_journal(RunFolder(past.folder).metrics))
     if arguments.json:
         say(json.dumps(rows, indent=1))
     elif not rows:

@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
@@ -47,9 +47,8 @@ def machines_of(run: PastRun) -> list[dict[str, Any]]:
     those that are no part of the run any more: in seconds of the run's clock.
     """
     found: dict[str, dict[str, Any]] = {}
-    journal = RunFolder(run.folder).metrics
-    for status in read_journal(journal) if journal.exists() else ():
-        if status["kind"] != "status" or status.get("inherited"):
+    for status in read_journal(RunFolder(run.folder).metrics, ("status",)):
+        if status.get("inherited"):
             continue
         now_s, rows = status["t_s"], status.get("machines", {})
         for node, about in rows.items():

@@ -15,7 +15,8 @@ from typing import Any
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError
-from spreeze_zmq.base.files import read_journal, write_json
+from spreeze_zmq.base.files import write_json
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.nodes.building import build_all
@@ -96,7 +97,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, remeasure=True)
         watch.launch = launch
         failed = launch.run()
-        lines = [line for line in read_journal(launch.folder.metrics) if line["kind"] == "balance"]
+        lines = list(read_journal(launch.folder.metrics, ("balance",)))
     if failed and launch.failures:
         name, what = launch.failures[0]
         raise ComponentFailed(f"{name}: {what}")

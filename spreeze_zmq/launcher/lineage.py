@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, InputError, WireError
-from spreeze_zmq.base.files import Journal, read_journal
+from spreeze_zmq.base.journal import Journal, read_journal, time_of
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import INHERITED, RESUMED
 from spreeze_zmq.broker.record import RunRecord
@@ -26,6 +26,7 @@ from spreeze_zmq.plan.roles import EVALUATOR
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import SPACES, PastRun, ancestors_of, read_run, run_id
+from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.wire import KINDS, Message
 from spreeze_zmq.wire.fields import check_fields
 
@@ -139,7 +140,9 @@ def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict
     """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
     ``t_s`` before the checkpoint's.
     """
-    for entry in _journal(origin.run.folder):
+    for entry in read_journal(RunFolder(origin.run.folder).metrics, ("evaluation",)):
+        if time_of(entry) is None:
+            continue
         fields = {name: entry[name] for name in KINDS["evaluation"].fields if name in entry}
         try:
             check_fields("evaluation", KINDS["evaluation"], fields)
@@ -147,25 +150,15 @@ def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict
         except WireError:
             continue
         fields["best"] = fields["best"] and not why_not_best
-        if entry["kind"] == "evaluation" and (fields["best"] or fields["env_steps"] <= origin.env_steps):
+        if fields["best"] or fields["env_steps"] <= origin.env_steps:
             yield {**fields, "t_s": min(entry["t_s"], origin.t_s)}
 
 
 def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
     """The statuses up to the checkpoint, and where its ancestors went on from each other."""
-    statuses: list[dict[str, Any]] = []
-    number, every = 0, 1
-    for entry in _journal(origin.run.folder):
-        if entry["kind"] == RESUMED and entry["t_s"] <= origin.t_s:
-            yield entry
-        elif entry["kind"] == "status" and entry["t_s"] <= origin.t_s and _is_whole(entry):
-            if number % every == 0:
-                statuses.append(entry)
-            number += 1
-            if len(statuses) > STATUSES_KEPT:  # a long run has more than fit into the memory
-                every *= 2
-                del statuses[1::2]
-    yield from statuses
+    with JournalLines(RunFolder(origin.run.folder).metrics, ("status", RESUMED)) as lines:
+        yield from lines.read(RESUMED, until_s=origin.t_s)
+        yield from filter(_is_whole, lines.read("status", STATUSES_KEPT, origin.t_s))
 
 
 def _is_whole(status: Mapping[str, Any]) -> bool:
@@ -173,14 +166,6 @@ def _is_whole(status: Mapping[str, Any]) -> bool:
     tables = ("episodes", "replay_ratio", "policy_lag", "workers", "gauges")
     steps = type(status.get("env_steps")) is int and type(status.get("trained_transitions")) in (int, float)
     return steps and all(isinstance(status.get(name), dict) for name in tables)
-
-
-def _journal(folder: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a run's journal that have a kind and a time."""
-    path = RunFolder(folder).metrics
-    for entry in read_journal(path) if path.exists() else ():
-        if isinstance(entry.get("kind"), str) and type(entry.get("t_s")) in (int, float):
-            yield entry
 
 
 # --- what is said

@@ -6,16 +6,18 @@ percentile interval of a stratified bootstrap. Each setting is a stratum of its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.journal_lines import JournalLines
 
 Array = NDArray[np.float64]
 
@@ -31,6 +33,10 @@ NUM_RESAMPLES = 2_000
 CONFIDENCE = 0.95
 #: Points of a joint curve.
 NUM_POINTS = 200
+#: Statuses between which trained transitions are interpolated.
+NUM_COUNTS = 4_000
+#: Stands for core-seconds that a status does not have.
+UNKNOWN = -1.0
 
 
 @dataclass(frozen=True)
@@ -66,24 +72,35 @@ def read_curve(folder: Path) -> Curve:
     """The looks of a run: fresh episodes of the best policies are left out, as those were chosen.
 
     Raises:
-        InputError: nothing was evaluated.
+        InputError: nothing was evaluated, or no evaluation is whole.
     """
-    evaluations, counts = [], [(0.0, 0.0, 0.0, 0.0)]
-    path = RunFolder(folder).metrics
-    for line in read_journal(path) if path.exists() else ():
-        if line.get("kind") == "evaluation" and not line.get("confirmed"):
-            evaluations.append((line["t_s"], line["env_steps"], line["mean_return"]))
-        elif line.get("kind") == "status":
-            spent = line["t_s"], line.get("core_s", np.nan)
-            counts.append((line["env_steps"], line["trained_transitions"], *spent))
-    if not evaluations:
+    with JournalLines(RunFolder(folder).metrics, ("evaluation", "status")) as lines:
+        looks = [look for look in lines.read("evaluation") if not look.get("confirmed")]
+        evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
+        names = ("env_steps", "trained_transitions", "t_s", "core_s")
+        statuses = ({"core_s": UNKNOWN, **status} for status in lines.read("status", NUM_COUNTS))
+        counts = [(0.0, 0.0, 0.0, 0.0), *_numbers(statuses, names)]
+    if not looks:
         raise InputError(f"{folder}: nothing was evaluated in this run, so it has no curve")
+    if not evaluations:
+        raise InputError(f"{folder}: no evaluation in its journal has t_s, env_steps and mean_return")
     wall, steps, returns = np.array(evaluations, np.float64).T
     sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
     steps = np.maximum.accumulate(steps)
     x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(steps, sampled, trained)}
-    x["core_s"] = np.where(np.isnan(spent_s).any(), np.nan, np.interp(wall, at_s, spent_s))
+    x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
+
+
+def _numbers(entries: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[tuple[float, ...]]:
+    """These fields of each entry in which all of them are numbers."""
+    for entry in entries:
+        found = [entry.get(name) for name in names]
+        numbers = [
+            float(value) for value in found if isinstance(value, int | float) and abs(value) <= LARGEST
+        ]
+        if len(numbers) == len(names):
+            yield tuple(numbers)
 
 
 def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:

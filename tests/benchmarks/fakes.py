@@ -33,7 +33,7 @@ import psutil
 import whole_runs
 import zmq
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, POLICY, REPORT, SAMPLER, experience_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import whole_runs
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire import channels
 

@@ -21,7 +21,7 @@ import whole_runs
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 
 #: Seconds before the first turn: learning begins and worker counts settle.
 WARM_UP_S = 30.0

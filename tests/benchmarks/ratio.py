@@ -13,7 +13,7 @@ from pathlib import Path
 
 import whole_runs
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 
 
 def played(arguments, target):

@@ -23,7 +23,7 @@ import psutil
 import whole_runs
 from slowed import Slowed
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan import topology, tuning
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 PEER = Path(__file__).with_name("sb3.py")

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.wire import Message, channels
 

@@ -13,7 +13,7 @@ from PIL import Image
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.peers import policies

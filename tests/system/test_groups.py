@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from tests.benchmarks import machines
 from tests.system.conftest import NAPPING, Left, Run, adds_up, said_in
 

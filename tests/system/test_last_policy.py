@@ -10,7 +10,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import latest
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.endpoints import read_keys, write_keys
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.nodes import machines_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.contestant import Contestant

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from tests.system.conftest import LAUNCH
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -19,7 +19,7 @@ import psutil
 import pyte
 import pytest
 
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 from tests.system.conftest import LEARNERS_OF, NAPPING, PATIENCE

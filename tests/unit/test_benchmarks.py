@@ -17,7 +17,7 @@ import pong
 import time_to_return
 import whole_runs
 
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.plan import topology
 
 

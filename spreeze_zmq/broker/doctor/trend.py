@@ -10,30 +10,42 @@ from typing import Any
 
 #: Larger numbers are refused in every message, too; their squares must not overflow.
 LARGEST = 1e15
-#: Most values of a curve that are kept; of a longer one every second is dropped.
+#: Most values of a curve that are kept; a longer one is thinned to half as many.
 MOST_POINTS = 400
+#: Values that come this much earlier than they should are kept: a second is never quite one.
+EARLY = 0.1
 
 
 @dataclass
 class Trend:
-    """A figure over the whole run, thinned evenly."""
+    """A figure over the whole run, thinned evenly in time, however often it came."""
 
     values: list[float] = field(default_factory=list)
-    _every: int = 1
-    _skipped: int = 0
+    _times: list[float] = field(default_factory=list)
+    _apart_s: float = 0.0
 
-    def add(self, value: Any) -> None:
-        """Add the next value; what is no finite number is left out."""
+    def add(self, value: Any, t_s: float) -> None:
+        """Add the next value, that of a time; what is no finite number is left out."""
         if not isinstance(value, int | float) or not abs(value) <= LARGEST:
             return
-        self._skipped += 1
-        if self._skipped < self._every:
+        if self._times and t_s - self._times[-1] < (1 - EARLY) * self._apart_s:
             return
-        self._skipped = 0
         self.values.append(float(value))
+        self._times.append(t_s)
         if len(self.values) > MOST_POINTS:
-            del self.values[1::2]
-            self._every *= 2
+            self._thin()
+
+    def _thin(self) -> None:
+        self._apart_s = 2 * (self._times[-1] - self._times[0]) / MOST_POINTS
+        kept, next_s = [], -math.inf
+        for index, t_s in enumerate(self._times):
+            if t_s >= next_s:
+                kept.append(index)
+                next_s = t_s + (1 - EARLY) * self._apart_s
+        if len(kept) > MOST_POINTS:  # all at one time
+            kept = kept[::2]
+        self.values = [self.values[index] for index in kept]
+        self._times = [self._times[index] for index in kept]
 
     def thirds(self) -> tuple[list[float], list[float], list[float]]:
         """The values of the first, the middle and the last third."""

@@ -92,16 +92,16 @@ class Vitals:
             self._take_status(t_s, about)
         elif kind == "evaluation" and not about.get("confirmed"):
             self.num_looks += 1
-            self.looks.add(about.get("mean_return"))
+            self.looks.add(about.get("mean_return"), t_s)
             info = numbers(about.get("info"))
-            self.successes.add(info.get("is_success", info.get("success")))
+            self.successes.add(info.get("is_success", info.get("success")), t_s)
         elif kind == "episodes":
-            self._take_episodes(numbers(about))
+            self._take_episodes(numbers(about), t_s)
 
-    def _take_episodes(self, ended: Mapping[str, float]) -> None:
+    def _take_episodes(self, ended: Mapping[str, float], t_s: float) -> None:
         if not ended.keys() >= {"count", "mean", "std"}:
             return
-        self.training.add(ended["mean"])
+        self.training.add(ended["mean"], t_s)
         for end in ended.keys() & {"min", "max"}:
             self._widen({"return": ended[end]})
         if sum(count for count, _, _ in self._first) < FIRST_EPISODES:
@@ -124,7 +124,7 @@ class Vitals:
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
             self.first_update_s = t_s
         self._widen(status["experience"])
-        self.critic_loss.add(status["gauges"].get("critic_loss"))
+        self.critic_loss.add(status["gauges"].get("critic_loss"), t_s)
         went_back = about.get("went_back")
         self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
         waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}

@@ -9,6 +9,8 @@ nothing that a browser sends is a command.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import hmac
 import json
 import logging
@@ -179,9 +181,13 @@ class Server:
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)
         gone = asyncio.ensure_future(visitor.wait_closed())
+        over = asyncio.ensure_future(self._stopping.wait())
         try:
-            story = await asyncio.to_thread(lambda: [json.dumps(entry) for entry in self._story()])
-            await visitor.send("[" + ",".join(story) + "]")
+            told = self._tell()
+            await asyncio.wait((gone, over, told), return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                return
+            await visitor.send(told.result())
             while True:
                 following = asyncio.ensure_future(waiting.get())
                 await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +197,24 @@ class Server:
                 await visitor.send(f"[{text}]")
         finally:
             gone.cancel()
+            over.cancel()
             self._visitors.discard(waiting)
+
+    def _tell(self) -> asyncio.Future[str]:
+        """The story as one text, to come from a thread that ends with the process, however long it takes."""
+        told: asyncio.Future[str] = self._loop.create_future()
+
+        def tell() -> None:
+            try:
+                text = "[" + ",".join(json.dumps(entry) for entry in self._story()) + "]"
+                answer = functools.partial(told.set_result, text)
+            except Exception as error:
+                answer = functools.partial(told.set_exception, error)
+            with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+                self._loop.call_soon_threadsafe(lambda: told.cancelled() or answer())
+
+        threading.Thread(target=tell, name="story", daemon=True).start()
+        return told
 
 
 def _is_own(address: str) -> bool:

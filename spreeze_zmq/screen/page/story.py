@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.journal_lines import JournalLines
 
-#: Largest number of points of a curve; a longer run is thinned evenly.
+#: Largest number of points of a curve; a longer run is thinned evenly in time.
 MAX_POINTS = 1200
-#: Largest number of entries of each other topic; more are thinned evenly.
+#: Largest number of entries of each other topic; more are thinned likewise.
 MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
 TOPICS = (
@@ -72,43 +74,23 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def journal(folder: RunFolder) -> list[Entry]:
     """The journal of a run, thinned to what a page can draw, oldest first."""
-    if not folder.metrics.exists():
-        return []
-    lines: dict[str, list[bytes]] = {}
-    for line in folder.metrics.read_bytes().splitlines():
-        topic = _topic(line)
-        if topic == "status" or topic in TOPICS:
-            lines.setdefault(topic, []).append(line)
-    statuses = lines.pop("status", [])
-    entries = [entry for kept in lines.values() for entry in _entries(_thinned(kept, MAX_ENTRIES))]
-    entries += _points(statuses)
+    with JournalLines(folder.metrics, ("status", *TOPICS)) as lines:
+        entries = [
+            {"topic": fields.pop("kind"), "t_s": fields.pop("t_s"), "about": fields}
+            for topic in TOPICS
+            for fields in lines.read(topic, MAX_ENTRIES)
+        ]
+        entries += _points(lines.read("status", MAX_POINTS))
     return sorted(entries, key=lambda entry: float(entry["t_s"]))
 
 
-def _topic(line: bytes) -> str:
-    """The topic of a line: the journal writes its ``kind`` last."""
-    return line[line.rfind(b'"kind": "') + 9 : -2].decode(errors="replace")
-
-
-def _thinned(lines: list[bytes], most: int) -> list[bytes]:
-    every = -(-len(lines) // most) if lines else 1
-    return lines[::-every][::-1]
-
-
-def _entries(lines: list[bytes]) -> Iterator[Entry]:
-    for line in lines:
-        try:
-            fields = json.loads(line)
-        except ValueError:
-            continue  # torn: its writer was killed
-        yield {"topic": fields.pop("kind"), "t_s": fields.pop("t_s"), "about": fields}
-
-
-def _points(lines: list[bytes]) -> Iterator[Entry]:
-    """Points of the curves, and the last status with all its fields."""
-    entries = _entries(_thinned(lines, MAX_POINTS))
-    statuses = [{**entry["about"], "t_s": entry["t_s"]} for entry in entries]
+def _points(statuses: Iterable[dict[str, Any]]) -> Iterator[Entry]:
+    """Points of the curves, and the last status with all its fields; those that are none are passed over."""
+    last = None
     for status in statuses:
-        yield {"topic": "point", "t_s": status["t_s"], "about": point(status)}
-    for status in statuses[-1:]:
-        yield entry_of("status", status["t_s"], status)
+        with contextlib.suppress(AttributeError, LookupError, TypeError):
+            drawn, last = point(status), status
+            yield {"topic": "point", "t_s": status["t_s"], "about": drawn}
+    if last is not None:
+        last.pop("kind")
+        yield entry_of("status", last["t_s"], last)

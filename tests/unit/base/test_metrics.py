@@ -12,7 +12,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from spreeze_zmq.base import usage
-from spreeze_zmq.base.files import Journal, plain, read_journal, write_json
+from spreeze_zmq.base.files import plain, write_json
+from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.usage import Family
 from spreeze_zmq.broker.tensorboard import TensorBoard
 
@@ -65,7 +66,7 @@ WRITER = """
 import os, signal, sys
 from pathlib import Path
 from spreeze_zmq.base import usage
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.write("status", 1.0, {"env_steps": 512})
 os.kill(os.getpid(), signal.SIGKILL)

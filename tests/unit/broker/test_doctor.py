@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.files import Journal, plain, read_journal
+from spreeze_zmq.base.files import plain
+from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start, findings_of
+from spreeze_zmq.broker.doctor.trend import MOST_POINTS, Trend
 from spreeze_zmq.broker.experience import Experience, experience_row
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.check import advice
@@ -409,6 +411,22 @@ def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
     rows = findings_of(plan, read_journal(tmp_path / "metrics.jsonl"))
     assert rows == run.record.doctor.rows()
     assert [row["name"] for row in rows] == ["learning_rate", "large_rewards"]
+
+
+def test_a_curve_is_thinned_evenly_in_time_however_often_it_came():
+    """The journal of a long run has ever fewer lines; all at one time are no more either."""
+    trend, dense = Trend(), Trend()
+    for second in range(100_000):
+        dense.add(second, float(second))
+        if second % (1 + second // 1800) == 0:
+            trend.add(second, float(second))
+    for found in (trend, dense):
+        assert MOST_POINTS // 3 < len(found.values) <= MOST_POINTS
+        apart = np.diff(found.values)
+        assert apart.max() < 1.5 * apart.min()
+    for _ in range(10 * MOST_POINTS):
+        trend.add(1.0, 1e6)
+    assert len(trend.values) <= MOST_POINTS
 
 
 def test_a_journal_of_an_earlier_version_has_no_findings():

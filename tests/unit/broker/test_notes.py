@@ -1,7 +1,13 @@
 """The broker's notes in a long run and in a flood."""
 
-from spreeze_zmq.base.files import read_journal
-from spreeze_zmq.broker.notes import MANY_ROWS, MOST_NOTES, Notes
+import json
+
+import numpy as np
+
+from spreeze_zmq.base import journal
+from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.broker import notes as module
+from spreeze_zmq.broker.notes import MANY_ROWS, MOST_NOTES, WHOLE_S, Notes, Thinning
 from spreeze_zmq.run.folder import RunFolder
 
 
@@ -15,17 +21,62 @@ class Feed:
         self.count += 1
 
 
-def test_a_long_run_notes_every_evaluation_and_a_flood_is_cut(tmp_path):
-    """Two evaluations a second for three hours are all noted; a flood of refusals is not."""
+WEEK_S = 7 * 86_400
+
+
+def test_a_flood_of_notes_is_cut(tmp_path):
+    """What a run needs is far below: two evaluations a second for three hours are all told."""
     feed, folder = Feed(), RunFolder(tmp_path)
     notes = Notes(folder, feed)
     for number in range(2 * MOST_NOTES):
         notes.note("evaluation", {"mean_return": 1.0}, number / 2)
-    assert feed.count == len(list(read_journal(folder.metrics))) == 2 * MOST_NOTES
+    assert feed.count == 2 * MOST_NOTES
     for _ in range(10 * MOST_NOTES):
         notes.note("refused", {}, 1.0)
     notes.close()
     assert feed.count < 3.1 * MOST_NOTES
+
+
+def test_a_week_of_figures_has_few_more_lines_than_its_first_hours():
+    """Every second of the first half hour, then about as many for each doubling of the run's age."""
+    thinning = Thinning()
+    kept = [second for second in range(WEEK_S) if thinning.keeps("status", second)]
+    assert kept[: int(WHOLE_S)] == [*range(int(WHOLE_S))]
+    assert len(kept) < 12_500
+    assert kept[-1] - kept[-2] <= WEEK_S / WHOLE_S + 1
+
+
+def test_a_resumed_run_is_as_young_as_itself():
+    """Its clock goes on from the first run's."""
+    thinning = Thinning()
+    thinning.began_s = WEEK_S
+    assert all(thinning.keeps("status", WEEK_S + second) for second in range(100))
+
+
+def test_what_the_journal_leaves_out_is_there_for_some_minutes(tmp_path, monkeypatch):
+    """Both are read as one; best policies, the end and every episode are in the journal itself."""
+    monkeypatch.setattr(module, "WHOLE_S", 10.0)
+    monkeypatch.setattr(journal, "RECENT_BYTES", 4000)
+    folder = RunFolder(tmp_path)
+    notes = Notes(folder, Feed())
+    for second in range(400):
+        notes.figures("status", second, 1, lambda rows: {"processes": {}})
+        notes.note("evaluation", {"mean_return": 1.0, "best": second == 333}, second)
+        notes.episodes_ended(np.array([second, -second], np.float32))
+        notes.note_episodes(second)
+    assert (tmp_path / "metrics.recent.jsonl").stat().st_size <= 4000
+    before = [line["t_s"] for line in read_journal(folder.metrics, ("status",))]
+    assert before[-10:] == [*range(390, 400)]
+    assert before == sorted(set(before))
+    notes.figures("status", 400, 1, lambda rows: {}, last=True)
+    notes.note_episodes(400, last=True)
+    notes.close()
+    kept = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    assert [line["t_s"] for line in kept if line.get("best")] == [333]
+    assert kept[-2]["t_s"] == kept[-1]["t_s"] == 400
+    episodes = [line for line in kept if line["kind"] == "episodes"]
+    assert (sum(line["count"] for line in episodes), len(episodes) < 100) == (800, True)
+    assert (min(line["min"] for line in episodes), max(line["max"] for line in episodes)) == (-399, 399)
 
 
 def test_rows_of_many_processes_are_in_the_journal_once_in_ten_seconds(tmp_path):
@@ -34,10 +85,9 @@ def test_rows_of_many_processes_are_in_the_journal_once_in_ten_seconds(tmp_path)
     notes = Notes(folder, Feed())
     for count in (MANY_ROWS, MANY_ROWS + 1):
         for t_s in range(25):
-            status = {"env_steps": t_s, "processes": {f"sampler-{i}": {} for i in range(count)}}
-            notes.journal.write("status", t_s, notes.kept(status, t_s))
+            rows = {f"sampler-{i}": {} for i in range(count)}
+            notes.figures("status", t_s, count, lambda has, rows=rows: {"processes": rows if has else {}})
     notes.close()
-    lines = list(read_journal(folder.metrics))
-    assert [line["env_steps"] for line in lines] == [*range(25), *range(25)]
+    lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     assert all(len(line["processes"]) == MANY_ROWS for line in lines[:25])
     assert [line["t_s"] for line in lines[25:] if line["processes"]] == [0, 10, 20]

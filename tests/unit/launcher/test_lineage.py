@@ -10,7 +10,7 @@ import pytest
 
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.base.files import Journal, read_journal
+from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.compare import evaluated_runs
@@ -244,7 +244,7 @@ def test_the_figures_of_a_long_run_are_thinned_evenly(parent, tmp_path, monkeypa
         journal.write("status", second, {**tables, "env_steps": 10 * second, "trained_transitions": second})
     journal.close()
     child, _ = resume(tmp_path / "child", parent)
-    assert [e["t_s"] for e in read_journal(child.metrics) if e["kind"] == "status"] == [0, 16, 32, 48]
+    assert [e["t_s"] for e in read_journal(child.metrics) if e["kind"] == "status"] == [15, 30, 45, 60]
 
 
 def test_a_strangers_journal_is_taken_over_as_far_as_it_is_whole(parent, tmp_path):

@@ -1,11 +1,13 @@
 """Joint learning curves: the interquartile mean and its bootstrap interval, against their definitions."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
 
 
@@ -95,3 +97,15 @@ def test_a_run_that_did_not_count_core_seconds_has_no_such_axis(tmp_path):
     assert np.isnan(found.x["core_s"]).all()
     assert join([found, found], "core_s") is None
     assert join([found, found], "wall_s") is not None
+
+
+def test_an_evaluation_that_is_not_whole_is_no_point(tmp_path):
+    """A journal may be anybody's; one without any whole evaluation has no curve, and says so."""
+    path = tmp_path / "metrics.jsonl"
+    odd = [{}, {"env_steps": 5}, {"mean_return": 1.0}, {"env_steps": [], "mean_return": 1.0}]
+    odd += [{"env_steps": 10**400, "mean_return": 1.0}, {"env_steps": 5, "mean_return": None}]
+    path.write_text("".join(json.dumps({**look, "t_s": 1.0, "kind": "evaluation"}) + "\n" for look in odd))
+    with pytest.raises(InputError, match="no evaluation in its journal has t_s, env_steps and mean_return"):
+        read_curve(tmp_path)
+    Journal(path).write("evaluation", 2.0, {"env_steps": 200, "mean_return": 7.0})
+    assert read_curve(tmp_path).mean_return.tolist() == [7.0]

@@ -1,13 +1,20 @@
 """What a browser is told of a run's journal."""
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 
-from spreeze_zmq.base.files import Journal
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.notes import Thinning
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import story
+from tests.pace import slowness
 
 PLAN = topology.load("pendulum")
 
@@ -37,12 +44,13 @@ def test_a_short_run_is_told_whole(tmp_path):
     assert points[-1] == told[-1]["point"]
 
 
-def test_a_long_run_is_thinned_evenly_and_keeps_its_end(tmp_path, monkeypatch):
+def test_a_long_run_is_thinned_evenly_in_time_and_keeps_its_end(tmp_path, monkeypatch):
     """As many points as a page can draw, the last one always among them."""
     monkeypatch.setattr(story, "MAX_POINTS", 10)
     journal_of(RunFolder(tmp_path), 95)
     points = [e["about"]["t_s"] for e in story.journal(RunFolder(tmp_path)) if e["topic"] == "point"]
-    assert points == list(range(4, 95, 10))
+    assert (len(points), points[-1]) == (10, 94)
+    assert set(np.diff(points)) == {9, 10}
 
 
 def test_a_torn_line_is_passed_over(tmp_path):
@@ -51,6 +59,58 @@ def test_a_torn_line_is_passed_over(tmp_path):
     with RunFolder(tmp_path).metrics.open("a") as file:
         file.write('{"state": "trai\n"kind": "status"}\n')
     assert len([e for e in story.journal(RunFolder(tmp_path)) if e["topic"] == "point"]) == 3
+
+
+def test_what_is_no_journal_is_no_story(tmp_path):
+    """A run's folder may be anybody's: nobody waits for a FIFO, nor for a file without an end of line."""
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    assert story.journal(RunFolder(tmp_path)) == []
+    (tmp_path / "metrics.jsonl").unlink()
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    assert story.journal(RunFolder(tmp_path)) == []
+
+
+WEEK = """
+import json, resource, sys, time
+from pathlib import Path
+from spreeze_zmq.run.curves import read_curve
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.screen.page import story
+
+folder, peak = RunFolder(Path(sys.argv[1])), lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before, began_s = peak(), time.process_time()
+told = [json.dumps(entry) for entry in story.journal(folder)]
+page_s, page_mb = time.process_time() - began_s, (peak() - before) / 1e3
+curve = read_curve(folder.path)
+print(len(told), page_s, page_mb, len(curve.mean_return), time.process_time() - began_s - page_s)
+"""
+
+
+def test_a_weeks_run_opens_within_a_second_and_100_mb(tmp_path):
+    """And ``spreeze compare`` reads its curve within five. The lines are as long as a real run's."""
+    record, balancer = RunRecord(PLAN), Balancer(PLAN)
+    status = record.status("training", balancer.status(), 0.0)
+    figures = {f"figure_{number}": number / 7 for number in range(36)}
+    rows = {f"sampler-{number}": figures for number in range(2)}
+    status = json.dumps(
+        {**status, "t_s": "T", "gauges": figures, "others": rows, "devices": rows, "kind": "status"}
+    )
+    balance = json.dumps({"processes": rows, "t_s": "T", "kind": "balance"})
+    look = {"env_steps": 5, "mean_return": -5.0, "std_return": 1.0, "best": False, "info": figures}
+    look = json.dumps({**look, "t_s": "T", "kind": "evaluation"})
+    thinning, texts = Thinning(), (status, balance, look)
+    assert [len(text) > most for text, most in zip(texts, (5500, 2000, 700), strict=True)] == [True] * 3
+    with (tmp_path / "metrics.jsonl").open("w") as file:
+        for second in range(7 * 86_400):
+            if thinning.keeps("status", second):
+                file.writelines(text.replace('"T"', f"{second}.0", 1) + "\n" for text in texts)
+    command = [sys.executable, "-c", WEEK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    told, page_s, page_mb, looks, curve_s = map(float, done.stdout.split())
+    assert 2000 < told <= 2 * (story.MAX_POINTS + story.MAX_ENTRIES)
+    assert looks > 11_000
+    assert (page_s < slowness(), page_mb < 100, curve_s < 5 * slowness()) == (True, True, True), done.stdout
 
 
 def test_a_run_without_a_journal_has_no_story(tmp_path):
