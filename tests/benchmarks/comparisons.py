@@ -1,8 +1,8 @@
 """Runs the entries of ``comparisons.toml``: our topology and Stable-Baselines3 in turn on the same cores.
 
-Used by ``time_to_return.py`` and ``learning_curves.py``. Each finished run leaves a JSON file in the folder
-``--out`` and is not run again: the same command continues where it was interrupted. The peer needs a virtual
-environment of its own:
+Used by ``time_to_return.py`` and ``learning_curves.py``, and by ``contest.py`` for its tasks. Each finished
+run leaves a JSON file in the folder ``--out`` and is not run again: the same command continues where it was
+interrupted. The peer needs a virtual environment of its own:
 
     python -m venv .venv-peers
     .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
@@ -19,6 +19,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 import whole_runs
+
+from spreeze_zmq.base.files import file_name
 
 TABLE = Path(__file__).with_name("comparisons.toml")
 SIDES = ("ours", "theirs")
@@ -46,24 +48,29 @@ def load(path=TABLE):
     return {name: Comparison(**entry) for name, entry in tomllib.loads(path.read_text()).items()}
 
 
+def add_options(parser):
+    """The options of all scripts that run these tasks."""
+    parser.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--out", type=Path, required=True, help="folder of all results")
+    parser.add_argument("--cores", type=int, nargs="+", help="ids of the cores to use; all by default")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
+
+
 def parser(description):
     """The options that both scripts have."""
     parser = whole_runs.parser(description)
-    parser.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    add_options(parser)
     parser.add_argument("--peer-seeds", type=int, nargs="*", help="those of --seeds by default")
-    parser.add_argument("--out", type=Path, required=True, help="folder of all results")
     parser.add_argument(
         "--minutes", type=float, help="a run that takes longer is cut; the entry's by default"
     )
-    parser.add_argument("--cores", type=int, nargs="+", help="ids of the cores to use; all by default")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once, each on its share of the cores")
     parser.add_argument(
         "--peer-python",
         type=whole_runs.interpreter,
         help="interpreter that has stable_baselines3; without it only ours is run",
     )
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
     return parser
 
 
@@ -119,7 +126,8 @@ def play(run, arguments, cores, overrides):
 def file_of(folder, run):
     """The file of a run's result."""
     what, value = next(iter(run["stop"].items()))
-    return folder / f"{run['comparison']}-{run['who']}-{what}{value:g}-seed{run['seed']}.json"
+    who = file_name(run["who"])
+    return folder / f"{run['comparison']}-{who}-{what}{value:g}-seed{run['seed']}.json"
 
 
 def finished(folder, run):
@@ -139,9 +147,24 @@ def finished(folder, run):
 
 
 def play_all(arguments, stop, line, overrides=()):
-    """Run what is missing and print a line for each; returns all results, and whether all runs succeeded."""
+    """Run both sides of all comparisons; see :func:`play_missing`."""
+
+    def play_one(run, cores):
+        return play(run, arguments, cores, overrides)
+
+    return play_missing(arguments, list(wanted(arguments, stop)), play_one, line)
+
+
+def play_missing(arguments, runs, play, line):
+    """Run what is missing and print a line for each; returns all results, and whether all runs succeeded.
+
+    Args:
+        arguments: of the command line.
+        runs: in the order of their turns, each without its result.
+        play: a function from a run and the cores that it may use to its result.
+        line: from a result to words.
+    """
     arguments.out.mkdir(parents=True, exist_ok=True)
-    runs = list(wanted(arguments, stop))
     shares = queue.SimpleQueue()
     for job in range(arguments.jobs):
         shares.put(arguments.cores[job :: arguments.jobs])
@@ -149,7 +172,7 @@ def play_all(arguments, stop, line, overrides=()):
     def one(run):
         cores = shares.get()
         try:
-            result = play(run, arguments, cores, overrides)
+            result = play(run, cores)
         except whole_runs.RunFailed as error:
             print(f"FAILED: {error}", file=sys.stderr, flush=True)
             return False

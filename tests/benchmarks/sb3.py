@@ -1,11 +1,12 @@
-"""One run of a Stable-Baselines3 algorithm, as one JSON line with the names of summary.json.
+"""One run of an algorithm of Stable-Baselines3, or of sbx, as one JSON line with the names of summary.json.
 
     taskset -c 0,1 .venv-peers/bin/python tests/benchmarks/sb3.py PPO CartPole-v1 --seed 1 --target 475 \\
         --settings '{"n_envs": 8, "n_steps": 32, "batch_size": 256, "learning_rate": "lin_0.001"}'
 
 It ends at a return, at a number of env steps or of transitions trained on, or after ``--minutes``.
 ``whole_runs.py`` starts it in a virtual environment of its own. Its evaluations are left out of ``wall_s``,
-which is to its advantage; ``start_s`` is the part of ``wall_s`` that imports and construction took.
+which is to its advantage, and out of ``core_s``, its CPU time; ``start_s`` is the part of ``wall_s`` that
+imports and construction took.
 
 Settings have the names of rl-baselines3-zoo: arguments of the algorithm's constructor, "lin_X" for a value
 that falls from X to 0, and n_envs, n_timesteps (the length of such schedules; longer runs call ``learn()``
@@ -13,6 +14,7 @@ again), normalize, noise_std, frame_stack and atari (its wrappers).
 """
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -22,7 +24,6 @@ BEGAN_S = time.monotonic()
 
 import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
-import stable_baselines3  # noqa: E402
 import torch  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env  # noqa: E402
@@ -47,15 +48,21 @@ class Until(BaseCallback):
         self.env = env
         self.due = arguments.every
         self.start_s = None
-        self.evaluating_s = 0.0
+        self.evaluating_s = self.evaluating_core_s = 0.0
         self.evaluations = []
         self.curve = []
+        self.core_s = []
         self.exit_reason = ""
 
     @property
     def clock_s(self):
         """Wall time since the process began, evaluations left out."""
         return time.monotonic() - BEGAN_S - self.evaluating_s
+
+    @property
+    def spent_s(self):
+        """CPU time of the process, evaluations left out."""
+        return time.process_time() - self.evaluating_core_s
 
     @property
     def trained(self):
@@ -85,13 +92,16 @@ class Until(BaseCallback):
 
     def evaluate(self):
         """Evaluate the policy, and end the run if its mean return reaches the target."""
-        now_s, began_s = self.clock_s, time.monotonic()
+        now_s, spent_s = self.clock_s, self.spent_s
+        began_s, began_core_s = time.monotonic(), time.process_time()
         if isinstance(self.env, VecNormalize):
             sync_envs_normalization(self.model.get_env(), self.env)
         mean, std = evaluate_policy(self.model, self.env, self.arguments.episodes, deterministic=True)
         self.evaluating_s += time.monotonic() - began_s
+        self.evaluating_core_s += time.process_time() - began_core_s
         self.evaluations.append([now_s, self.num_timesteps, float(mean), float(std)])
         self.curve.append([self.trained, float(mean)])
+        self.core_s.append(spent_s)
         if mean >= self.arguments.target:
             self.exit_reason = f"return {mean:.1f} >= {self.arguments.target:g}"
 
@@ -141,7 +151,7 @@ def build(arguments, settings):
     if settings["noise_std"]:
         zeros = np.zeros(envs.action_space.shape)
         kwargs["action_noise"] = NormalActionNoise(zeros, zeros + settings["noise_std"])
-    kind = getattr(stable_baselines3, arguments.algorithm)
+    kind = getattr(importlib.import_module(arguments.package), arguments.algorithm)
     return kind(settings["policy"], envs, seed=arguments.seed, device="cpu", **kwargs)
 
 
@@ -150,8 +160,9 @@ def parse():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("algorithm", help="a class of stable_baselines3")
+    parser.add_argument("algorithm", help="a class of the package")
     parser.add_argument("env", help="a Gymnasium id")
+    parser.add_argument("--package", default="stable_baselines3", help="or sbx")
     parser.add_argument("--settings", type=read, default="{}", help="JSON")
     parser.add_argument("--target", type=float, default=math.inf, help="the return that ends it")
     parser.add_argument("--env-steps", type=float, default=math.inf)
@@ -176,6 +187,8 @@ def main():
     model = build(arguments, settings)
     while not until.exit_reason:
         model.learn(settings["n_timesteps"], callback=until, reset_num_timesteps=model.num_timesteps == 0)
+    walls, steps, returns, _ = zip(*until.evaluations, strict=True)
+    over = {"wall_s": walls, "env_steps": steps, "core_s": until.core_s}
     result = {
         "env": arguments.env,
         "algorithm": arguments.algorithm,
@@ -190,6 +203,9 @@ def main():
         "best_return": max((e[2] for e in until.evaluations), default=None),
         "evaluations": until.evaluations,
         "curve": until.curve,
+        "core_s": until.spent_s,
+        "over": {**over, "trained_transitions": [trained for trained, _ in until.curve]},
+        "returns": returns,
     }
     print(json.dumps(result))
 

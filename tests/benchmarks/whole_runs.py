@@ -8,10 +8,13 @@ A result holds, with names of summary.json: ``wall_s``, ``env_steps``, ``critic_
 ``trained_transitions`` (batch size x critic updates), ``best_return`` (None before the first evaluation),
 ``evaluations``, [s, env steps, mean return, standard deviation] of each; and ``curve``, [trained transitions,
 mean return] of each. ``start_s`` is the part of ``wall_s`` before the peer's first env step, None for ours.
+``returns`` of the evaluations stand ``over`` each axis of ``spreeze_zmq.run.curves``; ``core_s`` is the CPU
+time of the whole command. Both count from the command on, of ours the launcher's own too.
 """
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.run.curves import AXES, Curve, read_curve
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 PEER = Path(__file__).with_name("sb3.py")
@@ -72,28 +76,47 @@ def launch(topology, run_dir, overrides):
     return [*LAUNCH, topology, "--run-dir", str(run_dir), *words]
 
 
-def ours(topology, overrides, cores=None):
+def ours(topology, overrides, cores=None, environment=()):
     """One run of a topology to its end; ``wall_s`` is that of the whole command.
 
     Args:
-        topology: name of a shipped one, or a path.
+        topology: name of a shipped one, a path, or ``--env=ID``.
         overrides: arguments of ``--set``.
         cores: ids of the cores that it may use; None for all.
+        environment: variables beside those of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder, "run")
         overrides = [*overrides, f"components.evaluator.episodes={EPISODES}"]
-        began_s = time.monotonic()
-        finish(launch(topology, run_dir, overrides), cores)
+        began_s, began_time_s = time.monotonic(), time.time()
+        _, core_s = spent(launch(topology, run_dir, overrides), cores, environment)
         wall_s = time.monotonic() - began_s
-        summary = json.loads((run_dir / "summary.json").read_text())
-        journal = [line for line in read_journal(run_dir / "metrics.jsonl") if "trained_transitions" in line]
-    # An evaluation holds the transitions that the learner had received, the journal those trained on by then.
-    steps, trained = (
-        [0, *(line[key] for line in journal), summary[key]] for key in ("env_steps", "trained_transitions")
-    )
-    curve = [[float(np.interp(e[1], steps, trained)), e[2]] for e in summary["evaluations"]]
-    return {**{key: summary.get(key) for key in KEPT}, "wall_s": wall_s, "start_s": None, "curve": curve}
+        path = run_dir / "summary.json"
+        summary = json.loads(path.read_text())
+        # It is written when its clock stands at its wall_s.
+        before = {"wall_s": path.stat().st_mtime - summary["wall_s"] - began_time_s}
+        before["core_s"] = max(0.0, core_s - summary["core_s"])
+        over, returns = over_axes(run_dir, before)
+    cost = {"wall_s": wall_s, "core_s": core_s, "start_s": None}
+    curve = [list(point) for point in zip(over["trained_transitions"], returns, strict=True)]
+    found = {key: summary.get(key) for key in KEPT}
+    return {**found, **cost, "curve": curve, "over": over, "returns": returns}
+
+
+def over_axes(run_dir, before):
+    """``{axis: places}`` of a run's looks, and their returns; ``before``: what it has not counted."""
+    try:
+        curve = read_curve(run_dir)
+    except InputError:  # nothing was evaluated
+        return {axis: [] for axis in AXES}, []
+    over = {axis: (places + before.get(axis, 0.0)).tolist() for axis, places in curve.x.items()}
+    return over, curve.mean_return.tolist()
+
+
+def curve_of(result):
+    """The looks of a result as a curve; None where there are none."""
+    over = {axis: np.array(places, np.float64) for axis, places in result["over"].items()}
+    return Curve(over, np.array(result["returns"], np.float64)) if result["returns"] else None
 
 
 def theirs(python, algorithm, env, seed, settings, stop, *, every, threads, cores=None):
@@ -120,12 +143,31 @@ def theirs(python, algorithm, env, seed, settings, stop, *, every, threads, core
 
 def finish(command, cores=None):
     """Run a command to its end; returns its output. Raises RunFailed."""
+    return spent(command, cores)[0]
+
+
+def spent(command, cores=None, environment=()):
+    """Run a command to its end; returns its output, and the CPU seconds of it and all that it has waited for.
+
+    Raises:
+        RunFailed: its exit code is not 0.
+    """
     pinned = [] if cores is None else ["taskset", "--cpu-list", ",".join(map(str, cores))]
-    done = subprocess.run([*pinned, *command], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        errors = "\n".join(done.stderr.splitlines()[-15:])
-        raise RunFailed(f"{' '.join(command)}\nended with exit code {done.returncode}:\n{errors}")
-    return done.stdout
+    env = {**os.environ, **dict(environment)}
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*pinned, *command], stdout=output, stderr=errors, env=env)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for file in (output, errors):
+            file.seek(0)
+        if process.returncode != 0:
+            last = "".join(errors.readlines()[-15:]).rstrip()
+            raise RunFailed(f"{' '.join(command)}\nended with exit code {process.returncode}:\n{last}")
+        return output.read(), usage.ru_utime + usage.ru_stime
 
 
 def account(samples):
