@@ -10,9 +10,10 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 #: The best policy, in a run's folder.
 POLICY_FILE = "policy.safetensors"
@@ -45,14 +46,38 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+#: How files are opened that this package appends to: a link, which may lead anywhere, is refused.
+APPENDS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 def append_to(path: Path) -> BinaryIO:
     """Open a file to append to and to read, made where it is missing.
 
     Raises:
-        OSError: it is a link, which may lead anywhere, or cannot be opened.
+        OSError: it is a link, or cannot be opened.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "a+b")
+    return os.fdopen(os.open(path, APPENDS, 0o666), "a+b")
+
+
+def append_text(path: Path) -> TextIO:
+    """The same for text, which is flushed at each end of line."""
+    return os.fdopen(os.open(path, APPENDS, 0o666), "a", buffering=1, encoding="utf-8")
+
+
+def read_whole(path: Path, most_bytes: int) -> bytes:
+    """The bytes of a file that may be anybody's; nobody waits for a FIFO.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no file, or is larger.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no file")
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes:,} bytes")
+    return content
 
 
 def _sync(path: Path) -> None:

@@ -177,7 +177,7 @@ def grant_of(run: Path, *used: str) -> Grant:
 def _check_own(path: Path, found: os.stat_result, others: int) -> None:
     """Raise _NotTrustedError for a path of another user, or with one of the mode bits ``others``."""
     if found.st_uid != os.geteuid():
-        raise _NotTrustedError(f"{path} belongs to {_user(found.st_uid)}, not to you")
+        raise _NotTrustedError(f"{path} belongs to {user_name(found.st_uid)}, not to you")
     if found.st_mode & others:
         raise _NotTrustedError(f"others may write {path} (chmod go-w would end that)")
 
@@ -228,7 +228,8 @@ def _mark_of(folder: Path, inode: int, content: bytes) -> Mapping[str, Any]:
     return mark
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """A user as a message names one."""
     try:
         return f"the user {pwd.getpwuid(uid).pw_name}"
     except KeyError:

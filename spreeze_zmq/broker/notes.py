@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.base.journal import Journal, Recent, recent_of
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.run.folder import RunFolder
@@ -143,8 +143,8 @@ class Notes:
         self.note("refused", row, t_s)
         own = self._folder.logs / f"{sender}.log"
         if re.fullmatch(r"\w+-\d+", sender, re.ASCII) and own.exists():
-            with contextlib.suppress(OSError), append_to(own) as file:
-                file.write(f"[broker] {row['line']}\n".encode())
+            with contextlib.suppress(OSError), append_text(own) as file:
+                file.write(f"[broker] {row['line']}\n")
 
     def episodes_ended(self, returns: NDArray[np.float32]) -> None:
         """Keep returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""

@@ -121,15 +121,21 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Group]:
 def setting_of(run: PastRun) -> dict[str, Any]:
     """The options that decide what is learned, as a flat table: runs of one setting have them in common."""
     plan, about = run.plan, run.plan["run"]
-    stated = plan.get("measured", {}).get("scaling", {}).get("options", {})
+    scaling = plan["measured"].get("scaling")
+    rows = scaling.get("options") if isinstance(scaling, Mapping) else None
+    stated = rows if isinstance(rows, Mapping) else {}
     setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
     setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
-    setting |= {f"algorithm.{name}": option["stated"] for name, option in stated.items()}
-    if "batch_size" in plan.get("measured", {}):
+    setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
+    if "batch_size" in plan["measured"]:
         setting["algorithm.batch_size"] = "auto"
     setting |= {f"balance.{name}": value for name, value in plan["balance"].items()}
     sampler = plan["components"].get(SAMPLER, {}).get("options", {})
     return setting | {f"sampler.{name}": sampler.get(name) for name in ("envs", "rollout_steps")}
+
+
+def _is_stated(row: Any) -> bool:
+    return isinstance(row, Mapping) and "stated" in row
 
 
 def write_csv(groups: Sequence[Group], path: Path) -> None:

@@ -148,7 +148,7 @@ def _command_of(run: Path) -> list[str]:
         InputError: it is no run's folder, this user did not make it, or another program began the run.
     """
     command, what_to_do = read_run(run).plan.get("command"), "write its TOPOLOGY or --env ID beside --resume"
-    if not command:
+    if not command or not isinstance(command, list):
         raise InputError(f"--resume {run}: spreeze-launch did not begin it; {what_to_do}")
     if why_not := grant_of(run).why_not:
         said = " ".join(map(str, command))

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import live, log_to
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
@@ -78,7 +79,7 @@ class ComponentThread:
         if self._trace is not None:
             sys.settrace(self._trace.call)
         role, _, index = self._spec.name.rpartition("-")
-        with self._spec.log_path.open("a", encoding="utf-8", buffering=1) as log:
+        with append_text(self._spec.log_path) as log:
             self._stderr.own.stream, code = log, 1
             try:
                 code = live(role, self._main, [self._spec.command[2], index], self._joined)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.lag import CollectionLimits, Versions, fitting
@@ -270,5 +271,5 @@ class Record:
             return
         self.path.parent.mkdir(exist_ok=True)
         line = json.dumps({**counts, **{name: float(value) for name, value in metrics.items()}})
-        with self.path.open("a", encoding="utf-8") as file:
+        with append_text(self.path) as file:
             file.write(line + "\n")

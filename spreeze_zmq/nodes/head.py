@@ -15,6 +15,7 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
@@ -141,7 +142,7 @@ class Nodes:
         """Start a process on its node; its log here begins with where it runs."""
         node = self._places[spec.name]
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        with spec.log_path.open("a", encoding="utf-8") as log:
+        with append_text(spec.log_path) as log:
             log.write(f"--- {now} on {node.host} ({node.name}), which sends its last lines\n")
         process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
         node.processes[spec.name] = process

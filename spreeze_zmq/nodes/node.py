@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire import Message
@@ -35,7 +36,7 @@ class RemoteProcess:
 
     def end(self, code: int, log: str) -> None:
         """Note its end, and the tail of its log."""
-        with self.spec.log_path.open("a", encoding="utf-8") as file:
+        with append_text(self.spec.log_path) as file:
             file.write(log)
         self._code = code
 

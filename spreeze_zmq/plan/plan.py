@@ -9,6 +9,8 @@ from typing import Any
 
 from spreeze_zmq.base.endpoints import ipc_endpoint
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import read_whole
+from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, LearningPlan, RunPlan
@@ -139,8 +141,8 @@ class Plan:
             InputError: it cannot be read or is not a plan.
         """
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            return cls.from_json(read_whole(Path(path), MOST_BYTES).decode())
+        except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read: {error}") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None

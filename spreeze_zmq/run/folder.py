@@ -8,13 +8,16 @@ import json
 import os
 import re
 import shutil
+import stat
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import DiskFull, InputError
 from spreeze_zmq.base.files import POLICY_FILE, replacing, write_json
-from spreeze_zmq.base.trust import RUN_FILE
+from spreeze_zmq.base.trust import RUN_FILE, user_name
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire.channels import SocketFolder
 
@@ -68,7 +71,7 @@ class RunFolder:
         """Make a new folder at :meth:`place`.
 
         Raises:
-            InputError: the chosen folder is not empty or cannot be written.
+            InputError: the chosen folder is not empty, is another user's or cannot be written.
         """
         path = cls.place(name, chosen)
         try:
@@ -80,7 +83,10 @@ class RunFolder:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                path.mkdir(mode=PRIVATE, exist_ok=path.is_dir() and not any(path.iterdir()))
+                empty = path.is_dir() and not any(path.iterdir())
+                path.mkdir(mode=PRIVATE, exist_ok=empty)
+                if empty:
+                    _make_private(path)
                 (path / "logs").mkdir()  # fails for the second of two runs that choose one folder at once
             except FileExistsError:
                 raise InputError(
@@ -158,6 +164,32 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
         sockets.remove()
         raise DiskFull(folder.path) if DiskFull.caused(error) else error from None
     return placed, sockets
+
+
+def _make_private(path: Path) -> None:
+    """Take an empty folder that exists for a run: only its user may go in, and a line says what changes.
+
+    Raises:
+        InputError: it belongs to another user, who could read and replace whatever the run writes.
+        FileExistsError: somebody has put something into it meanwhile.
+    """
+    found = path.stat()
+    before = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        owner = f"--run-dir {path} belongs to {user_name(found.st_uid)}, who can read and replace all in it"
+        if os.geteuid() != 0:
+            raise InputError(f"{owner}; choose another folder")
+        say(owner, file=sys.stderr)
+    if not before & 0o077:
+        return
+    with contextlib.suppress(OSError):
+        path.chmod(before & ~0o077)
+    if path.stat().st_mode & 0o077:
+        say(f"--run-dir {path}: other users may go in, and its mode cannot be changed", file=sys.stderr)
+    else:
+        say(f"--run-dir {path}: its mode is 700 now and was {before:o}", file=sys.stderr)
+    if any(path.iterdir()):
+        raise FileExistsError(path)
 
 
 def _make_unique(parent: Path, stem: str) -> Path:

@@ -13,13 +13,19 @@ from typing import Any, Literal
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.files import read_whole
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.base.schema import options_of, show
+from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import SocketFolder
 
 #: Parts of the exit reasons of failed runs; see ``supervisor.GaveUp`` and the broker's ``finish``.
 FAILED = ("is not started again", "the launcher was killed", "SIGTERM")
+#: The tables of run.json that are read of past runs, and the figures of summary.json.
+TABLES = ("run", "algorithm", "balance", "components", "measured", "channels", "environment")
+FIGURES = ("best_return", "wall_s", "env_steps")
 #: Properties of an environment that the networks' shapes depend on.
 SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes", "action_low")
 
@@ -94,7 +100,7 @@ def check_fit(plan: Plan, run: Path) -> None:
 
 def run_id(folder: Path) -> str:
     """What identifies a run wherever its folder is: a digest of its run.json."""
-    return hashlib.sha256(RunFolder(folder).run_file.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(read_whole(RunFolder(folder).run_file, MOST_BYTES)).hexdigest()[:16]
 
 
 def ancestors_of(run: PastRun) -> tuple[str, ...]:
@@ -139,25 +145,52 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
 
 def _read(run_file: Path) -> PastRun | None:
     plan = _read_object(run_file)
-    if plan is None or "run" not in plan:
+    if plan is None or not isinstance(plan.get("run"), dict):
         return None
-    folder = run_file.parent
-    summary = _read_object(RunFolder(folder).summary) or {}
+    plan, folder = _plan_of(plan), run_file.parent
+    summary = _summary_of(_read_object(RunFolder(folder).summary) or {})
     with contextlib.suppress(OSError):  # deleted meanwhile
         return PastRun(folder, plan, summary, _state(plan, summary), run_file.stat().st_mtime)
     return None
 
 
+def _plan_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run.json holds, with tables and texts wherever these are read: it may be anybody's."""
+    plan = {**found, **{name: _table(found.get(name)) for name in TABLES}}
+    plan["name"], plan["socket_dir"] = str(found.get("name")), str(found.get("socket_dir") or "")
+    plan["run"] |= {name: str(plan["run"].get(name)) for name in ("env", "algorithm")}
+    plan["components"] = {
+        role: {**_table(about), "options": _table(_table(about).get("options"))}
+        for role, about in plan["components"].items()
+    }
+    return plan
+
+
+def _summary_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a summary.json holds, without figures that are no numbers."""
+    kept = {name: found.get(name) for name in FIGURES}
+    numbers = {
+        name: value if isinstance(value, int | float) and abs(value) <= LARGEST else None
+        for name, value in kept.items()
+    }
+    return {**found, **numbers}
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _state(plan: Mapping[str, Any], summary: Mapping[str, Any]) -> Literal["running", "ended", "crashed"]:
-    if SocketFolder.is_held(Path(plan.get("socket_dir") or "/nowhere")):
+    if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")):
         return "running"
     reason = str(summary.get("exit_reason") or "")
     return "crashed" if not reason or any(words in reason for words in FAILED) else "ended"
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is none, or what is there is no file of ours."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(read_whole(path, MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

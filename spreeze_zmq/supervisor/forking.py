@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import append_text
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.process import (
     GroupProcess,
@@ -212,7 +213,7 @@ class ForkedProcess:
                 self._process = self._spawner.by_command(self.spec)
             except InputError as error:
                 self._code = error.exit_code
-                with self.spec.log_path.open("a", encoding="utf-8") as log:
+                with append_text(self.spec.log_path) as log:
                     log.write(f"{self.spec.name.rpartition('-')[0]}: {error}\n")
 
     @property

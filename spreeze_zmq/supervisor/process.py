@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.files import APPENDS
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.guard import Guard
 
@@ -248,8 +249,7 @@ def open_log(spec: ProcessSpec) -> tuple[int, int, int]:
     try:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(2):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            opened.append(os.open(spec.log_path, flags, 0o644))
+            opened.append(os.open(spec.log_path, APPENDS, 0o644))
         header = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n"
         os.write(opened[0], header.encode())
         return opened[0], opened[1], os.fstat(opened[0]).st_size

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
+from spreeze_zmq.base.files import append_to
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.evaluation.saved import SavedPolicy
@@ -87,7 +88,7 @@ class VideoSchedule:
             bind()
             os.nice(19)
 
-        with self._log.open("ab") as output:
+        with append_to(self._log) as output:
             self._writer = subprocess.Popen(
                 [*WRITER, str(policy), str(self._video), self._import_from, *self._trust],
                 stdin=subprocess.DEVNULL,

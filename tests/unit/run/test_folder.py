@@ -7,7 +7,11 @@ import stat
 import pytest
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import append_text, append_to
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor import ProcessSpec
+from spreeze_zmq.supervisor.process import open_log
 
 ROUNDS, RUNS = 50, 4
 
@@ -49,6 +53,48 @@ def test_a_runs_folder_is_its_users_alone(tmp_path, monkeypatch):
             assert stat.S_IMODE(folder.logs.stat().st_mode) == 0o755
     finally:
         os.umask(before)
+
+
+def test_a_folder_that_exists_becomes_its_users_alone(tmp_path, capsys):
+    """Others could read its logs and replace its checkpoints; a line says that its mode has changed."""
+    place = tmp_path / "mine"
+    place.mkdir()
+    place.chmod(0o777)
+    RunFolder.create("pendulum", str(place))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert capsys.readouterr().err == f"--run-dir {place}: its mode is 700 now and was 777\n"
+    (place / "logs").rmdir()
+    (place / "checkpoints").rmdir()
+    RunFolder.create("pendulum", str(place))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the folder of another user")
+def test_the_folder_of_another_user_is_refused(tmp_path, monkeypatch, capsys):
+    """Who owns it can read and replace all that the run writes; root is told so."""
+    place = tmp_path / "theirs"
+    place.mkdir()
+    place.chmod(0o777)
+    os.chown(place, 65_533, 65_533)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    with pytest.raises(InputError, match=r"theirs belongs to the user 65533, who can .*; choose another"):
+        RunFolder.create("pendulum", str(place))
+    monkeypatch.undo()
+    RunFolder.create("pendulum", str(place))
+    assert "belongs to the user 65533" in capsys.readouterr().err
+
+
+def test_nothing_is_appended_through_a_link(tmp_path):
+    """Whoever made it may have it lead to a file of the user's."""
+    mine = tmp_path / "mine"
+    mine.write_text("")
+    (tmp_path / "log").symlink_to(mine)
+    for opens in (append_to, append_text, Journal):
+        with pytest.raises(OSError, match="symbolic"):
+            opens(tmp_path / "log")
+    with pytest.raises(InputError, match=r"its log .* cannot be written"):
+        open_log(ProcessSpec("sampler-0", ("true",), tmp_path / "log"))
+    assert mine.read_text() == ""
 
 
 def test_half_written_files_of_the_killed_are_removed(tmp_path):
