@@ -21,6 +21,7 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
 from spreeze_zmq.launcher.losses import Losses
 from spreeze_zmq.launcher.pinning import pinned
+from spreeze_zmq.launcher.socket_watch import SocketWatch
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
@@ -88,6 +89,7 @@ class Launch:
         self.printed: list[str] = []
         self.input_fault: tuple[str, str] | None = None
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
+        self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
         self.interrupts, self.losses = Interrupts(), Losses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
@@ -160,6 +162,9 @@ class Launch:
                     self.scale(role, 1, "somebody looks at its page")
                 if self.interrupts.count:
                     self.ask_to_stop(f"interrupted by {self.interrupts.by}")
+                elif lost := self.socket_watch.lost():
+                    self.gave_up, self.last_word = True, lost
+                    self.ask_to_stop(lost)
         finally:
             processes = self.status.get("processes", {})
             self.finish()

@@ -69,6 +69,20 @@ def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     assert adds_up(run.summary()["samples"])
 
 
+@pytest.mark.thorough
+def test_a_cleaner_that_removes_the_sockets_ends_the_run(launch):
+    """With a last checkpoint, exit code 1 and what was removed: it could replace no process."""
+    run = launch(*ENDLESS, topology=ONE_LEARNER)
+    run.until_training()
+    for path in Path(run.plan()["socket_dir"]).iterdir():
+        if path.is_socket():
+            path.unlink()
+    assert run.end() == 1
+    assert "somebody removed the run's sockets (" in run.output.read_text().splitlines()[-1]
+    assert read_run(run.folder).state == "crashed"
+    assert run.summary()["unfinished_checkpoint"] == []
+
+
 @pytest.mark.parametrize("role", thorough_but("broker", of=("broker", "critic_learner")))
 def test_a_process_that_keeps_leaving_ends_the_run(launch, tmp_path, role):
     """With exit code 0, and without a word: the run fails and says so last."""

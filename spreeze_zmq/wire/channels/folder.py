@@ -7,6 +7,7 @@ outlive a SIGKILL. Therefore a run's folder, and each endpoint in it, belongs to
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -14,7 +15,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, ipc_endpoint
@@ -174,6 +175,24 @@ class SocketFolder:
         """Id of the last process that claimed ``name`` in this folder; None if there is none."""
         pid = _holder(self.path / f"{name}.lock")
         return int(pid) if pid.isdecimal() else None
+
+    def removed(self, names: Iterable[str]) -> list[str]:
+        """Those of the sockets ``names`` that living processes have claimed and that are not there; where the
+        lock of the folder is gone, only that.
+        """
+        if self._descriptor is not None and not _still_there(self.path / _LOCK, self._descriptor):
+            return [_LOCK]
+        return [name for name in names if self._is_claimed(name) and not os.path.lexists(self.path / name)]
+
+    def _is_claimed(self, name: str) -> bool:
+        pid = self.holder(name)
+        return pid is not None and os.path.exists(f"/proc/{pid}")
+
+    def touch(self) -> None:
+        """Make all files of the folder new, for cleaners that remove what is old."""
+        for path in (self.path, *self.path.iterdir()):
+            with contextlib.suppress(OSError):
+                os.utime(path, follow_symlinks=False)
 
     def remove(self) -> None:
         """Remove the folder with its contents, then unlock it. Only the owner may call this."""

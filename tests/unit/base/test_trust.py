@@ -302,7 +302,7 @@ def test_marks_stay_few_and_those_in_use_stay(own, place, monkeypatch):
 def test_what_belongs_to_another_user_is_not_trusted(own, name):
     """Not even by root, who could read it; nor marks that another user left."""
     os.chown(own / name, NOBODY, NOBODY)
-    assert f"belongs to {trust._user(NOBODY)}, not to you" in why_refused(own)
+    assert f"belongs to {trust.user_name(NOBODY)}, not to you" in why_refused(own)
     os.chown(own / name, 0, 0)
     os.chown(trust.marks_folder(), NOBODY, NOBODY)
     assert "/state/spreeze_zmq/runs belongs to" in why_refused(own)

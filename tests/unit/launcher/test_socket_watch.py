@@ -1,0 +1,65 @@
+"""A cleaner of /tmp that removes the sockets of a run is noticed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq.launcher.socket_watch import CHECK_S, MISSED, TOUCH_S, SocketWatch
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire.channels import Puller, SocketFolder
+
+
+class Watched:
+    """A run's sockets, of which one is bound, and its launcher's watch with a clock by hand."""
+
+    def __init__(self):
+        self.sockets, self.now_s = SocketFolder.create("watched"), 0.0
+        plan = topology.load("pendulum").placed(Path("/nowhere"), self.sockets.path)
+        self.report = self.sockets.path / "report"
+        self.puller = Puller(self.sockets.endpoint("report"), bind=True)
+        self.watch = SocketWatch(self.sockets, plan.channels, lambda: self.now_s)
+
+    def checks(self, number):
+        """What is said after some checks."""
+        for _ in range(number):
+            self.now_s += CHECK_S
+            said = self.watch.lost()
+        return said
+
+
+@pytest.fixture
+def watched():
+    """A run's sockets, and what watches them."""
+    made = Watched()
+    yield made
+    made.puller.close()
+    made.sockets.remove()
+
+
+def test_a_socket_that_a_living_process_has_bound_is_missed(watched):
+    """One that starts again has none for a moment; that of one that has ended is missed by nobody."""
+    (watched.sockets.path / "policy.lock").write_text("999999999")
+    assert watched.checks(2 * MISSED) == ""
+    aside = watched.report.rename(watched.report.with_name("aside"))
+    assert watched.checks(MISSED - 1) == ""
+    aside.rename(watched.report)
+    assert watched.checks(1) == ""
+    watched.report.unlink()
+    assert "somebody removed the run's sockets (report) in " in watched.checks(MISSED)
+
+
+def test_a_folder_that_is_gone_is_missed(watched):
+    """With its lock, so that the next run would take it for that of a dead one."""
+    (watched.sockets.path / "lock").unlink()
+    assert "somebody removed the run's sockets (lock) in " in watched.checks(MISSED)
+
+
+def test_files_in_use_do_not_grow_old(watched):
+    """Cleaners remove what nobody has touched for days."""
+    for path in (watched.sockets.path, watched.report):
+        os.utime(path, (0, 0))
+    watched.checks(1)
+    watched.now_s += TOUCH_S
+    watched.checks(1)
+    assert min(path.stat().st_mtime for path in (watched.sockets.path, watched.report)) > 0
