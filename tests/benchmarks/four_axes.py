@@ -114,18 +114,16 @@ def tables(lines, axes=tuple(PLACES)):
 
 def draw(lines, path):
     """A row for each task, a column for each axis that is known; what has one place there is a cross."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import EngFormatter
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, NullFormatter
 
     tasks = list(dict.fromkeys(line.task for line in lines))
     axes = [axis for axis in PLACES if any(axis in line.over for line in lines)]
     names = list(dict.fromkeys(line.who for line in lines))
-    colours = {who: pyplot.cm.tab20(number % 20) for number, who in enumerate(names)}
-    size = 4 * len(axes) + 4, 3.6 * len(tasks)
-    figure, panels = pyplot.subplots(len(tasks), len(axes), figsize=size, squeeze=False, sharey="row")
+    colours = {who: colormaps["tab20"](number % 20) for number, who in enumerate(names)}
+    figure = Figure(figsize=(4 * len(axes) + 4, 3.6 * len(tasks)))
+    panels = figure.subplots(len(tasks), len(axes), squeeze=False, sharey="row")
     for task, row in zip(tasks, panels, strict=True):
         labels = {}
         for axis, panel in zip(axes, row, strict=True):
@@ -135,13 +133,14 @@ def draw(lines, path):
                 labels[label] = _drawn(panel, line, axis, colours[line.who])
             panel.set(xlabel=AXES[axis], xscale="log")
             panel.set_xlim(left=BEGIN[axis])
-            panel.set_visible(bool(own))
             panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+            panel.xaxis.set_minor_formatter(NullFormatter())
             panel.grid(alpha=0.3)
+            if not own:
+                panel.set_axis_off()
         row[0].set(title=task, ylabel="return, mean of the seeds")
         beside = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
-        last = [panel for panel in row if panel.get_visible()][-1]
-        last.legend(labels.values(), labels, fontsize="x-small", **beside)
+        row[-1].legend(labels.values(), labels, fontsize="x-small", **beside)
     whole_runs.draw(figure, path)
 
 

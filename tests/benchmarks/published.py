@@ -20,6 +20,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import four_axes
@@ -186,6 +187,10 @@ def main():
     )
     parser.add_argument("--write-points", action="store_true", help=f"write {POINTS.name} anew")
     arguments = parser.parse_args()
+    if arguments.out and find_spec("matplotlib") is None:
+        parser.error("--out needs matplotlib, which is not installed: pip install 'spreeze_zmq[compare]'")
+    if arguments.out and not arguments.out.absolute().parent.is_dir():
+        parser.error(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
     try:
         ours = lines_of_ours(arguments.runs)
     except InputError as error:
@@ -193,7 +198,7 @@ def main():
     others = lines_of_others(load(), arguments.cache)
     if arguments.write_points:
         write_points(others, load(), POINTS)
-    tasks = arguments.task or [task for task in TASKS if task in {line.task for line in ours}] or TASKS
+    tasks = arguments.task or list(dict.fromkeys(line.task for line in ours)) or TASKS
     lines = [line for task in tasks for line in (*ours, *others) if line.task == task]
     print(four_axes.tables(lines))
     print("\nmean of the seeds, the worst in brackets")

@@ -116,3 +116,29 @@ def test_the_table_over_an_axis_leaves_out_what_nobody_reached():
         "| Hopper-v4 | theirs | 1 | 70 |  |",
     ]
     assert four_axes.tables(lines, ["wall_s"]) == ""
+
+
+def test_the_picture_has_the_axes_that_are_known_and_names_whom_it_shows(tmp_path):
+    """A row for each task, with a cross for a single return, of whatever format the file's name asks for."""
+    lines = list(source("sac").lines(EVALUATIONS)) + list(source("sac", "a.md", trained=None).lines(ZOO))
+    four_axes.draw(lines, tmp_path / "curves.svg")
+    drawn = (tmp_path / "curves.svg").read_text()
+    for said in ("theirs, Hopper-v4 (2)", "theirs, Humanoid-v3 (1)", "env steps", "trained transitions"):
+        assert f"<!-- {said} -->" in drawn
+    assert "core-seconds" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["/nowhere"], "/nowhere: no such folder"),
+        (["--out", "/nowhere/curves.png"], "--out /nowhere/curves.png: there is no folder /nowhere"),
+    ],
+)
+def test_a_mistake_of_the_command_line_is_one_line(words, said, monkeypatch, capsys):
+    """Before anything is downloaded."""
+    monkeypatch.setattr(sys, "argv", ["published.py", *words])
+    monkeypatch.setattr(published, "lines_of_others", None)
+    with pytest.raises(SystemExit, match="2"):
+        published.main()
+    assert said in capsys.readouterr().err
