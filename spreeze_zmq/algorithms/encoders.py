@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from torch.nn import Sequential
 
 #: The networks for images, and the smallest height and width that each can take.
-LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20}
+LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
+#: From this height and width on, ``auto`` is ``nature_cnn``, which then leaves 4 x 4 places or more.
+NATURE_PIXELS = 64
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class EncoderOptions:
 
     network: str = option(
         "auto",
-        "nature_cnn (Mnih et al. 2015) and small_cnn (1312.5602) take images [channels, height, width]; auto "
-        "is the first for them, else mlp",
+        "nature_cnn (Mnih et al. 2015), small_cnn (1312.5602) and fine_cnn (strides 3 and 2) take images "
+        "[channels, height, width]; auto is the first for those of 64 pixels each way or more, fine_cnn from "
+        "36 on, else mlp",
         choices=("auto", "mlp", *LEAST_PIXELS),
         fixed=True,
     )
@@ -52,7 +55,7 @@ def check_encoder(env: EnvironmentSpec, options: Any) -> None:
 def takes_images(env: EnvironmentSpec, options: Any) -> bool:
     """Whether the options choose a network for images for these observations."""
     if options.network == "auto":
-        return env.obs_dtype == "uint8" and _are_images(env.obs_shape, LEAST_PIXELS["nature_cnn"])
+        return env.obs_dtype == "uint8" and _are_images(env.obs_shape, LEAST_PIXELS["fine_cnn"])
     return str(options.network) != "mlp"
 
 
@@ -72,8 +75,9 @@ def encoder(
     if not takes_images(env, options):
         sizes = (math.prod(shape) + num_beside, *options.hidden_sizes, num_outputs)
         return nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
-    layers = nn.SMALL if options.network == "small_cnn" else nn.NATURE
     image = (shape[0], shape[1], shape[2])
+    fitting = "nature_cnn" if min(image[1:]) >= NATURE_PIXELS else "fine_cnn"
+    layers = nn.CONVOLUTIONS[fitting if options.network == "auto" else options.network]
     return nn.cnn(image, num_outputs, layers, options.layer_norm, output_scale)
 
 

@@ -14,8 +14,9 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.frames import channels_first, has_channels_last
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
-#: The normaliser of pixels 0..255 in a policy message, to -1..1, unless their statistics are learned.
-PIXEL_MEAN = PIXEL_STD = 127.5
+#: Mean and deviation of pixels 0..255 in a policy message, which make 0..1 of them, unless their statistics
+#: are learned: a dark background is 0, so that only what is lit moves a weight.
+PIXELS = (0.0, 255.0)
 #: Limit of learned normalised observations, in both directions.
 CLIP = 10.0
 #: Smallest standard deviation of a pixel 0..255, so that one that hardly ever changes is scaled by at most a
@@ -114,9 +115,9 @@ class ObservationRows:
         self._pixels = env.obs_dtype == "uint8"
         self.learned = normalize
         self.normalized = normalize or self._pixels
-        first = (PIXEL_MEAN, PIXEL_STD) if self._pixels else (0.0, 1.0)
-        self._mean, self._std = (torch.full((self.size,), value, device=device) for value in first)
-        mean, std = (np.full(self.size, value, np.float32) for value in first)
+        self._constants = PIXELS if self._pixels else (0.0, 1.0)
+        self._mean, self._std = (torch.full((self.size,), value, device=device) for value in self._constants)
+        mean, std = (np.full(self.size, value, np.float32) for value in self._constants)
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
@@ -129,7 +130,8 @@ class ObservationRows:
         # Converted first, because subtracting from bytes takes eight times as long.
         scaled = rows.to(torch.float32, copy=True)
         if not self.learned:
-            return scaled.sub_(PIXEL_MEAN).div_(PIXEL_STD)
+            mean, std = self._constants
+            return (scaled.sub_(mean) if mean else scaled).div_(std)
         return scaled.sub_(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
 
     def adopt(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
@@ -169,6 +171,9 @@ class ObservationRows:
         return {"mean": self._mean.clone(), "std": self._std.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Normalise as the state did, whatever the constants for pixels are today."""
         for name, target in (("mean", self._mean), ("std", self._std)):
             target.copy_(state[name])
             self._arrays[f"observation_{name}"] = np.array(target.cpu().numpy())
+        if not self.learned:
+            self._constants = (float(self._mean[0]), float(self._std[0]))

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
-    "NATURE",
-    "SMALL",
+    "CONVOLUTIONS",
     "Adam",
     "Append",
     "Conv",

@@ -58,16 +58,20 @@ class Convolutions:
     hidden: int
 
 
-#: Mnih et al. 2015 (doi 10.1038/nature14236, methods), for images of at least 36 x 36 pixels.
-NATURE = Convolutions(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
-#: Mnih et al. 2013 (arXiv 1312.5602, section 4.1), for images of at least 20 x 20 pixels.
-SMALL = Convolutions(((16, 8, 4), (32, 4, 2)), 256)
+#: Networks for images by their names in options: that of Mnih et al. 2015 (doi 10.1038/nature14236, methods),
+#: that of Mnih et al. 2013 (arXiv 1312.5602, section 4.1), and one whose strides leave 5 x 5 places of 36 x
+#: 36 pixels. The first one's leave a single place of 42 x 42, where nothing is told from what is beside it.
+CONVOLUTIONS = {
+    "nature_cnn": Convolutions(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "small_cnn": Convolutions(((16, 8, 4), (32, 4, 2)), 256),
+    "fine_cnn": Convolutions(((32, 5, 3), (32, 3, 2)), 256),
+}
 
 
 def cnn(
     shape: tuple[int, int, int],
     outputs: int,
-    layers: Convolutions = NATURE,
+    layers: Convolutions = CONVOLUTIONS["nature_cnn"],
     layer_norm: bool = False,
     output_scale: float = 1.0,
 ) -> torch.nn.Sequential:

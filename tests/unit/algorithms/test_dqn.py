@@ -147,6 +147,14 @@ def test_images_go_through_the_nature_network():
     assert parameters(dqn.q)[0].grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("size", [36, 42, 50, 63, 64, 84, 96])
+def test_images_of_any_size_keep_their_places(size):
+    """The convolutions leave at least 4 x 4: a ball of one pixel is seen where it is."""
+    dqn = make(DQN, dataclasses.replace(PIXELS, obs_shape=(1, size, size)))
+    last = [layer for layer in dqn.q if isinstance(layer, nn.Conv)][-1]
+    assert min(last.output_shape[1:]) >= 4
+
+
 @pytest.mark.parametrize("shape", [(3,), (84, 84), (84, 84, 4)])
 def test_the_nature_network_refuses_what_is_no_image(shape):
     """Before any process starts, with what to do."""

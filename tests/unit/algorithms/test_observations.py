@@ -74,6 +74,20 @@ def test_learners_and_actors_see_the_same_rows(dtype, normalize):
     assert np.abs(mine).max() == (CLIP if normalize else 1.0)
 
 
+def test_pixels_are_0_to_1_and_a_checkpoint_keeps_what_its_weights_were_trained_on():
+    """What is dark is 0; a run that began with pixels from -1 to 1 goes on with them."""
+    images = torch.arange(0, 256, 5, dtype=torch.uint8).reshape(1, 4, 13)
+    env = spec((4, 13), "uint8", (), "discrete")
+    rows, later = (ObservationRows(env, False, torch.device("cpu")) for _ in range(2))
+    assert (rows(images).min(), rows(images).max()) == (0.0, 1.0)
+    older = {name: torch.full((52,), 127.5) for name in ("mean", "std")}
+    rows.load_state_dict(older)
+    later.load_state_dict(rows.state_dict())
+    assert (later(images).min(), later(images).max()) == (-1.0, 1.0)
+    theirs = ObservationScaling(later.description(), later.arrays())(images.numpy())
+    np.testing.assert_allclose(later(images).numpy(), theirs, rtol=1e-6, atol=1e-6)
+
+
 def normalised(seen, parts=3):
     """Float32 observations ``[M, 1]`` as a learner and a policy see them by their own statistics."""
     env = spec((1,))

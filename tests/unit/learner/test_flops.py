@@ -19,7 +19,7 @@ def networks():
     image = (4, 20, 20)
     return {
         "mlp": (nn.mlp((7, 16, 16, 3), "tanh", True), (5, 7)),
-        "cnn": (nn.cnn(image, 6, nn.SMALL), (5, 4 * 20 * 20)),
+        "cnn": (nn.cnn(image, 6, nn.CONVOLUTIONS["small_cnn"]), (5, 4 * 20 * 20)),
         "conv2d": (torch.nn.Conv2d(6, 8, 3, stride=2), (5, 6, 9, 9)),
         "ensemble": (nn.ensemble(3, lambda: nn.mlp((7, 16, 2))), (5, 7)),
         "gru": (torch.nn.GRU(7, 8), (4, 5, 7)),

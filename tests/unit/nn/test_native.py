@@ -120,8 +120,11 @@ def test_bf16_is_as_near_as_its_rounding_allows(use, kind, sizes, activation, la
 
 
 IMAGES = {
-    "small": (lambda: nn.cnn((4, 42, 42), 6, nn.SMALL), 4 * 42 * 42),
-    "nature, norms": (lambda: nn.cnn((3, 37, 44), 5, nn.NATURE, layer_norm=True), 3 * 37 * 44),
+    "small": (lambda: nn.cnn((4, 42, 42), 6, nn.CONVOLUTIONS["small_cnn"]), 4 * 42 * 42),
+    "nature, norms": (
+        lambda: nn.cnn((3, 37, 44), 5, nn.CONVOLUTIONS["nature_cnn"], layer_norm=True),
+        3 * 37 * 44,
+    ),
     "one filter of one pixel": (lambda: torch.nn.Sequential(nn.Conv((1, 1, 1), 1, 1, 1)), 1),
     "odd": (
         lambda: torch.nn.Sequential(
@@ -428,7 +431,7 @@ def outcome(network, x):
 @pytest.mark.parametrize("at", [0, -2, -1], ids=["convolution", "hidden", "last"])
 def test_parameters_that_changed_their_form_are_not_read_as_they_were(at, change):
     """A native call was made before; torch does what it does with them, or says what is wrong."""
-    plain, fast = pair(lambda: nn.cnn((4, 42, 42), 6, nn.SMALL))
+    plain, fast = pair(lambda: nn.cnn((4, 42, 42), 6, nn.CONVOLUTIONS["small_cnn"]))
     x = torch.randn(6, 4 * 42 * 42)
     outcome(fast, x)
     for network in (plain, fast):
