@@ -9,12 +9,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spreeze_zmq.callbacks import Callback as Callback
     from spreeze_zmq.launcher.training.entry import Run as Run
     from spreeze_zmq.launcher.training.entry import train as train
     from spreeze_zmq.policy import Policy as Policy
 
 __version__ = "0.1.0"
-__all__ = ["Policy", "Run", "__version__", "train"]
+__all__ = ["Callback", "Policy", "Run", "__version__", "train"]
 
 
 def __dir__() -> list[str]:
@@ -23,11 +24,17 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """``Run``, ``train`` and ``Policy`` are imported at first use, so that importing the package is cheap."""
+    """``Run``, ``train``, ``Callback`` and ``Policy`` are imported at first use: importing the package is
+    cheap.
+    """
     if name in ("Run", "train"):
         from spreeze_zmq.launcher import training
 
         return getattr(training, name)
+    if name == "Callback":
+        from spreeze_zmq.callbacks import Callback
+
+        return Callback
     if name != "Policy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spreeze_zmq.algorithms.class_policy import loader_of_modules

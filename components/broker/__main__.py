@@ -15,14 +15,15 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.groups import groups_of
 from spreeze_zmq.broker.hosts import HERE
-from spreeze_zmq.broker.notes import RESUMED, Notes
+from spreeze_zmq.broker.notes import RESUMED, TURNED, Notes
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.requests import SET, STOP
 from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.plan import tuning
+from spreeze_zmq.plan import moves, tuning
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint import CheckpointRequest
@@ -90,6 +91,8 @@ class Broker:
             self.balancer.set_batch_size(size)
             for role in self.plan.learning.learners:
                 self.say("set", role=role, option="batch_size", value=size)
+        for option, value in self.record.requests.values.items():
+            self.turn(option, value)
 
     def inherit(self) -> None:
         """Go on where the run stood from which the launcher has copied the journal."""
@@ -102,6 +105,9 @@ class Broker:
                 self.notes.tensorboard.status(entry, entry["gauges"])
             elif kind == RESUMED:
                 self.record.resume(entry)
+                self.record.requests.values = entry.get(TURNED, {})
+        for option, value in self.record.requests.values.items():
+            self.turn(option, value)
         self.began_s -= self.record.before_s
         self.notes.thinning.began_s = self.record.before_s
         self.checkpoints.next_s += self.record.before_s
@@ -211,6 +217,16 @@ class Broker:
     def on_stop_request(self, message: Message) -> None:
         self.end(message.fields["reason"])
 
+    def on_request(self, message: Message) -> None:
+        """An observer asks for something: it is written down, and done."""
+        row = self.record.requests.take(self.plan, message.fields, self.now_s)
+        log.info("%s", row.line)
+        self.note("request", to_plain(row))
+        if row.what == STOP:
+            self.end(f"{row.who}: {row.text}")
+        elif row.what == SET:
+            self.turn(row.option, row.value)
+
     def on_stopping(self, message: Message) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
         reason = self.exit_reason or "the launcher stops the run"
@@ -221,7 +237,8 @@ class Broker:
         best_return = self.record.evaluations.best_return
         counts = {**self.record.learning.counts, "core_s": self.record.core_s}
         state = {"t_s": self.now_s, "counts": counts, "best_return": best_return}
-        self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
+        if folder := self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
+            self.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])})
 
     def show_refusals(self, news: Iterable[Refused]) -> None:
         """Log and note refusals, also in the log of each sender."""
@@ -281,6 +298,13 @@ class Broker:
         if change.role in self.plan.learning.learners:  # without a reason, which is shown only once
             for role in set(self.plan.learning.learners) - {change.role}:
                 self.say("set", role=role, option=change.option, value=change.count)
+
+    def turn(self, option: str, value: float) -> None:
+        """Have the learners use another value of an option from now on."""
+        for role in moves.followers(self.plan, option):
+            self.say("set", role=role, option=option, value=value)
+        if option == moves.REPLAY_RATIO:
+            self.balancer.set_replay_ratio(value, self.now_s)
 
     def scale(self, change: Change) -> None:
         """Ask the launcher to change the number of samplers on each machine that gets another one."""

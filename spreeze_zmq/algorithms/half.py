@@ -20,9 +20,12 @@ from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 Parameters = NDArray[np.float32]
+
+LEARNING_RATE = "learning_rate"
 
 
 class AutogradHalf(GradientSteps):
@@ -47,6 +50,7 @@ class AutogradHalf(GradientSteps):
     ) -> None:
         place = torch.device(device)
         self._moving = MovingOptions(options, place)
+        self._turned: set[str] = set()
         networks = LearnerNetworks(kind, self._moving, seen(env, options), place, seed, part)
         rows = ObservationRows(env, options.normalize_observations, place, options.frame_stack)
         super().__init__(networks, rows, part, place)
@@ -167,11 +171,33 @@ class AutogradHalf(GradientSteps):
         return shared | {f"{f'{name}_' if name else own}learning_rate": rate for name, rate in rates}
 
     def set_rates(self, rates: Mapping[str, Any]) -> None:
-        """Change the options that follow the batch size."""
-        self._moving.restate(dataclasses.replace(self.options, **rates))
+        """Change the options that follow the batch size, but for those that :meth:`turn` holds."""
+        self._restate({name: rate for name, rate in rates.items() if name not in self._turned})
+        self._forget_recordings()
+
+    def turn(self, name: str, value: float) -> None:
+        """Hold an option that may move at a number from the next update on, of every network that has it: as
+        a schedule whose ends are equal, so that a recorded update reads it.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        is_read = name in self._turned
+        try:
+            self._restate({name: {"from": value, "to": value}})
+        except InputError:  # such as of a rate that a loss moves on from there
+            self._restate({name: value})
+            is_read = False
+        if name == LEARNING_RATE:
+            self._networks.optimiser.restart_rates()
+        self._turned.add(name)
+        if not is_read:
+            self._forget_recordings()
+
+    def _restate(self, values: Mapping[str, Any]) -> None:
+        self._moving.restate(dataclasses.replace(self.options, **values))
         self.algorithm.options = self._moving.live
         self._networks.optimiser.restate(self.options)
-        self._forget_recordings()
 
     # --- checkpoints
 

@@ -99,6 +99,12 @@ class Optimiser:
                     group.numbers[name] = self._value(scheduled)
             group.set()
 
+    def restart_rates(self) -> None:
+        """Forget what a loss has made of the learning rates: it goes on from those that are stated."""
+        if self.multiplied:
+            for adam in self._adams:
+                adam.restore_rate(None)
+
     def multiply_rate(self, factor: Tensor) -> None:
         """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``."""
         self.multiplied = True

@@ -81,8 +81,12 @@ class SAC(Algorithm):
         super().__init__(options, env)
         self.twins = TwinCritics(options)
         self.actions = TanhNormal(env, options.log_std_min, options.log_std_max)
-        target = options.target_entropy
-        self.target_entropy = float(-self.actions.num_actions) if isinstance(target, str) else target
+
+    @property
+    def target_entropy(self) -> Any:
+        """As the option is now; of ``"auto"`` the number of actions, negative."""
+        target = self.options.target_entropy
+        return float(-self.actions.num_actions) if isinstance(target, str) else target
 
     def networks(self) -> Networks:
         """Twin critics and their targets; the policy and the logarithm of the temperature."""

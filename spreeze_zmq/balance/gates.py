@@ -47,6 +47,13 @@ class RatioGate:
         ahead = self.replay_ratio * self.received - self.trained
         return ahead <= self.replay_ratio * self.slack or not self.may_update
 
+    def retarget(self, replay_ratio: float) -> None:
+        """Hold another ratio from now on: what production is ahead by stays, and nothing is made up for."""
+        ahead = self.replay_ratio * self.received - self.trained
+        self.replay_ratio = replay_ratio
+        if self.trained:
+            self.trained = max(0, math.ceil(replay_ratio * self.received - ahead))
+
     @property
     def measured(self) -> float:
         """Transitions trained on for each one received; 0 before the first."""

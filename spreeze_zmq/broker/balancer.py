@@ -65,6 +65,11 @@ class Balancer:
         if begins and fields["role"] in (SAMPLER, *LEARNERS):
             self.disturb(now_s)
 
+    def set_replay_ratio(self, target: float, now_s: float) -> None:
+        """Keep another ratio from now on."""
+        self.windows.replay_ratio = target
+        self.disturb(now_s)
+
     def lose(self, sender: str, now_s: float) -> None:
         """Forget a process that has ended."""
         self.windows.lose(sender)
@@ -175,7 +180,7 @@ class Balancer:
         sampler = self.plan.components[SAMPLER].options
         rollout = sampler.get("rollout_steps", 1) * sampler.get("envs", 1)
         batch = self.batch_size.present if self.batch_size else self.plan.learning.batch_size
-        update = len(self.windows.critics) * batch / self.plan.balance.replay_ratio
+        update = len(self.windows.critics) * batch / self.windows.replay_ratio
         return max(1.0, float(rollout), update)
 
 

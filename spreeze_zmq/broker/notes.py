@@ -21,6 +21,8 @@ from spreeze_zmq.wire.channels import Publisher
 
 #: Kind of the entry where a run goes on from another, and the field of the entries from before it.
 RESUMED, INHERITED = "resumed", "inherited"
+#: In the entry where a run goes on from another: the options that were set in that one and their values.
+TURNED = "turned"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
 #: Rows of more processes than this are in the journal at most once in this time, and in that many lines.

@@ -32,6 +32,7 @@ from spreeze_zmq.broker.problems import (
     Refused,
     WentBack,
 )
+from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import Episodes, Evaluations
 from spreeze_zmq.broker.rows import kept, part, restore, state_of
 from spreeze_zmq.broker.status import Status, Summary
@@ -51,6 +52,7 @@ class RunRecord:
     Attributes:
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
+        requests: what callbacks have asked for.
         went_back: learners that went back to a checkpoint, the newest last.
         accounts: of the samples, by learner.
         learners: names that the learners' processes may have.
@@ -72,6 +74,7 @@ class RunRecord:
     learning: LearningFigures = part(LearningFigures)
     episodes: Episodes = part(Episodes)
     evaluations: Evaluations = part(Evaluations)
+    requests: Requests = part(Requests)
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     refusals: RefusalRecord = field(init=False)
     cores: Cores = field(default_factory=Cores)

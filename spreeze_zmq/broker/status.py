@@ -26,6 +26,7 @@ from spreeze_zmq.broker.figures import (
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
+from spreeze_zmq.broker.requests import Request
 from spreeze_zmq.broker.returns import Episodes, EvaluationRow
 from spreeze_zmq.broker.rows import SPREAD
 from spreeze_zmq.plan.parts import StopPlan
@@ -71,7 +72,7 @@ class Shared:
             counts={name: int(learning.counts[name]) for name in SHOWN},
             sampled_transitions=learning.sampled_transitions(),
             core_s=record.core_s,
-            replay_ratio=learning.replay_ratio(record.plan.balance.replay_ratio),
+            replay_ratio=learning.replay_ratio(record.requests.replay_ratio(record.plan)),
             policy_lag=learning.policy_lag(record.instances(), record.plan.balance.max_policy_lag),
             publication=learning.publication,
             devices=learning.devices,
@@ -94,6 +95,7 @@ class Status:
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
+        requests: the last ones; only where there were any.
     """
 
     t_s: float
@@ -120,6 +122,7 @@ class Status:
     went_back: Sequence[WentBack]
     num_failures: int
     failures: Sequence[FailureRow]
+    requests: Mapping[str, Sequence[Request]] = field(metadata=SPREAD)
 
     @classmethod
     def of(cls, record: RunRecord, state: str, balance: Mapping[str, Any], now_s: float) -> Status:
@@ -154,6 +157,7 @@ class Status:
             went_back=record.went_back[-SHOWN_ROWS:],
             num_failures=record.failures.count,
             failures=record.failures.rows(SHOWN_ROWS),
+            requests={"requests": record.requests.last} if record.requests.last else {},
         )
 
 

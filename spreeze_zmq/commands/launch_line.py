@@ -17,7 +17,7 @@ from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
 from spreeze_zmq.plan.topology.document import shipped_topologies
 
 WHAT = (
@@ -73,6 +73,14 @@ def parser() -> Parser:
         help="largest size of each recording in 10^6 bytes; the rest is left out (default: %(default)g)",
     )
     found.add_argument(
+        "--callback",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="have a class that inherits spreeze_zmq.Callback called with what the run says, in a process of "
+        "its own; may be repeated (instead of components.observer.callbacks of the topology)",
+    )
+    found.add_argument(
         "--inproc",
         action="store_true",
         help="run the components as threads of this one process, for one debugger; slower",
@@ -111,8 +119,12 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
         raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
     source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
     chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
+    named = json.dumps(arguments.callback, ensure_ascii=False)
+    chosen += [f"components.{OBSERVER}.callbacks={named}"] if arguments.callback else []
     overrides = [*chosen, *arguments.set, *overrides]
     plan = topology.load(source, overrides, without=arguments.without, look=look)
+    if OBSERVER in plan.components:
+        _check_callbacks(plan.components[OBSERVER].options.get("callbacks", ()))
     for name in arguments.record:
         _check_recorded(plan, name, arguments.record_mb)
     if arguments.inproc and plan.groups.count > 1:
@@ -121,6 +133,14 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
         plan = _at_fixed_counts(plan)
     recording = dict.fromkeys(arguments.record, arguments.record_mb)
     return replace(plan, recording=recording, command=_command(arguments, plan))
+
+
+def _check_callbacks(names: Sequence[str]) -> None:
+    """Raise InputError if one of them is no callback."""
+    from spreeze_zmq.callbacks.named import kind_of  # a run without callbacks needs none of it
+
+    for name in names:
+        kind_of(name)
 
 
 def _at_fixed_counts(plan: Plan) -> Plan:
@@ -154,6 +174,6 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
         shipped = arguments.topology in shipped_topologies() and not Path(arguments.topology).exists()
         words = [arguments.topology if shipped else plan.topology_file]
     words += [f"--algorithm={arguments.algorithm}"] if arguments.algorithm else []
-    for name in ("set", "without"):
+    for name in ("set", "without", "callback"):
         words += [f"--{name}={value}" for value in getattr(arguments, name)]
     return (*words, f"--set=run.seed={plan.run.seed}")

@@ -329,6 +329,8 @@ class Launch:
         self.losses.settle(self.supervisor.alive(self.supervisor.names()))
         self.supervisor.end_restarts()
         for group in stop_order():
+            if self.plan.components.keys().isdisjoint(group):
+                continue
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
             if BROKER not in group:
                 self.tell("stopping", roles=list(group))

@@ -7,6 +7,7 @@ of a journal sees one curve, wherever the parent is by then.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from typing import Any
 from spreeze_zmq.base.errors import CheckpointError, InputError, WireError
 from spreeze_zmq.base.journal import Journal, read_journal, time_of
 from spreeze_zmq.base.trust import TIME_LIMIT
-from spreeze_zmq.broker.notes import INHERITED, RESUMED
+from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
+from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
@@ -85,10 +87,15 @@ class Origin:
         journal = Journal(folder.metrics)
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
             journal.write(kind, t_s, {**entry, INHERITED: True})
-        about = {"run": str(self.run.folder.absolute()), "checkpoint": self.checkpoint.path.name}
-        journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
+        about: dict[str, Any] = {
+            "run": str(self.run.folder.absolute()),
+            "checkpoint": self.checkpoint.path.name,
+        }
+        turned = _turned(plan, self)
+        about |= {"counts": self.counts, **({TURNED: turned} if turned else {})}
+        journal.write(RESUMED, self.t_s, {**about, INHERITED: True})
         journal.close()
-        return [_counted(plan, self), *_left_behind(plan, self, why_not)]
+        return [_counted(plan, self), *_held(turned), *_left_behind(plan, self, why_not)]
 
 
 def _handed_on(run: PastRun) -> Checkpoint:
@@ -161,6 +168,28 @@ def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
         yield from filter(_is_whole, lines.read("status", STATUSES_KEPT, origin.t_s))
 
 
+def _turned(plan: Plan, origin: Origin) -> dict[str, float]:
+    """The options that were set while the run before trained, as they were at the checkpoint; without those
+    that the plan states otherwise than that run's, or that may not move in this one.
+    """
+    turned: dict[str, Any] = {}
+    for entry in _journal(origin.run.folder):
+        if entry["t_s"] > origin.t_s:
+            continue
+        if entry["kind"] == RESUMED and isinstance(entry.get(TURNED), dict):
+            turned |= entry[TURNED]
+        elif entry["kind"] == "request" and entry.get("what") == "set":
+            turned[str(entry.get("option"))] = entry.get("value")
+    before, kept = origin.run.plan, {}
+    for name, value in turned.items():
+        table = before.get("balance" if name == moves.REPLAY_RATIO else "algorithm", {})
+        with contextlib.suppress(InputError):
+            checked = moves.checked(plan, name, value)
+            if table.get(name) == moves.stated(plan, name):
+                kept[name] = checked
+    return kept
+
+
 def _is_whole(status: Mapping[str, Any]) -> bool:
     """Whether a status has the figures that are drawn."""
     tables = ("episodes", "replay_ratio", "policy_lag", "workers", "gauges")
@@ -182,6 +211,13 @@ def _counted(plan: Plan, origin: Origin) -> str:
     before = f"{origin.env_steps:,} env steps and {minutes:.1f} minutes"
     line = f"the {before} before count for the limits of run.stop"
     return f"{line}: {' and '.join(left)} are left" if left else line
+
+
+def _held(turned: Mapping[str, float]) -> Iterator[str]:
+    """A line for the options that stay as they were set."""
+    if turned:
+        values = ", ".join(f"{name} {value:g}" for name, value in turned.items())
+        yield f"set while the run before trained, and held: {values} (--set algorithm.NAME=VALUE ends that)"
 
 
 def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from spreeze_zmq.wire.channels import SocketFolder
 AS_STATED = "as the topology says"
 #: Most kinds of failures that are noted as they come.
 MOST_KINDS = 20
+#: Requests of callbacks that are remembered as noted: more than a status has.
+MOST_REQUESTS = 50
 
 
 def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
@@ -110,13 +113,14 @@ class News:
         self._failed: set[str] = set()
         self._refused: dict[tuple[str, ...], float] = {}
         self._went_back: set[str] = set()
+        self._requested: deque[tuple[Any, Any]] = deque(maxlen=MOST_REQUESTS)
         self._timed_out = False
         self._found: dict[str, str] = {}
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each new kind of refusal, again at ten times the count, for each learner that went back
-        to a checkpoint, for each new kind of failure that its process survives, and for the first look whose
-        episodes were cut by its limit of time.
+        to a checkpoint, for each new kind of failure that its process survives, for what callbacks ask for,
+        and for the first look whose episodes were cut by its limit of time.
         """
         lines = []
         for row in mistakes(status):
@@ -131,7 +135,13 @@ class News:
         for row in failure_rows(status.get("failures", ())):
             if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
                 self._failed.add(row["kind"])
-                lines.append(f"{row['name']}: {row['summary']}; it goes on ({self._logs / row['name']}.log)")
+                log = self._logs / f"{row['name']}.log"
+                said = f" ({log})" if log.exists() else ""
+                lines.append(f"{row['name']}: {row['summary']}; it goes on{said}")
+        for row in status.get("requests", ()):
+            if (place := (row.get("t_s"), row.get("line"))) not in self._requested:
+                self._requested.append(place)
+                lines.append(str(row.get("line")))
         lines += self._findings(status)
         look = _table_in(_table_in(status, "evaluation"), "last")
         if look.get("timed_out") and not self._timed_out:

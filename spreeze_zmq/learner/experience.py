@@ -171,6 +171,9 @@ class Experience(ABC):
         if before < self.enough <= self.counts.env_steps:
             self.component.send_report()
 
+    def set(self, option: str, value: Any) -> None:  # noqa: B027
+        """Follow a change of an option, which the half has followed if it is the algorithm's."""
+
     # --- an update
 
     @abstractmethod

@@ -11,7 +11,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
-from spreeze_zmq.base.errors import CheckpointError, Diverged, WireError
+from spreeze_zmq.base.errors import CheckpointError, Diverged, InputError, WireError
 from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
@@ -25,7 +25,7 @@ from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
-from spreeze_zmq.plan import sizing
+from spreeze_zmq.plan import moves, sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 from spreeze_zmq.wire.channels import SENDING_THREADS, Subscriber
 
@@ -33,6 +33,7 @@ log = logging.getLogger("spreeze")
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
+BATCH_SIZE = "batch_size"
 #: Rollouts taken between two updates, at most.
 ROLLOUTS_AT_ONCE = 8
 
@@ -114,10 +115,27 @@ class Learner:
         self.course = Course(self.half, self.counts, limits, leads, in_order)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
+        component.on("set", self.on_set)
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
 
     # --- what it does
+
+    def on_set(self, fields: Mapping[str, Any]) -> None:
+        """Use another value of an option; messages are handled between two updates."""
+        option, value, plan = fields["option"], fields["value"], self.component.plan
+        if fields["role"] != self.component.role:
+            return
+        try:
+            if option != BATCH_SIZE:
+                value = moves.checked(plan, option, value)
+                log.info("%s = %g from now on", option, value)
+            if option in plan.learning.movable:
+                self.half.turn(option, value)
+        except InputError as error:
+            self.component.report_failure(f"{option} is not followed: {error}", "")
+            return
+        self.experience.set(option, value)
 
     def wait(self) -> None:
         """Serve the sockets; if there is nothing to do, wait up to a second for rollouts and weights."""

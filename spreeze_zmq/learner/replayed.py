@@ -12,6 +12,7 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.plan import sizing
+from spreeze_zmq.plan.moves import REPLAY_RATIO
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
 from spreeze_zmq.wire import Message
@@ -43,14 +44,14 @@ class ReplayExperience(Experience):
         if count := len(self.replay):
             log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
         self.batch_size = self._largest_batch = plan.learning.batch_size
-        if "batch_size" in plan.measured:
-            component.on("set", self._on_set)
 
-    def _on_set(self, fields: Mapping[str, Any]) -> None:
+    def set(self, option: str, value: Any) -> None:
+        """Follow a change of the batch size."""
+        if option == "batch_size" and "batch_size" in self.component.plan.measured and type(value) is int:
+            self._resize(value)
+
+    def _resize(self, size: int) -> None:
         """Use another batch size and scale the rates to it. Messages are handled between two updates."""
-        size = fields["value"]
-        if (fields["role"], fields["option"]) != (self.component.role, "batch_size") or type(size) is not int:
-            return
         if 0 < size <= self._largest_batch and size != self.batch_size:
             scaling = sizing.scaling_of(self.component.plan, size)
             rates = {name: option["scaled"] for name, option in scaling["options"].items()}
@@ -196,9 +197,13 @@ class RatioExperience(ReplayExperience):
 
     # --- an update
 
-    def _on_set(self, fields: Mapping[str, Any]) -> None:
-        super()._on_set(fields)
+    def set(self, option: str, value: Any) -> None:
+        """Follow a change of the ratio, and of what the gate and the replay read, too."""
+        super().set(option, value)
         self.gate.batch_size = self.batch_size
+        self.replay.restate(self.half.algorithm.options)
+        if option == REPLAY_RATIO:
+            self.gate.retarget(value)
 
     def trained(self, batch: Any) -> int:
         """Note an update for the ratio and the priorities."""

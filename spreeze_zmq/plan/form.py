@@ -28,6 +28,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "tried": dict,
     "timing": dict,
     "groups": GroupsPlan,
+    "movable": dict,
 }
 
 

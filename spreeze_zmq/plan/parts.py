@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,8 @@ class LearningPlan:
         learning_starts: transitions received before the first update.
         policy_delay: critic updates per policy update.
         epochs: passes over each round; 0 if the replay ratio decides.
+        movable: the algorithm's options that may move while it trains, and the bounds of each, by their names
+            in component.toml.
     """
 
     learners: tuple[str, ...]
@@ -170,6 +172,7 @@ class LearningPlan:
     learning_starts: int
     policy_delay: int
     epochs: int
+    movable: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from spreeze_zmq.plan.parts import ChannelPlan
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
 FUSER, MEMBER = "fuser", "member"
+OBSERVER = "observer"
 
 
 #: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
@@ -44,6 +45,7 @@ class Role:
         writes: the files below the run's folder that it hands to the head from another machine, as patterns
             of :func:`fnmatch.fnmatchcase` for each part of the path.
         grouped: only a run of several groups has it.
+        named: only a run whose topology names it has it.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Role:
     stays: str = ""
     writes: tuple[str, ...] = ()
     grouped: bool = False
+    named: bool = False
 
 
 #: Every role in starting order: the slowest first, since a socket may connect before its peer binds.
@@ -85,7 +88,7 @@ ROLES: Mapping[str, Role] = {
         # The broker is idle, measures the whole machine's load, and writes the run's record at the end.
         Role(
             BROKER,
-            stopped=3,
+            stopped=4,
             single="one broker keeps the books of a run",
             orphaned=signal.SIGTERM,
             stays="it writes the run's record into the run's folder",
@@ -134,6 +137,17 @@ ROLES: Mapping[str, Role] = {
             stands_for="group {}",
             grouped=True,
         ),
+        # Callbacks hear of the last evaluation, and the broker of what they ask for to the end.
+        Role(
+            OBSERVER,
+            stopped=3,
+            single="one observer calls all callbacks, each in a thread of its own",
+            defaults={"nice": 5, "stop_grace_s": 8.0},
+            is_observer=True,
+            keeps_off=True,
+            stays="callbacks run where the run was started",
+            named=True,
+        ),
     )
 }
 #: The part of the algorithm that each learner trains.
@@ -169,24 +183,31 @@ def publisher_of_policy(learners: Sequence[str]) -> str:
     return ACTOR_LEARNER if ACTOR_LEARNER in learners else CRITIC_LEARNER
 
 
-def roles_of(learners: Sequence[str], *, grouped: bool = False) -> tuple[str, ...]:
-    """The roles of a run with these learners, ``grouped`` with other groups, in the order of ``ROLES``."""
+def roles_of(
+    learners: Sequence[str], *, grouped: bool = False, named: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The roles of a run with these learners, ``grouped`` with other groups, in the order of ``ROLES``.
+    ``named``: those that its topology names.
+    """
     absent = set(LEARNERS) - set(learners)
+    absent |= {role.name for role in ROLES.values() if role.named and role.name not in named}
     return tuple(
         role.name for role in ROLES.values() if role.name not in absent and (grouped or not role.grouped)
     )
 
 
-def channels_of(learners: Sequence[str], *, grouped: bool = False) -> dict[str, ChannelPlan]:
-    """The channels of a run with these learners, ``grouped`` with other groups, before a topology changes
-    them.
-    """
+def channels_of(
+    learners: Sequence[str], *, grouped: bool = False, named: Collection[str] = ()
+) -> dict[str, ChannelPlan]:
+    """The channels of a run with these roles, as :func:`roles_of`, before a topology changes them."""
     publisher = publisher_of_policy(learners)
     others = tuple(learner for learner in learners if learner != publisher)
     readers = (*others, EVALUATOR, SAMPLER, VISUALIZER)
-    everybody = tuple(role for role in roles_of(learners, grouped=grouped) if role != BROKER)
+    roles = roles_of(learners, grouped=grouped, named=named)
+    everybody = tuple(role for role in roles if role != BROKER)
+    watching = tuple(role for role in (VISUALIZER, OBSERVER) if role in roles)
     of_some = {kind for role in everybody for kind in ROLES[role].reports}
-    by_components = ("hello", "report", "bye", *sorted({"failure", *of_some}))
+    by_components = ("hello", "report", "bye", *sorted({"failure", *of_some}), "request")
     by_the_launcher = ("exited", "workers", "machine", "turned_away", "stop_request", "stopping")
     by_the_broker = ("status", "stop", "checkpoint", "scale", "set")
     channels = {
@@ -200,7 +221,7 @@ def channels_of(learners: Sequence[str], *, grouped: bool = False) -> dict[str, 
         "push_pull", BROKER, everybody, by_components + by_the_launcher, 16, 16 * 1024
     )
     channels[CONTROL] = _channel("pub_sub", BROKER, everybody, by_the_broker, 1000)
-    channels[FEED] = _channel("pub_sub", BROKER, (VISUALIZER,), ("entry",), 1000)
+    channels[FEED] = _channel("pub_sub", BROKER, watching, ("entry",), 1000)
     if grouped:
         sharing = (*learners, MEMBER)
         channels[MODELS] = _channel("push_pull", FUSER, sharing, ("model",), 4)
@@ -215,8 +236,8 @@ def _channel(
     return ChannelPlan(pattern, binds, connects, kinds, (), None, queued, buffer, curve=False)
 
 
-#: Every channel: those of a run of several groups with both learners.
-CHANNELS = channels_of(LEARNERS, grouped=True)
+#: Every channel: those of a run of several groups with both learners and all roles.
+CHANNELS = channels_of(LEARNERS, grouped=True, named=ROLES)
 
 BINDING_END = {"push_pull": "pull", "pub_sub": "pub"}
 OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}

@@ -93,6 +93,10 @@ class PrioritizedReplay(Replay):
         self._drawn = torch.empty(0, dtype=torch.int64, device=self.ring.device)
         self._weight = torch.empty(0, device=self.ring.device)
 
+    def restate(self, options: ReplaySettings) -> None:
+        """Correct the bias of the next draws by another ``priority_beta``."""
+        self.beta = options.priority_beta
+
     def add(self, rollout: Rollout) -> None:
         """Store a rollout's transitions with the highest priority so far."""
         ring = self.ring

@@ -167,6 +167,9 @@ class Replay(_RingReplay):
         if options.largest_return is not None:
             self.scale = ReturnScale(options.gamma, options.largest_return)
 
+    def restate(self, options: ReplaySettings) -> None:
+        """Use other values of the options that may move while the algorithm trains."""
+
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` transitions of a rollout."""
         assert rollout.action is not None

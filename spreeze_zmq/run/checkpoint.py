@@ -171,8 +171,9 @@ class CheckpointRequest:
         """The learners whose parts of the pending checkpoint have not come, or are not as described."""
         return [role for role in self._learners if self.pending and role not in self._parts]
 
-    def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        """Record a learner's ``part`` message; the last one completes the checkpoint.
+    def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+        """Record a learner's ``part`` message; the last one completes the checkpoint, whose folder's name is
+        returned then, else "".
 
         Args:
             role: of the learner.
@@ -183,18 +184,19 @@ class CheckpointRequest:
             WireError: the message is malformed, or the part is not on the disk as described.
         """
         if not self.pending or fields["folder"] != self.pending:
-            return
+            return ""
         try:
             self._parts[role] = [Part.from_dict(file) for file in fields["part"].values()]
             if self.missing:
-                return
+                return ""
             parts = [file for files in self._parts.values() for file in files]
             complete(self._folder / self.pending, parts, state)
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             self._parts.pop(role, None)
             raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
         prune(self._folder)
-        self._parts, self.pending = {}, ""
+        self._parts, done, self.pending = {}, self.pending, ""
+        return done
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:

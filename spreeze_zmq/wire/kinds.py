@@ -118,6 +118,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "turned_away": KindSpec(_fields("refused: maps")),
     "stop_request": KindSpec(_fields("reason: text")),
+    "request": KindSpec(_fields("who: text, what: text, option: text?, value: number?, text: text?")),
     "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(
         _fields(
@@ -129,7 +130,8 @@ KINDS: dict[str, KindSpec] = {
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
             "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
             "reports_late_s: number?, experience: map?, machine: map?, findings: maps?, efficiency: any?, "
-            "balance: map?, refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?"
+            "balance: map?, refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?, "
+            "requests: maps?"
         ),
         retained=True,
     ),

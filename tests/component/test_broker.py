@@ -234,6 +234,58 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
         late.close()
 
 
+def test_what_an_observer_asks_for_is_done_and_written_down(peers):
+    """A number reaches every learner that has the option, also from a broker that is started again; what the
+    run cannot do is refused; a stop ends it.
+    """
+    peers.play("broker")
+    peers.start()
+
+    def ask(**fields):
+        end(peers, "script").try_push(Message("request", {"who": "Plateau", **fields}))
+
+    def told(count):
+        rows = [message.fields for message in peers.rest("set")]
+        return rows if len(rows) == count else None
+
+    ask(what="set", option="learning_rate", value=0.25)
+    ask(what="set", option="gamma", value=0.5)
+    ask(what="set", option="replay_ratio", value=2)
+    ask(what="note", text="a plateau")
+    learners = ("critic_learner", "actor_learner")
+    expected = [{"role": role, "option": "learning_rate", "value": 0.25} for role in learners]
+    expected.append({"role": "critic_learner", "option": "replay_ratio", "value": 2.0})
+    assert peers.until("", "sets", lambda: told(3)) == expected
+    lines = [
+        "Plateau: set learning_rate 0.003 -> 0.25",
+        "Plateau: set replay_ratio 32 -> 2",
+        "Plateau: a plateau",
+    ]
+
+    def shown():
+        statuses = [message.fields for message in peers.rest("status")]
+        return statuses and len(statuses[-1].get("requests", ())) == 3 and statuses[-1]
+
+    status = peers.until("", "a status with the requests", shown)
+    assert [row["line"] for row in status["requests"]] == lines
+    assert status["replay_ratio"]["target"] == 2.0
+    (refused,) = [row for row in status["refusals"] if row["word"] == "bad_request"]
+    assert "gamma" in refused["first"]
+    assert "may not move" in refused["first"]
+    kinds = [entry["kind"] for entry in read_journal(peers.folder.metrics)]
+    assert kinds.count("request") == 3
+    peers.lives[0].process.kill()
+    peers.lives[0].process.wait()
+    peers.start()
+    assert peers.until("", "the sets once more", lambda: (told(6) or [])[3:]) == expected
+    ask(what="stop", text="solved")
+    stop = peers.next("stop").fields
+    assert stop["reason"] == "Plateau: solved"
+    terminated_again = peers.lives[1].process
+    terminated_again.terminate()
+    assert terminated_again.wait(10) == 0
+
+
 def test_a_broker_that_is_behind_says_so_and_misses_nothing_of_the_sums(peers):
     """While it is stopped, few reports wait for it. The newest ones are read once it goes on; what is no
     report finds its place, and the last report of each sampler is in the account.

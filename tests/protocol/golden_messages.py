@@ -130,6 +130,7 @@ _FIELDS = {
         ]
     },
     "stop_request": {"reason": "interrupted by the user"},
+    "request": {"who": "Plateau", "what": "set", "option": "learning_rate", "value": 1e-4, "text": ""},
     "stopping": {"roles": ["sampler", "evaluator"]},
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
     "entry": {

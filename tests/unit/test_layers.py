@@ -22,7 +22,7 @@ FLOORS = (
     {"wire"},
     {"run"},
     {"broker", "component", "evaluation"},
-    {"learner", "nodes", "screen"},
+    {"callbacks", "learner", "nodes", "screen"},
     {"launcher", "peers"},
     {"commands"},
 )

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.files import file_name
@@ -24,6 +24,9 @@ from spreeze_zmq.launcher.training.launching import launch
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from spreeze_zmq.callbacks import Callback
 
 Table = Mapping[str, Any]
 
@@ -41,6 +44,7 @@ def train(
     topology: str | Path | None = None,
     run_dir: str | Path | None = None,
     progress: bool = True,
+    callbacks: Sequence[Callback | str] = (),
     **run: Any,
 ) -> Run:
     """Train a policy, and return the finished run.
@@ -70,6 +74,9 @@ def train(
         topology: a file, or the name of a shipped one; the other arguments override its keys.
         run_dir: the run's folder, which must be new; by default ``runs/NAME-TIME``.
         progress: whether to print the run's progress.
+        callbacks: objects of classes that inherit :class:`spreeze_zmq.Callback`, or ``"my_module:MyClass"``.
+            They are called in threads of this process, which the run never waits for; when it is over, they
+            have 3 s to finish.
         run: further keys of ``[run]``: ``env_kwargs``, ``randomize``, ``name``, ``checkpoint_minutes``.
 
     Raises:
@@ -78,6 +85,7 @@ def train(
         KeyboardInterrupt: it was interrupted twice.
     """
     name = None if env is None else env_name(env)
+    called = _checked(callbacks)
     if name is None and topology is None:
         raise InputError("train: expected an environment, as in train('Pendulum-v1', ...), or a topology")
     chosen = None if algorithm == "auto" and topology is not None else algorithm
@@ -95,7 +103,8 @@ def train(
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place)
-    end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
+    with _watched(folder, called):
+        end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
         if not run_dir:
             with contextlib.suppress(OSError):  # the folder is not empty
@@ -109,6 +118,27 @@ def train(
     plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
     make_importable(Path(plan.topology_file).parent)
     return Run(folder.path.resolve(), own_modules(plan))
+
+
+def _checked(callbacks: Any) -> tuple[Callback, ...]:
+    """The callbacks, if they are some; without any their room is not imported."""
+    if isinstance(callbacks, list | tuple) and not callbacks:
+        return ()
+    from spreeze_zmq.callbacks.named import checked
+
+    try:
+        return checked(callbacks)
+    except InputError as error:
+        raise InputError(f"train: {error}") from None
+
+
+def _watched(folder: RunFolder, callbacks: tuple[Callback, ...]) -> contextlib.AbstractContextManager[None]:
+    """Calls the callbacks meanwhile."""
+    if not callbacks:
+        return contextlib.nullcontext()
+    from spreeze_zmq.callbacks.beside import watched
+
+    return watched(folder, callbacks)
 
 
 def _registered_here(name: str | None) -> str:

@@ -80,7 +80,7 @@ def read_components(
     if not isinstance(table, Mapping):
         mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
         return {}
-    roles = roles_of(learners, grouped=grouped)
+    roles = roles_of(learners, grouped=grouped, named=table)
     for role in table:
         if role in ROLES and ROLES[role].grouped and not grouped:
             why = "write groups.count = 2 for two groups, or leave this table out"
@@ -181,7 +181,7 @@ def component_plans(
     elsewhere take none of them.
     """
     num_learners = max(1, len(set(learner_roles) - set(elsewhere)))
-    channels = channels_of(learner_roles, grouped=num_groups > 1)
+    channels = channels_of(learner_roles, grouped=num_groups > 1, named=declared)
     samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}

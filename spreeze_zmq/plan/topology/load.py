@@ -27,6 +27,7 @@ from spreeze_zmq.base.schema import (
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.envs import EnvironmentSpec, Look
 from spreeze_zmq.envs.probing import WAIT_S
+from spreeze_zmq.plan.moves import movable
 from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER
@@ -100,7 +101,7 @@ def load(
     fields = (
         {role: algorithm.fields_of(PART_OF[role], stack, memory) for role in learners} if algorithm else {}
     )
-    channels = read_channels(tables["channels"], learners, fields, mistakes, grouped=grouped)
+    channels = read_channels(tables["channels"], learners, fields, mistakes, grouped=grouped, named=declared)
     name = _run_name(run["name"], read)
     if mistakes.found or environment is None or algorithm is None or options is None:
         raise TopologyError(read.shown, mistakes.found)
@@ -202,6 +203,7 @@ def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningP
         learning_starts=options.learning_starts if isinstance(options, ReplayOptions) else 1,
         policy_delay=options.policy_delay if isinstance(options, ReplayOptions) else 1,
         epochs=options.epochs if isinstance(options, RolloutOptions) else 0,
+        movable=movable(options_of(type(options))),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ def read_channels(
     mistakes: Mistakes,
     *,
     grouped: bool = False,
+    named: Collection[str] = (),
 ) -> dict[str, ChannelPlan]:
     """The run's channels; notes unknown names, bad endpoints and endpoints that are bound twice.
 
@@ -35,11 +36,12 @@ def read_channels(
         rollout_fields: the rollout arrays that each learner needs.
         mistakes: takes the mistakes.
         grouped: the run has several groups.
+        named: the roles that the topology names.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("channels",), f"expected a table, got {show(table)}")
         return {}
-    channels = channels_of(learners, grouped=grouped)
+    channels = channels_of(learners, grouped=grouped, named=named)
     for learner, fields in rollout_fields.items():
         name = experience_of(learner)
         channels[name] = replace(channels[name], fields=fields)

@@ -19,7 +19,7 @@ MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
 TOPICS = (
     *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set"),
-    *("finding", "end"),
+    *("finding", "request", "end"),
 )
 #: What the page shows of run.json.
 SHOWN_TABLES = ("run", "run_dir", "learning", "components", "channels")

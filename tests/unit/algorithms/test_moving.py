@@ -8,7 +8,7 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import ReplayOptions, option, with_default
 from spreeze_zmq.algorithms.algorithm import PARTS
-from spreeze_zmq.base.errors import AlgorithmError
+from spreeze_zmq.base.errors import AlgorithmError, InputError
 from spreeze_zmq.base.schema import Unfit, check, options_of
 from spreeze_zmq.learner.at_hand import random_replay, random_round
 from spreeze_zmq.replay import Minibatches
@@ -197,6 +197,62 @@ def test_a_measured_batch_scales_both_ends():
     made.follow({"env_steps": 500})
     made.set_rates({"learning_rate": schedule(2.0, 1.0), "tau": schedule(0.25, 0.125)})
     assert (made.learning_rate, made.algorithm.options.tau.item()) == (1.5, 0.1875)
+
+
+@pytest.mark.parametrize(("name", "option"), MARKED)
+def test_a_number_that_is_set_while_it_trains_holds_from_the_next_update_on(name, option):
+    """Also in updates that are replayed, and when it is set once more: as if that number had been stated and
+    the weights been the same.
+    """
+    first, last = ENDS.get(option, (0.5, 0.0625))
+    beside = BESIDE.get(option, {})
+    for part in parts(name):
+        made, env = half(name, part, {**beside, option: first})
+        batch = next(batches(made, env, 1))
+        for _ in range(3):
+            made.update(batch)
+        for number in (0.25, last):
+            made.turn(option, number)
+            for _ in range(4):
+                made.update(batch)
+            saved = made.state_dict()
+            made.update(batch)
+        assert is_replayed(made)
+        assert made.moves
+        stated, _ = half(name, part, {**beside, option: last})
+        stated.load_state_dict(saved)
+        stated.update(batch)
+        torch.testing.assert_close(made.weights, stated.weights, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_set_is_shown_and_ends_a_schedule_and_stays_when_the_batch_changes():
+    """Each network has it, whatever a table said."""
+    made, _ = half("sac", "critic", MOVING["sac"])
+    made.turn("learning_rate", 0.125)
+    made.turn("tau", 0.25)
+    made.follow({"env_steps": 1000})
+    made.set_rates({"learning_rate": 1.0, "tau": 1.0})
+    assert made.rates()["critics_learning_rate"] == 0.125
+    assert (made.rates()["tau"], made.algorithm.options.tau.item()) == (0.25, 0.25)
+    alone, _ = half("dqn", "critic", {"learning_rate": 0.5})
+    alone.turn("learning_rate", 0.125)
+    assert alone.rates() == {"learning_rate": 0.125}
+
+
+def test_a_rate_that_a_loss_moves_starts_again_from_what_is_set():
+    """Also where that is the number of the topology."""
+    critic, _ = half("ppo", "critic", KL["ppo kl"])
+    critic.turn("learning_rate", 2e-3)
+    assert critic.learning_rate == pytest.approx(2e-3)
+    made, env = half("ppo", "policy", KL["ppo kl"])
+    for batch in batches(made, env, 3):
+        made.update(batch)
+    assert made.learning_rate != pytest.approx(1e-3)
+    made.turn("learning_rate", 1e-3)
+    assert made.learning_rate == pytest.approx(1e-3)
+    with pytest.raises(InputError, match=r"learning_rate from 1e-05 to 0\.01, it is 1"):
+        made.turn("learning_rate", 1.0)
+    assert made.learning_rate == pytest.approx(1e-3)
 
 
 class TwoRates(algorithms.get("sac")):

@@ -39,6 +39,23 @@ def test_production_stops_when_it_is_ahead_by_more_than_the_slack():
     assert not gate.may_pull
 
 
+@pytest.mark.parametrize("ratio", [2.0, 32.0])
+def test_another_ratio_holds_from_now_on_and_makes_up_for_nothing(ratio):
+    """By hand: ahead by 300 before, and by 300 after; then what comes counts by the new ratio."""
+    gate = RatioGate(8, 256, 0, 100, received=1000, trained=7700)
+    gate.retarget(ratio)
+    assert ratio * gate.received - gate.trained == 300
+    gate.received += 100
+    assert ratio * gate.received - gate.trained == 300 + 100 * ratio
+
+
+def test_before_the_first_update_another_ratio_is_as_if_it_had_been_stated():
+    """Nothing has been trained on that it could count."""
+    gate = RatioGate(8, 256, 1000, 100, received=500)
+    gate.retarget(2)
+    assert (gate.trained, gate.measured) == (0, 0.0)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_two_gates_are_never_both_shut(seed):
     """No schedule of rollouts and updates can deadlock, even with slack zero and batches larger than the

@@ -13,6 +13,7 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
@@ -20,6 +21,7 @@ from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.lineage import Origin, reached
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import complete, write_part
@@ -156,6 +158,40 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     parent.best_policy.write_bytes(b"torn")
     _, said = resume(tmp_path / "other", parent)
     assert any("is left behind" in line and "cannot be used" in line for line in said)
+
+
+def asked(folder, plan, *asked):
+    """Write what was set, ``(t_s, option, value)``, to a run's journal as its broker does."""
+    journal, requests = Journal(folder.metrics), Requests()
+    for t_s, option, value in asked:
+        fields = {"who": "Plateau", "what": "set", "option": option, "value": value}
+        journal.write("request", t_s, to_plain(requests.take(plan, fields, t_s)))
+    journal.close()
+
+
+def held(folder):
+    """What a run's journal says of options that were set before it."""
+    return [entry.get("turned") for entry in read_journal(folder.metrics) if entry["kind"] == "resumed"][-1]
+
+
+def test_what_was_set_before_the_checkpoint_holds_in_a_resumed_run(parent, tmp_path):
+    """Of each option the last value, and in the run after that, too; but not what its topology now states
+    otherwise, nor what came after the checkpoint.
+    """
+    before = (20.0, "learning_rate", 0.25), (30.0, "tau", 0.5), (40.0, "learning_rate", 0.125)
+    asked(parent, plan_of(), *before, (50.0, "replay_ratio", 2), (70.0, "tau", 0.75))
+    child, said = resume(tmp_path / "child", parent)
+    expected = {"learning_rate": 0.125, "tau": 0.5, "replay_ratio": 2.0}
+    assert held(child) == expected
+    line = "learning_rate 0.125, tau 0.5, replay_ratio 2 (--set algorithm.NAME=VALUE ends that)"
+    assert f"set while the run before trained, and held: {line}" in said
+    checkpoint(child, 80.0, 700)
+    grandchild, _ = resume(tmp_path / "grandchild", child)
+    assert held(grandchild) == expected
+    other = replace(plan_of(), algorithm={**plan_of().algorithm, "tau": 0.3})
+    assert held(resume(tmp_path / "other", parent, other)[0]) == {"learning_rate": 0.125, "replay_ratio": 2.0}
+    in_order = topology.load(PENDULUM, ["balance.mode=lockstep"])
+    assert held(resume(tmp_path / "in_order", parent, in_order)[0]) is None
 
 
 def test_a_chain_of_three_is_one_curve_though_its_parents_are_gone(parent, tmp_path, capsys):

@@ -67,6 +67,7 @@ export class Run {
       [line, kind] = [`${named(about)}: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)} in ${about.num_episodes} episodes`, about.rescored == null ? "good" : "note"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    else if (topic === "request") [line, kind] = [about.line, about.what === "note" ? "note" : "why"];
     else if (topic === "finding")
       [line, kind] = about.holds ? [`finding: ${about.seen}: ${about.why}; try: ${about.try}`, "bad"] : [`no longer: ${about.seen}`, "note"];
     else if (topic === "end") line = `the run ends: ${about.reason}`;

@@ -1,0 +1,64 @@
+"""Points of a run's curves by the names that Stable-Baselines3 uses, for TensorBoard and other loggers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+#: Path of a figure in the status -> its curve.
+STATUS_CURVES = (
+    (("episodes", "mean_return"), "rollout/ep_rew_mean"),
+    (("episodes", "mean_length"), "rollout/ep_len_mean"),
+    (("env_steps_per_s",), "time/fps"),
+    (("env_steps",), "time/total_timesteps"),
+    (("t_s",), "time/time_elapsed"),
+    (("critic_updates",), "train/n_updates"),
+    (("critic_updates_per_s",), "time/critic_updates_per_s"),
+    (("actor_updates_per_s",), "time/actor_updates_per_s"),
+    (("trained_transitions_per_s",), "time/trained_transitions_per_s"),
+    (("replay_ratio", "measured"), "balance/replay_ratio"),
+    (("policy_lag", "p50"), "balance/policy_lag_p50"),
+    (("policy_lag", "p99"), "balance/policy_lag_p99"),
+)
+#: Learners' gauges -> their curves; any other gauge is ``train/NAME``.
+GAUGE_CURVES = {"temperature": "train/ent_coef", "replay_ratio": "balance/replay_ratio"}
+EVALUATION_CURVES = {
+    "mean_return": "eval/mean_reward",
+    "std_return": "eval/std_reward",
+    "mean_length": "eval/mean_ep_length",
+}
+INFO_CURVES = {"is_success": "eval/success_rate"}
+
+
+def of_status(status: Mapping[str, Any], gauges: Mapping[str, float]) -> dict[str, Any]:
+    """The points of a status and of the learners' gauges, by curve; None where there is no figure."""
+    values: dict[str, Any] = {
+        GAUGE_CURVES.get(name, f"train/{name}"): value for name, value in gauges.items()
+    }
+    return values | {curve: _at(status, path) for path, curve in STATUS_CURVES}
+
+
+def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The points of a look at a policy, or of the best one; none of another one that was confirmed."""
+    if fields.get("confirmed", False):
+        return {"eval/best_mean_reward": fields["mean_return"]} if fields["best"] else {}
+    info = fields.get("info", {})
+    values = {curve: fields[name] for name, curve in EVALUATION_CURVES.items()}
+    return values | {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """Those that are finite numbers."""
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+
+
+def _at(status: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = status
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,86 @@
+"""Callbacks in the process that started the launcher: a thread of it watches the run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.observers import END_S, Observers
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import FEED, REPORT
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.wire import Message, channels
+
+log = logging.getLogger("spreeze")
+
+#: The name under which what the script's callbacks ask for, and how they fail, reaches the broker.
+SCRIPT = "script"
+#: Interval at which a run that is being set up is looked for, and longest wait for the feed.
+LOOK_S, WAIT_S = 0.05, 0.1
+#: Longest wait for a further message when the run is over.
+LAST_S = 0.2
+
+
+@contextlib.contextmanager
+def watched(folder: RunFolder, callbacks: Sequence[Callback]) -> Iterator[None]:
+    """Call the callbacks while a run that is about to start in a folder goes on; the run waits for none.
+
+    Args:
+        folder: where the launcher writes run.json.
+        callbacks: whom to call; without any nothing is opened.
+    """
+    if not callbacks:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_watch, args=(folder, callbacks, over), name="callbacks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(END_S + 2 * LAST_S + 1.0)
+
+
+def _watch(folder: RunFolder, callbacks: Sequence[Callback], over: threading.Event) -> None:
+    """Whatever fails here, the run does not."""
+    try:
+        while not folder.run_file.exists():
+            if over.wait(LOOK_S):
+                return
+        _observe(Plan.read(folder.run_file), callbacks, over)
+    except Exception:
+        log.warning("the callbacks of this run are called no more", exc_info=True)
+
+
+def _observe(plan: Plan, callbacks: Sequence[Callback], over: threading.Event) -> None:
+    incarnation = secrets.randbelow(2**53 - 1) + 1
+    feed, reports = (
+        channels.open_channel(plan.channels[name], end, SCRIPT, incarnation)
+        for name, end in ((FEED, "sub"), (REPORT, "push"))
+    )
+    assert isinstance(feed, channels.Subscriber)
+    assert isinstance(reports, channels.Outbox)
+
+    def post(kind: str, fields: Mapping[str, Any]) -> None:
+        if not over.is_set():  # nobody listens any more
+            reports.post(Message(kind, dict(fields), {}, SCRIPT, incarnation))
+
+    try:
+        observers = Observers(plan, callbacks, feed, post, SCRIPT)
+        while not over.is_set():
+            channels.poll([feed], timeout_s=WAIT_S)
+            observers.serve()
+            reports.serve()
+        while channels.poll([feed], timeout_s=LAST_S) and observers.serve():
+            pass
+        observers.finish()
+    finally:
+        feed.close()
+        reports.close()
+        channels.terminate()

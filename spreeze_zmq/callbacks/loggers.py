@@ -1,0 +1,112 @@
+"""Loggers as callbacks: the curves of a run, by the names that TensorBoard's file has, in the user's service.
+
+Each imports its library when the run starts, in the callback's own thread: a server that is dead, or slow,
+costs training nothing. Where a run has no file of yours, their environment variables say the rest
+(``WANDB_PROJECT``, ``MLFLOW_TRACKING_URI``, ``TRACKIO_DIR``).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from spreeze_zmq.broker.points import finite, of_evaluation, of_status
+from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
+from spreeze_zmq.callbacks.live_run import LiveRun
+
+
+class Logger(Callback):
+    """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation."""
+
+    _drawn = 0
+
+    def log(self, points: Mapping[str, float], env_steps: int) -> None:
+        """Draw points by curve at ``env_steps``, which never falls."""
+        raise NotImplementedError
+
+    def on_status(self, run: LiveRun, status: Status) -> None:
+        if status.env_steps > self._drawn:
+            self._draw(of_status(status.figures, status.gauges), status.env_steps)
+
+    def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
+        self._draw(of_evaluation(asdict(evaluation)), evaluation.env_steps)
+
+    def _draw(self, values: Mapping[str, Any], env_steps: int) -> None:
+        self._drawn = max(self._drawn, env_steps)
+        if points := finite(values):
+            self.log(points, self._drawn)
+
+
+class _LikeWandB(Logger):
+    """What W&B and trackio have in common: ``init``, ``log``, ``finish``.
+
+    Args:
+        project: where the run appears; by default spreeze.
+        init: further arguments of ``init``.
+    """
+
+    def __init__(self, project: str = "spreeze", **init: Any) -> None:
+        self._init = {"project": project, **init}
+        self._run: Any = None
+
+    def _defaults(self, run: LiveRun) -> dict[str, Any]:
+        return {"name": run.folder.name}
+
+    def on_started(self, run: LiveRun, started: Started) -> None:
+        config = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
+        library = importlib.import_module(self.needs[0])
+        self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
+
+    def log(self, points: Mapping[str, float], env_steps: int) -> None:
+        self._run.log(dict(points), step=env_steps)
+
+    def on_ended(self, run: LiveRun, ended: Ended) -> None:
+        self._run.finish()
+
+
+class WandB(_LikeWandB):
+    """Weights & Biases: ``pip install 'spreeze_zmq[wandb]'``."""
+
+    needs: ClassVar[tuple[str, ...]] = ("wandb",)
+
+    def _defaults(self, run: LiveRun) -> dict[str, Any]:
+        return {"name": run.folder.name, "dir": str(run.folder)}
+
+
+class Trackio(_LikeWandB):
+    """trackio, W&B's calls with runs on this machine: ``pip install 'spreeze_zmq[trackio]'``."""
+
+    needs: ClassVar[tuple[str, ...]] = ("trackio",)
+
+
+class MLflow(Logger):
+    """MLflow: ``pip install 'spreeze_zmq[mlflow]'``.
+
+    Args:
+        experiment: where the run appears.
+        tracking_uri: the server, or a folder; by default ``MLFLOW_TRACKING_URI``.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("mlflow",)
+
+    def __init__(self, experiment: str = "spreeze", tracking_uri: str | None = None) -> None:
+        self._experiment, self._uri = experiment, tracking_uri
+        self._mlflow: Any = None
+
+    def on_started(self, run: LiveRun, started: Started) -> None:
+        self._mlflow = importlib.import_module("mlflow")
+        if self._uri is not None:
+            self._mlflow.set_tracking_uri(self._uri)
+        self._mlflow.set_experiment(self._experiment)
+        self._mlflow.start_run(run_name=run.folder.name)
+        facts = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed}
+        self._mlflow.log_params({**facts, **started.options})
+
+    def log(self, points: Mapping[str, float], env_steps: int) -> None:
+        self._mlflow.log_metrics(dict(points), step=env_steps)
+
+    def on_ended(self, run: LiveRun, ended: Ended) -> None:
+        self._mlflow.end_run()

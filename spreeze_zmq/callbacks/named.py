@@ -1,0 +1,89 @@
+"""Callbacks by name, ``module:Class``, and the check that an object can be one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from spreeze_zmq.base.errors import InputError, in_one_line, place_of
+from spreeze_zmq.base.schema import did_you_mean
+from spreeze_zmq.callbacks import loggers
+from spreeze_zmq.callbacks.callback import Callback
+
+EXPECTED = 'expected "my_module:MyClass", a class that inherits spreeze_zmq.Callback'
+
+
+def kind_of(name: str) -> type[Callback]:
+    """The class called ``module:Class``.
+
+    Raises:
+        InputError: there is none, it is no callback, or a module that it needs is not installed.
+    """
+    module_name, colon, class_name = name.partition(":")
+    if not (module_name and colon and class_name):
+        raise InputError(f"callback {name}: {EXPECTED}")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"callback {name}: no module is called {error.name!r}; is it beside the topology, or installed?"
+        ) from None
+    except Exception as error:
+        raise InputError(f"callback {name}: {place_of(error)}: {in_one_line(error)}") from error
+    kind = getattr(module, class_name, None)
+    if kind is None:
+        near = did_you_mean(class_name, vars(module))
+        raise InputError(
+            f"callback {name}: the module {module_name} has no class {class_name}{near and '; '}{near}"
+        )
+    if not (inspect.isclass(kind) and issubclass(kind, Callback)):
+        raise InputError(f"callback {name}: {kind!r:.80} is no class that inherits spreeze_zmq.Callback")
+    check_needs(kind)
+    return kind
+
+
+def made(name: str) -> Callback:
+    """An object of the class called ``module:Class``.
+
+    Raises:
+        InputError: as :func:`kind_of`, or it cannot be made without arguments.
+    """
+    kind = kind_of(name)
+    try:
+        return kind()
+    except Exception as error:
+        where = place_of(error)
+        raise InputError(
+            f"callback {name}: it cannot be made without arguments: {in_one_line(error)} [{where}]"
+        ) from error
+
+
+def checked(callbacks: Any) -> tuple[Callback, ...]:
+    """The callbacks that a caller gives: objects, or names.
+
+    Raises:
+        InputError: one of them is none.
+    """
+    if isinstance(callbacks, str | Callback) or not isinstance(callbacks, Sequence):
+        raise InputError(f"callbacks: expected a list, got {callbacks!r:.80}; write callbacks=[...]")
+    found = [made(each) if isinstance(each, str) else each for each in callbacks]
+    for place, each in enumerate(found):
+        if not isinstance(each, Callback):
+            hint = "make an object of it: MyClass()" if inspect.isclass(each) else EXPECTED
+            raise InputError(f"callbacks[{place}]: {each!r:.80} is no callback; {hint}")
+        check_needs(type(each))
+    return tuple(found)
+
+
+def check_needs(kind: type[Callback]) -> None:
+    """Raise InputError where a module that a callback needs is not installed."""
+    for module in kind.needs:
+        if importlib.util.find_spec(module) is None:
+            shipped = kind.__module__ == loggers.__name__
+            package = f"'spreeze_zmq[{module}]'" if shipped else module
+            raise InputError(
+                f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
+            )

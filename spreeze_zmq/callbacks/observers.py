@@ -1,0 +1,132 @@
+"""All callbacks of one process: what the feed says goes to each, what they ask for goes to the broker."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.requests import NOTE
+from spreeze_zmq.broker.validation import LONGEST_TEXT as LONGEST_TRACE
+from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.caller import Caller
+from spreeze_zmq.callbacks.events import Story
+from spreeze_zmq.callbacks.live_run import LiveRun
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.wire.channels import Subscriber
+
+log = logging.getLogger("spreeze")
+
+#: Time that callbacks have to catch up when the run is over.
+END_S = 3.0
+#: Requests that wait to be sent, at most, and those that one call of ``serve`` sends.
+MOST_ASKED, SENT_AT_ONCE = 1000, 50
+
+#: Sends a message to the broker: its kind and fields.
+Post = Callable[[str, Mapping[str, Any]], None]
+
+
+class Observers:
+    """Calls the callbacks of a run, each in a thread of its own; belongs to the thread that opened ``feed``.
+
+    Args:
+        plan: of the run.
+        callbacks: whom to call.
+        feed: what the broker writes down of the run.
+        post: sends a message to the broker.
+        name: under which failures of the callbacks are reported.
+    """
+
+    def __init__(
+        self, plan: Plan, callbacks: Iterable[Callback], feed: Subscriber, post: Post, name: str
+    ) -> None:
+        self._story, self._feed, self._post, self._name = Story(plan), feed, post, name
+        self._asked: deque[Mapping[str, Any]] = deque()
+        self._failed: deque[Mapping[str, Any]] = deque()
+        self._exited: set[Any] = set()
+        self._unasked = 0
+        self._callers = []
+        for callback, who in zip(callbacks := tuple(callbacks), names_of(callbacks), strict=True):
+            run = LiveRun(Path(plan.run_dir), plan, who, self._ask)
+            about = partial(self._say, who), partial(self._fail, who)
+            self._callers.append(Caller(callback, run, *about))
+        started = self._story.started()
+        for caller in self._callers:
+            caller.hand("on_started", started)
+
+    def serve(self) -> bool:
+        """Hand out what has come and send what was asked for; returns whether anything has come."""
+        came = False
+        while (message := self._feed.receive()) is not None:
+            came = True
+            fields = message.fields
+            try:
+                if fields["topic"] == "exited":
+                    self._exited.add(fields["about"].get("name"))
+                for method, event in self._story.calls(fields["topic"], fields["t_s"], fields["about"]):
+                    for caller in self._callers:
+                        caller.hand(method, event)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                what = f"{fields['topic']!r:.40} cannot be told: {type(error).__name__}: {error}"
+                self._feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
+        self._send()
+        return came
+
+    def _send(self) -> None:
+        while self._failed:
+            self._post("failure", self._failed.popleft())
+        for _ in range(min(SENT_AT_ONCE, len(self._asked))):
+            self._post("request", self._asked.popleft())
+
+    def has_seen_end_of(self, name: str) -> bool:
+        """Whether the feed has said that a process has ended."""
+        return name in self._exited
+
+    def finish(self) -> None:
+        """Tell the callbacks that the run is over, and wait for them until ``END_S`` at most."""
+        ended, until_s = self._story.ended(), time.monotonic() + END_S
+        for caller in self._callers:
+            caller.hand("on_ended", ended, last=True)
+        for caller in self._callers:
+            if still := caller.join(until_s):
+                log.warning("callback %s: %s %.0f s after the end: it is left", caller.name, still, END_S)
+            if caller.dropped:
+                log.warning("callback %s was too slow: it missed %d events", caller.name, caller.dropped)
+        if self._unasked:
+            log.warning("callbacks asked for too much: %d requests were left out", self._unasked)
+        if self._feed.missed > 0:
+            log.warning("callbacks missed %d messages of the feed", self._feed.missed)
+        self._send()
+
+    # --- from the callbacks' threads
+
+    def _ask(self, fields: Mapping[str, Any]) -> None:
+        if len(self._asked) < MOST_ASKED:
+            self._asked.append(fields)
+            return
+        self._unasked += 1
+        if self._unasked == 1:
+            log.warning("callback %s asks for too much: what comes beyond is left out", fields["who"])
+
+    def _say(self, who: str, line: str) -> None:
+        log.info("callback %s: %s", who, line)
+        self._ask({"who": who, "what": NOTE, "text": line})
+
+    def _fail(self, who: str, line: str, trace: str) -> None:
+        log.info("callback %s %s\n%s", who, line, trace)
+        about = {"summary": f"callback {who} {line}", "traceback": trace[-LONGEST_TRACE:]}
+        self._failed.append({"name": self._name, **about})
+
+
+def names_of(callbacks: Iterable[Callback]) -> list[str]:
+    """A name for each callback: its class's, with a number where there are several."""
+    kinds = [type(callback).__name__ for callback in callbacks]
+    return [
+        f"{kind}-{kinds[: place + 1].count(kind)}" if kinds.count(kind) > 1 else kind
+        for place, kind in enumerate(kinds)
+    ]

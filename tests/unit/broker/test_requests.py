@@ -1,0 +1,110 @@
+"""What observers ask of a run: what is granted, and what is refused in a line."""
+
+import math
+
+import pytest
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.requests import ROWS, Requests
+from spreeze_zmq.plan import moves, topology
+
+
+def plan_of(*overrides, source="pendulum"):
+    """A run."""
+    return topology.load(source, overrides)
+
+
+def ask(requests, plan, what="set", **fields):
+    """A request of the callback Plateau."""
+    return requests.take(plan, {"who": "Plateau", "what": what, **fields}, 12.34567)
+
+
+def test_what_is_set_is_written_down_with_who_and_when_and_what_was_before():
+    """First what the topology says, then what the last one set."""
+    requests, plan = Requests(), plan_of("algorithm.learning_rate=0.001")
+    row = ask(requests, plan, option="learning_rate", value=5e-4)
+    assert (row.t_s, row.who, row.before, row.value) == (12.346, "Plateau", 0.001, 5e-4)
+    assert row.line == "Plateau: set learning_rate 0.001 -> 0.0005"
+    row = ask(requests, plan, option="learning_rate", value=0)
+    assert (row.before, row.value, requests.values) == (5e-4, 0.0, {"learning_rate": 0.0})
+    assert ask(requests, plan, "note", text="x" * 9000).text == "x" * 500
+    assert ask(requests, plan, "stop", text="solved").line == "Plateau: asks to stop: solved"
+
+
+def test_a_schedule_ends_where_a_number_is_set():
+    """Its line says what it was."""
+    plan = plan_of("algorithm.learning_rate={ from = 1e-3, to = 1e-4 }")
+    line = ask(Requests(), plan, option="learning_rate", value=1e-5).line
+    assert line == "Plateau: set learning_rate 0.001 to 0.0001 -> 1e-05"
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "option", "value", "line"),
+    [
+        (
+            "pendulum",
+            [],
+            "batch_size",
+            8,
+            '"batch_size": it may not move while a run trains; these may: "learn',
+        ),
+        ("pendulum", [], "x" * 8, 8, "no option is called so; these may: "),
+        (
+            "pendulum",
+            [],
+            "learning_rate",
+            math.inf,
+            "learning_rate: expected a number of at least 0, got inf",
+        ),
+        ("pendulum", [], "replay_ratio", 1e9, "replay_ratio: expected a number above 0 and at most 10000"),
+        ("pendulum", ["balance.mode=lockstep"], "tau", 0.1, "a run in order gives the same numbers again"),
+        ("pendulum", ["balance.mode=bounded"], "replay_ratio", 4, '"replay_ratio": it may not move'),
+        ("pendulum", ["groups.count=2"], "tau", 0.1, "each of the 2 groups has learners of its own"),
+        ("cartpole", [], "replay_ratio", 4, '"replay_ratio": it may not move while a run trains; these may'),
+    ],
+)
+def test_what_may_not_be_set_is_refused_with_what_may(source, overrides, option, value, line):
+    """In one line; nothing is kept of it."""
+    requests = Requests()
+    with pytest.raises(WireError, match="bad_request: Plateau: set ") as caught:
+        ask(requests, plan_of(*overrides, source=source), option=option, value=value)
+    assert line in caught.value.detail
+    assert "\n" not in str(caught.value)
+    assert (requests.values, requests.last) == ({}, [])
+
+
+def test_what_a_run_does_not_do_is_refused():
+    """With what it does."""
+    with pytest.raises(WireError, match="bad_request: 'dance' of 'Plateau', expected one of stop, set, note"):
+        ask(Requests(), plan_of(), "dance")
+
+
+def test_a_status_has_the_last_ones_and_the_ratio_that_holds():
+    """And without any it is as it always was."""
+    plan = plan_of()
+    record = RunRecord(plan)
+    assert "requests" not in record.status("training", {}, 1.0)
+    for number in range(ROWS + 3):
+        ask(record.requests, plan, "note", text=str(number))
+    ask(record.requests, plan, option="replay_ratio", value=2)
+    status = record.status("training", {}, 1.0)
+    assert [row["text"] for row in status["requests"]] == [*map(str, range(4, ROWS + 3)), ""]
+    assert status["replay_ratio"]["target"] == 2.0
+
+
+def test_a_restarted_broker_holds_what_was_set():
+    """It is in the state that broker.json keeps."""
+    plan = plan_of()
+    before, after = RunRecord(plan), RunRecord(plan)
+    ask(before.requests, plan, option="tau", value=0.5)
+    after.restore(before.to_dict(), 2.0)
+    assert after.requests.values == {"tau": 0.5}
+    assert after.requests.last == before.requests.last
+
+
+def test_each_learner_that_has_an_option_follows_it():
+    """The ratio is the critic-learner's affair."""
+    plan = plan_of()
+    assert moves.followers(plan, "tau") == ("critic_learner", "actor_learner")
+    assert moves.followers(plan, "replay_ratio") == ("critic_learner",)

@@ -1,0 +1,354 @@
+"""Callbacks in the process of a script: what they hear, what they ask for, and that nobody waits for them."""
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.callbacks import Callback, MLflow, Trackio, WandB, caller, loggers, observers
+from spreeze_zmq.callbacks.beside import watched
+from spreeze_zmq.callbacks.named import checked, kind_of
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import Message, channels
+from tests.protocol.golden_messages import MESSAGES
+
+DEADLINE_S = 30.0
+EVALUATION = {
+    **{name: value for name, value in MESSAGES["evaluation"].fields.items() if name != "rescored"},
+    "confirmed": False,
+}
+#: What the broker says of a run, one of each topic that callbacks hear.
+ENTRIES = (
+    ("episodes", {"count": 2, "mean": -4.0, "std": 1.0, "min": -5.0, "max": -3.0}),
+    ("evaluation", EVALUATION),
+    ("checkpoint", {"folder": "000000004096-000012345", "env_steps": 4096}),
+    ("failure", MESSAGES["failure"].fields),
+)
+METHODS = [name for name in vars(Callback) if name.startswith("on_")]
+
+
+class Broker:
+    """The broker's ends of the two channels, of a run without processes."""
+
+    def __init__(self, folder, *overrides):
+        plan = topology.load("pendulum", overrides)
+        self.folder = RunFolder.create("run", str(folder))
+        self.plan, self.sockets = write_plan(plan, self.folder)
+        self.feed, self.reports = (
+            channels.open_channel(self.plan.channels[name], end, "broker-0", 1)
+            for name, end in (("feed", "pub"), ("report", "pull"))
+        )
+
+    def tell(self, topic, about, t_s=2.0):
+        """Publish one entry of the feed, once somebody listens."""
+        self.until(lambda: self.feed.subscriptions, "subscription")
+        self.feed.publish(Message("entry", {"topic": topic, "t_s": t_s, "about": about}))
+
+    def tell_all(self):
+        """A status as a broker makes it, and an entry of each other topic."""
+        record = RunRecord(self.plan)
+        record.episodes.take(np.array([-3.0, -5.0], np.float32), np.array([200, 200], np.int32))
+        record.learning.counts["env_steps"] = 4096
+        self.tell("status", record.status("training", Balancer(self.plan).status(), 2.0))
+        for topic, about in ENTRIES:
+            self.tell(topic, about)
+
+    def until(self, condition, what):
+        """Wait for a condition, serving the feed."""
+        until_s = time.monotonic() + DEADLINE_S
+        while not (found := condition()):
+            assert time.monotonic() < until_s, f"no {what}"
+            channels.poll([self.feed, self.reports], timeout_s=0.02)
+        return found
+
+    def heard(self, kind):
+        """The next message of a kind on the report channel."""
+        while True:
+            message = self.until(self._next, f"{kind}")
+            if message.kind == kind:
+                return message
+
+    def _next(self):
+        self.reports.gather()
+        return self.reports.next()
+
+    def close(self):
+        """Leave nothing behind."""
+        for end in (self.feed, self.reports):
+            end.close()
+        channels.terminate()
+        self.sockets.remove()
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """A run without processes."""
+    made = Broker(tmp_path / "run")
+    yield made
+    made.close()
+
+
+class Hears(Callback):
+    """Remembers every call."""
+
+    def __init__(self):
+        self.calls, self.runs = [], set()
+
+    def _hear(self, method, run, event):
+        self.calls.append((method, event))
+        self.runs.add(run.who)
+
+    def named(self, method):
+        """The events of one method."""
+        return [event for name, event in self.calls if name == method]
+
+
+for _method in METHODS:
+    setattr(
+        Hears,
+        _method,
+        lambda self, run, event, method=_method: self._hear(method, run, event),
+    )
+
+
+def test_each_method_hears_of_it_in_its_dataclass(broker):
+    """In the order in which it happened, the first and the last call among them."""
+    hears = Hears()
+    with watched(broker.folder, [hears]):
+        broker.tell_all()
+        broker.until(lambda: hears.named("on_failure"), "failure")
+        broker.tell("end", {"reason": "minutes 1.00 >= 1"}, 3.0)
+        broker.tell("failure", MESSAGES["failure"].fields, 3.5)
+        broker.until(lambda: len(hears.named("on_failure")) == 2, "failure after the end")
+    assert {name for name, _ in hears.calls} == set(METHODS)
+    assert (hears.calls[0][0], hears.calls[-1][0]) == ("on_started", "on_ended")
+    started, status = hears.named("on_started")[0], hears.named("on_status")[0]
+    assert (started.env, started.algorithm, started.stop["return"]) == ("Pendulum-v1", "sac", -200)
+    assert started.options["batch_size"] == broker.plan.algorithm["batch_size"]
+    assert (status.state, status.env_steps, status.mean_return) == ("training", 4096, -4.0)
+    assert status.figures["stop"]["return"] == -200
+    assert hears.named("on_episodes")[0].max == -3.0
+    (evaluation,), (best,) = hears.named("on_evaluation"), hears.named("on_best")
+    assert (evaluation.mean_return, evaluation.num_episodes) == (best.mean_return, 10) == (-180.5, 10)
+    assert best.path == broker.folder.path / "policy.safetensors"
+    (checkpoint,) = hears.named("on_checkpoint")
+    assert checkpoint.path == broker.folder.checkpoints / "000000004096-000012345"
+    ended = hears.named("on_ended")[0]
+    assert (ended.reason, ended.env_steps, ended.best_return) == ("minutes 1.00 >= 1", 4096, None)
+    assert hears.runs == {"Hears"}
+
+
+def raises_in(method):
+    """A callback that raises in one method."""
+
+    def raising(self, run, event):
+        raise LookupError(f"in {method}")
+
+    return type(f"Raises_{method}", (Callback,), {method: raising})()
+
+
+def test_one_that_raises_is_named_with_its_line_and_called_no_more(broker):
+    """At each method; the others hear on."""
+    hears, raising = Hears(), [raises_in(method) for method in METHODS]
+    with watched(broker.folder, [*raising, hears]):
+        broker.tell_all()
+        said = {}
+        while len(said) < len(METHODS) - 1:  # that of the end comes when nobody listens
+            about = broker.heard("failure").fields
+            said[about["summary"].split()[1]] = about
+        broker.tell_all()
+        broker.until(lambda: len(hears.named("on_failure")) >= 2, "second round")
+    assert set(said) == {f"Raises_{method}" for method in METHODS if method != "on_ended"}
+    about = said["Raises_on_best"]
+    line = Path(__file__).read_text().splitlines().index('        raise LookupError(f"in {method}")') + 1
+    what = f"on_best raised LookupError: in on_best [{__file__}:{line}]"
+    assert about["summary"] == f"callback Raises_on_best is called no more: {what}"
+    assert about["name"] == "script"
+    assert "Traceback" in about["traceback"]
+    assert broker._next() is None, "each is named once"
+    assert hears.named("on_ended")
+
+
+class Sleeps(Callback):
+    """Never returns from one method."""
+
+    def __init__(self):
+        self.wakes = threading.Event()
+
+    def on_status(self, run, status):
+        self.wakes.wait()
+
+    def on_episodes(self, run, episodes):
+        """Heard, but never reached."""
+
+
+@pytest.fixture
+def sleeps():
+    """One that is woken when the test is over."""
+    made = Sleeps()
+    yield made
+    made.wakes.set()
+
+
+def test_one_that_sleeps_is_named_and_holds_up_neither_the_others_nor_the_end(
+    broker, sleeps, monkeypatch, caplog
+):
+    """What waits for it has a bound, and what is left out is counted."""
+    monkeypatch.setattr(caller, "SLOW_S", 0.2)
+    monkeypatch.setattr(caller, "MOST_WAITING", 5)
+    monkeypatch.setattr(observers, "END_S", 0.5)
+    hears = Hears()
+    with caplog.at_level(logging.WARNING, "spreeze"):
+        with watched(broker.folder, [sleeps, hears]):
+            broker.tell_all()
+            broker.until(lambda: hears.named("on_failure"), "failure")
+            for _ in range(9):
+                broker.tell("episodes", ENTRIES[0][1])
+            note = broker.heard("request").fields
+            broker.until(lambda: len(hears.named("on_episodes")) == 10, "episodes")
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 5.0
+    assert (note["who"], note["what"]) == ("Sleeps", "note")
+    assert note["text"].startswith("on_status has taken")
+    assert hears.named("on_ended")
+    said = [record.message for record in caplog.records]
+    assert "callback Sleeps: on_status has not returned 0 s after the end: it is left" in said
+    assert "callback Sleeps was too slow: it missed 5 events" in said
+
+
+class Asks(Callback):
+    """Asks for everything, in on_evaluation."""
+
+    def on_started(self, run, started):
+        run.note("begun")
+        run.set("learning_rate", np.float32(0.5))
+        run.set("replay_ratio", 4)
+
+    def on_evaluation(self, run, evaluation):
+        run.stop(f"reached {evaluation.mean_return}")
+
+
+def test_what_a_callback_asks_for_goes_to_the_broker(broker):
+    """In its order, under the name of its class."""
+    with watched(broker.folder, [Asks()]):
+        asked = [broker.heard("request").fields for _ in range(3)]
+        broker.tell_all()
+        asked.append(broker.heard("request").fields)
+    who = {"who": "Asks"}
+    assert asked == [
+        {**who, "what": "note", "text": "begun"},
+        {**who, "what": "set", "option": "learning_rate", "value": 0.5},
+        {**who, "what": "set", "option": "replay_ratio", "value": 4.0},
+        {**who, "what": "stop", "text": "reached -180.5"},
+    ]
+
+
+REFUSED = [
+    (
+        ("learning_rat", 0.1),
+        'set "learning_rat": no option is called so; did you mean "learning_rate"?; these',
+    ),
+    (("gamma", 0.9), 'set "gamma": it may not move while a run trains; these may: "learning_rate"'),
+    (("learning_rate", -1), "set learning_rate: expected a number of at least 0, got -1"),
+    (("tau", float("nan")), "set tau: expected a number"),
+    (("replay_ratio", 0), "set replay_ratio: expected a number above 0"),
+]
+
+
+@pytest.mark.parametrize(("asked", "line"), REFUSED, ids=[str(asked[0]) for asked, _ in REFUSED])
+def test_what_may_not_be_set_is_refused_where_it_is_asked_for(broker, asked, line):
+    """With the line of the callback, and nothing reaches the broker."""
+    kind = type("Wrong", (Callback,), {"on_started": lambda self, run, started: run.set(*asked)})
+    with watched(broker.folder, [kind()]):
+        summary = broker.heard("failure").fields["summary"]
+        assert f"on_started raised InputError: {line}" in summary
+        assert f"[{__file__}:" in summary
+        assert broker._next() is None
+
+
+def test_two_of_one_class_have_names_of_their_own():
+    """With numbers; a single one has none."""
+    assert observers.names_of([Hears(), Asks(), Hears()]) == ["Hears-1", "Asks", "Hears-2"]
+
+
+NAMES = [
+    ("no_colon", 'callback no_colon: expected "my_module:MyClass"'),
+    ("no_such_module:A", "callback no_such_module:A: no module is called 'no_such_module'; is it beside"),
+    ("spreeze_zmq.callbacks:Callbak", 'has no class Callbak; did you mean "Callback"?'),
+    ("pathlib:Path", "is no class that inherits spreeze_zmq.Callback"),
+]
+
+
+@pytest.mark.parametrize(("name", "line"), NAMES, ids=[name for name, _ in NAMES])
+def test_a_name_of_no_callback_is_one_clear_line(name, line):
+    """Whatever is wrong with it."""
+    with pytest.raises(InputError) as caught:
+        kind_of(name)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (Asks(), r"callbacks: expected a list, got .*; write callbacks=\[...\]"),
+        ([Asks], r"callbacks\[0\]: .* is no callback; make an object of it"),
+        ([Asks(), 3], r"callbacks\[1\]: 3 is no callback; expected"),
+        (["no_such_module:A"], "no module is called"),
+    ],
+)
+def test_what_is_no_callback_is_named_before_anything_starts(given, line):
+    """By its place in the list."""
+    with pytest.raises(InputError, match=line):
+        checked(given)
+    assert checked(["spreeze_zmq.callbacks:Callback"])[0].needs == ()
+
+
+@pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
+def test_a_missing_logger_says_what_to_install(kind, package, monkeypatch):
+    """In a line, and no library is imported for that."""
+    monkeypatch.setattr(kind, "needs", (f"no_{package}",))
+    with pytest.raises(InputError, match=rf"the package no_{package} is missing: pip install 'spreeze_zmq\["):
+        checked([kind()])
+    assert package not in sys.modules
+
+
+def test_a_logger_draws_what_tensorboards_file_has(broker):
+    """By the same names, at env steps that never fall."""
+
+    class Draws(loggers.Logger):
+        def __init__(self):
+            self.points, self.steps = {}, []
+
+        def log(self, points, env_steps):
+            self.points |= points
+            self.steps.append(env_steps)
+
+    draws = Draws()
+    with watched(broker.folder, [draws]):
+        broker.tell_all()
+        broker.until(lambda: len(draws.steps) == 2, "evaluation")
+    assert draws.points["rollout/ep_rew_mean"] == -4.0
+    assert draws.points["eval/mean_reward"] == -180.5
+    assert draws.points["eval/success_rate"] == 0.5
+    assert draws.steps == [4096, 4096]
+
+
+def test_without_callbacks_nothing_is_imported_and_nothing_subscribed():
+    """Neither by ``train`` nor by ``spreeze-launch``, nor by any process of a run."""
+    code = "import sys, spreeze_zmq, spreeze_zmq.launcher.training.entry, spreeze_zmq.commands.launch_line, "
+    code += "spreeze_zmq.broker.record, spreeze_zmq.component, spreeze_zmq.launcher.launcher; "
+    code += "print(*(name for name in sys.modules if name.startswith('spreeze_zmq.callbacks')))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+    plan = topology.load("pendulum")
+    assert "observer" not in plan.components
+    assert plan.channels["feed"].connects == ("visualizer",)
