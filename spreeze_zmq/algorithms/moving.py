@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -32,15 +33,19 @@ class MovingOptions:
         self._device = device
         self._numbers: dict[str, tuple[Scheduled, torch.Tensor]] = {}
         self.reached: dict[str, float] = {}
+        self.stated = self.live = stated
         self.restate(stated)
 
     def restate(self, stated: Any) -> None:
-        """Take over other options; the tensors stay."""
+        """Take over other options; the tensors stay, and so does a copy that a recorded update reads."""
+        before = self.live if self.live is not self.stated else None
         self.stated = self.live = stated
         self.moves = any(True for _, value in _scheduled(stated) for _ in schedules_in(value))
         found = {name: Scheduled.of(value) for name, value in _scheduled(stated)}
         if any(found.values()):
-            self.live = copy.copy(stated)
+            self.live = copy.copy(stated) if before is None else before
+            for item in dataclasses.fields(stated):
+                object.__setattr__(self.live, item.name, getattr(stated, item.name))
         for name, scheduled in found.items():
             if scheduled is not None:
                 place = (

@@ -211,13 +211,13 @@ def test_a_number_that_is_set_while_it_trains_holds_from_the_next_update_on(name
         batch = next(batches(made, env, 1))
         for _ in range(3):
             made.update(batch)
-        for number in (0.25, last):
+        for number in (0.25, 0.125, 0.375, 0.5, last):
             made.turn(option, number)
             for _ in range(4):
                 made.update(batch)
             saved = made.state_dict()
             made.update(batch)
-        assert is_replayed(made)
+        assert is_replayed(made), "a recording is given up where what it reads becomes another object"
         assert made.moves
         stated, _ = half(name, part, {**beside, option: last})
         stated.load_state_dict(saved)
