@@ -76,12 +76,12 @@ class Caller:
 
     def _look_how_slow(self) -> None:
         """Say once that it is slow."""
-        since_s = time.monotonic() - self._since_s
-        if self._is_slow or not self._calls or (since_s < SLOW_S and not self.dropped):
+        since_s, calls = time.monotonic() - self._since_s, self._calls
+        if self._is_slow or not calls or (since_s < SLOW_S and not self.dropped):
             return
         self._is_slow = True
         self._say(
-            f"{self._calls} has taken {since_s:.0f} s by now; the newest status waits for it, and at most "
+            f"{calls} has taken {since_s:.0f} s by now; the newest status waits for it, and at most "
             f"{MOST_WAITING:,} other events"
         )
 

@@ -173,8 +173,8 @@ def _turned(plan: Plan, origin: Origin) -> dict[str, float]:
     that the plan states otherwise than that run's, or that may not move in this one.
     """
     turned: dict[str, Any] = {}
-    for entry in _journal(origin.run.folder):
-        if entry["t_s"] > origin.t_s:
+    for entry in read_journal(RunFolder(origin.run.folder).metrics, (RESUMED, "request")):
+        if (time_of(entry) or 0.0) > origin.t_s:
             continue
         if entry["kind"] == RESUMED and isinstance(entry.get(TURNED), dict):
             turned |= entry[TURNED]
