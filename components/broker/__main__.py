@@ -226,6 +226,7 @@ class Broker:
             self.end(f"{row.who}: {row.text}")
         elif row.what == SET:
             self.turn(row.option, row.value)
+            self.next_write_s = 0.0  # the next broker needs it
 
     def on_stopping(self, message: Message) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""

@@ -263,8 +263,12 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
     ]
 
     def shown():
-        statuses = [message.fields for message in peers.rest("status")]
-        return statuses and len(statuses[-1].get("requests", ())) == 3 and statuses[-1]
+        for message in peers.rest("status"):
+            status = message.fields
+            words = [row["word"] for row in status["refusals"]]
+            if len(status.get("requests", ())) == 3 and "bad_request" in words:
+                return status
+        return None
 
     status = peers.until("", "a status with the requests", shown)
     assert [row["line"] for row in status["requests"]] == lines
@@ -274,6 +278,8 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
     assert "may not move" in refused["first"]
     kinds = [entry["kind"] for entry in read_journal(peers.folder.metrics)]
     assert kinds.count("request") == 3
+    state = peers.folder.broker_state
+    peers.until("", "state", lambda: len(json.loads(state.read_text())["record"]["turned"]) == 2)
     peers.lives[0].process.kill()
     peers.lives[0].process.wait()
     peers.start()
