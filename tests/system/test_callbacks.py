@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import spreeze_zmq
-from spreeze_zmq.base.files import read_journal
+from spreeze_zmq.base.journal import read_journal
 from tests.system.conftest import LIGHT, PATIENCE
 from tests.system.test_examples import EXAMPLES
 
