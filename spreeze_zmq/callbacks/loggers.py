@@ -56,6 +56,7 @@ class _LikeWandB(Logger):
         return {"name": run.folder.name}
 
     def on_started(self, run: LiveRun, started: Started) -> None:
+        """Begin a run there, with the options as its configuration."""
         config = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
         library = importlib.import_module(self.needs[0])
         self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
@@ -97,6 +98,7 @@ class MLflow(Logger):
         self._mlflow: Any = None
 
     def on_started(self, run: LiveRun, started: Started) -> None:
+        """Begin a run there, with the options as its parameters."""
         self._mlflow = importlib.import_module("mlflow")
         if self._uri is not None:
             self._mlflow.set_tracking_uri(self._uri)
