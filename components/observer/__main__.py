@@ -27,7 +27,7 @@ def main(component: Component) -> None:
     while not observers.has_seen_end_of(f"{EVALUATOR}-0") and time.monotonic() < until_s:
         component.poll([feed], timeout_s=WAIT_S, draining=True)
         observers.serve()
-    observers.finish()
+    observers.finish(component.breathe)
 
 
 if __name__ == "__main__":

@@ -85,11 +85,9 @@ class Caller:
             f"{MOST_WAITING:,} other events"
         )
 
-    def join(self, until_s: float) -> str:
-        """Wait until the last event has been taken, at most until this monotonic time; returns what it still
-        does, in words, and empty where nothing.
-        """
-        self._thread.join(max(0.0, until_s - time.monotonic()))
+    def still_does(self, wait_s: float) -> str:
+        """What it still does after another wait, in words; empty where the last event has been taken."""
+        self._thread.join(wait_s)
         return f"{self._calls} has not returned" if self._thread.is_alive() else ""
 
     def _work(self) -> None:

@@ -26,6 +26,8 @@ log = logging.getLogger("spreeze")
 END_S = 3.0
 #: Requests that wait to be sent, at most, and those that one call of ``serve`` sends.
 MOST_ASKED, SENT_AT_ONCE = 1000, 50
+#: Longest wait for one callback before the process breathes.
+SLICE_S = 0.05
 
 #: Sends a message to the broker: its kind and fields.
 Post = Callable[[str, Mapping[str, Any]], None]
@@ -87,21 +89,31 @@ class Observers:
         """Whether the feed has said that a process has ended."""
         return name in self._exited
 
-    def finish(self) -> None:
-        """Tell the callbacks that the run is over, and wait for them until ``END_S`` at most."""
+    def finish(self, breathe: Callable[[], object] = lambda: None) -> None:
+        """Tell the callbacks that the run is over, and wait for them until ``END_S`` at most.
+
+        Args:
+            breathe: called meanwhile, several times a second.
+        """
         ended, until_s = self._story.ended(), time.monotonic() + END_S
         for caller in self._callers:
             caller.hand("on_ended", ended, last=True)
+        while any(caller.still_does(SLICE_S) for caller in self._callers) and time.monotonic() < until_s:
+            breathe()
         for caller in self._callers:
-            if still := caller.join(until_s):
-                log.warning("callback %s: %s %.0f s after the end: it is left", caller.name, still, END_S)
+            if still := caller.still_does(0.0):
+                self._say_last(caller.name, f"{still} {END_S:.0f} s after the end: it is left")
             if caller.dropped:
-                log.warning("callback %s was too slow: it missed %d events", caller.name, caller.dropped)
+                self._say_last(caller.name, f"was too slow, and has missed {caller.dropped} events")
         if self._unasked:
-            log.warning("callbacks asked for too much: %d requests were left out", self._unasked)
+            self._say_last("callbacks", f"asked for too much: {self._unasked} requests were left out")
         if self._feed.missed > 0:
-            log.warning("callbacks missed %d messages of the feed", self._feed.missed)
+            self._say_last("callbacks", f"have missed {self._feed.missed} messages of the feed")
         self._send()
+
+    def _say_last(self, who: str, line: str) -> None:
+        log.warning("%s: %s", who, line)
+        self._ask({"who": who, "what": NOTE, "text": line})
 
     # --- from the callbacks' threads
 

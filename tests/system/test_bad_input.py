@@ -50,6 +50,19 @@ def asking(*arguments, says):
 MISTAKES = {
     # --- in a topology
     **{name: Case(text, (), tuple(says)) for name, (text, says) in TOPOLOGIES.items()},
+    "observer without callbacks": Case(
+        GOOD + "[components.observer]\nnice = 3\n", (), ("components.observer.callbacks", "missing")
+    ),
+    "callback without a class": launching(
+        "--env", "Pendulum-v1", "--callback", "mine", says=("callback mine", '"my_module:MyClass"')
+    ),
+    "callback of no module": launching(
+        "--env",
+        "Pendulum-v1",
+        "--callback",
+        "no_such:Mine",
+        says=("callback no_such:Mine", "no module is called"),
+    ),
     "option out of range": Case(GOOD + "[algorithm]\ngamma = 1.5\n", (), ("gamma", "at most 1")),
     "option of another algorithm": Case(
         GOOD + "[algorithm]\nepochs = 3\n", (), ("epochs", "an option of ppo and pqn, not of sac")

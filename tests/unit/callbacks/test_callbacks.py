@@ -1,10 +1,12 @@
 """Callbacks in the process of a script: what they hear, what they ask for, and that nobody waits for them."""
 
 import logging
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -211,18 +213,18 @@ def test_one_that_sleeps_is_named_and_holds_up_neither_the_others_nor_the_end(
         with watched(broker.folder, [sleeps, hears]):
             broker.tell_all()
             broker.until(lambda: hears.named("on_failure"), "failure")
-            for _ in range(9):
+            for number in range(2, 11):  # one by one: the others' places are as few
                 broker.tell("episodes", ENTRIES[0][1])
+                broker.until(lambda number=number: len(hears.named("on_episodes")) == number, "episodes")
             note = broker.heard("request").fields
-            broker.until(lambda: len(hears.named("on_episodes")) == 10, "episodes")
             began_s = time.monotonic()
         assert time.monotonic() - began_s < 5.0
     assert (note["who"], note["what"]) == ("Sleeps", "note")
     assert note["text"].startswith("on_status has taken")
     assert hears.named("on_ended")
     said = [record.message for record in caplog.records]
-    assert "callback Sleeps: on_status has not returned 0 s after the end: it is left" in said
-    assert "callback Sleeps was too slow: it missed 5 events" in said
+    assert "Sleeps: on_status has not returned 0 s after the end: it is left" in said
+    assert "Sleeps: was too slow, and has missed 5 events" in said
 
 
 class Asks(Callback):
@@ -341,6 +343,39 @@ def test_a_logger_draws_what_tensorboards_file_has(broker):
     assert draws.points["eval/mean_reward"] == -180.5
     assert draws.points["eval/success_rate"] == 0.5
     assert draws.steps == [4096, 4096]
+
+
+class Posts(loggers.Logger):
+    """Sends its points to a server of this machine."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def log(self, points, env_steps):
+        urllib.request.urlopen(f"http://127.0.0.1:{self.port}", data=b"points")
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["closed port", "silent server"])
+def test_a_logger_whose_server_is_dead_holds_up_nothing(broker, answers, monkeypatch, caplog):
+    """Refused it is named with its line, and never answered it is left at the end; others hear all."""
+    monkeypatch.setattr(observers, "END_S", 0.3)
+    hears = Hears()
+    with socket.create_server(("127.0.0.1", 0)) as server, caplog.at_level(logging.WARNING, "spreeze"):
+        port = server.getsockname()[1]
+        if not answers:
+            server.close()
+        with watched(broker.folder, [Posts(port), hears]):
+            broker.tell_all()
+            broker.until(lambda: hears.named("on_failure"), "failure")
+            if not answers:
+                summary = broker.heard("failure").fields["summary"]
+                assert "callback Posts is called no more: on_status raised URLError" in summary
+                assert f"[{__file__}:" in summary
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 5.0
+    assert hears.named("on_ended")
+    left = "Posts: on_status has not returned 0 s after the end: it is left"
+    assert (left in [record.message for record in caplog.records]) == answers
 
 
 def test_without_callbacks_nothing_is_imported_and_nothing_subscribed():
