@@ -25,6 +25,9 @@ from spreeze_zmq.policy.actor import (
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
 
+#: Most entries of an option of a shipped algorithm, such as its hidden sizes.
+MOST_LAYERS = 100
+
 
 def loader_of_run(name: str) -> ClassLoader:
     """A loader of policies of one algorithm only, the run's, called ``name`` in its topology."""
@@ -83,6 +86,7 @@ class ClassPolicy:
         env = EnvironmentSpec.from_dict(description["environment"])
         self.algorithm = kind(options_from(kind.Options, description["options"]), env)
         if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
+            _check_lists(description["options"])
             with torch.device("meta"):
                 _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
         networks = self.algorithm.networks()
@@ -145,6 +149,13 @@ class ClassPolicy:
 def _acting_part(networks: Networks) -> Mapping[str, Any]:
     """The part whose networks are published with the acting one."""
     return networks.policy if networks.acting in networks.policy else networks.critic
+
+
+def _check_lists(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for more layers than any network has."""
+    for name, value in options.items():
+        if isinstance(value, list | tuple) and len(value) > MOST_LAYERS:
+            raise ValueError(f"{name} has {len(value):,} entries, at most {MOST_LAYERS}")
 
 
 def _check_size(part: Mapping[str, Any], parameters: Floats) -> None:

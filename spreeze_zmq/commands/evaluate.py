@@ -12,7 +12,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
     parser.add_argument(
-        "--episodes", type=int, metavar="N", help="how many (default: as many as for its score)"
+        "--episodes",
+        type=int,
+        metavar="N",
+        help="how many (default: as many as for its score, at most 1,000)",
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="of the first episode (default: a fresh one, which is printed)"

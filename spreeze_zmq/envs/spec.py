@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import LARGEST
+from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
 _OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds"})
@@ -88,7 +89,12 @@ class EnvironmentSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
-        """The spec that ``to_dict`` described."""
+        """The spec that ``to_dict`` described.
+
+        Raises:
+            KeyError, ValueError: it is none; files and messages hold what others wrote.
+        """
+        check_spec(data)
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         for name in ("action_low", "action_high"):
             plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.evaluation import Score, t_interval
 from spreeze_zmq.policy import Policy, read_file
+from spreeze_zmq.policy.file import parsed, parsed_list
 
 Returns = NDArray[np.float64]
 
@@ -131,10 +132,10 @@ class Contestant:
         if "returns" not in about:
             one.num_unread = int(about["num_episodes"])
             return one
-        returns = np.array(json.loads(about["returns"]), np.float64)
-        lengths = np.array(json.loads(about["lengths"]), np.int64)
+        returns = np.array(parsed_list(about["returns"]), np.float64)
+        lengths = np.array(parsed_list(about["lengths"]), np.int64)
         cut = np.arange(len(returns)) < int(about["num_truncated"])
-        info = json.loads(about["info"])
+        info = parsed(about["info"])
         one.score = Score(returns, lengths, cut, about["timed_out"] == "True", info)
         return one
 

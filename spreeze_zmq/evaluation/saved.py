@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import inspect
+import math
 import secrets
 from collections.abc import Collection
 from contextlib import closing
@@ -13,13 +14,17 @@ from pathlib import Path
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of
+from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.evaluation import Score, play
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
 from spreeze_zmq.policy.actor import trusted
+from spreeze_zmq.policy.file import MOST_ENVIRONMENT, parsed
 from spreeze_zmq.run.folder import RunFolder
+
+#: Most episodes of a score, those that are played at once where nobody says how many, and the largest count.
+MOST_EPISODES, MOST_AT_ONCE, MOST_COUNT = 1_000_000, 1_000, 2**53
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,23 @@ class SavedPolicy:
         policy = Policy.load(run, trust=trust)
         about = policy.metadata
         try:
-            environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
+            environment = EnvironmentSpec.from_dict(parsed(about["environment"], MOST_ENVIRONMENT))
             if environment.described:
                 raise InputError(
                     f"{path}: only the sampler of its run makes {environment.id}, so it cannot be played; "
                     "Policy.load gives its actions"
                 )
-            mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
-            seed, step_cap = int(about["evaluation_seed"]), int(about.get("step_cap", 0)) or None
-        except (KeyError, TypeError, ValueError) as error:
+            mean_return = float(about["mean_return"])
+            if not math.isfinite(mean_return):
+                raise ValueError(f"mean_return is {mean_return}")
+            num_episodes = _whole(about["num_episodes"], "num_episodes", 1, MOST_EPISODES)
+            seed = _whole(about["evaluation_seed"], "evaluation_seed", 0, MOST_COUNT)
+            step_cap = _whole(about.get("step_cap", "0"), "step_cap", 0, MOST_COUNT) or None
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
+        _check_kwargs(path, environment)
         module = module_of(environment.id)
         if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
             raise grant.refusal(path, "an environment", module)
@@ -91,20 +101,37 @@ class SavedPolicy:
         """Play whole episodes, all at once.
 
         Args:
-            num_episodes: by default as many as in its score.
+            num_episodes: by default as many as in its score, at most ``MOST_AT_ONCE``.
             seed: episode ``i`` begins with ``seed + i``; by default a fresh one. That of its score,
                 :attr:`seed`, repeats the score and confirms nothing.
 
         Raises:
             InputError: ``num_episodes`` is less than 1.
         """
-        num = self.num_episodes if num_episodes is None else num_episodes
+        num = min(self.num_episodes, MOST_AT_ONCE) if num_episodes is None else num_episodes
         if num < 1:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
         first = fresh_seed() if seed is None else seed
         with closing(envs.make(spec.id, num, step_info="final", **spec.kwargs)) as batch:
             return play(batch, self.policy, first, step_cap=self.step_cap)
+
+
+def _check_kwargs(path: Path, environment: EnvironmentSpec) -> None:
+    """Raise InputError for arguments of the engine or an odd time limit among an environment's own."""
+    if odd := sorted(environment.kwargs.keys() & inspect.signature(envs.make).parameters.keys()):
+        raise InputError(f"{path}: kwargs of its environment hold {', '.join(odd)}, which none takes")
+    limit = environment.kwargs.get(TIME_LIMIT, 1)
+    if type(limit) is not int or not 1 <= limit <= MOST_COUNT:
+        raise InputError(f"{path}: {TIME_LIMIT} of its environment is {limit!r:.60}, expected at least 1")
+
+
+def _whole(text: str, name: str, least: int, most: int) -> int:
+    """An integer of a file. Raises ValueError unless it is from ``least`` to ``most``."""
+    number = int(text)
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {number}, expected {least} to {most:,}")
+    return number
 
 
 def fresh_seed() -> int:

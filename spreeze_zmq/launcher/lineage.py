@@ -131,7 +131,7 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     try:
         saved = SavedPolicy.load(path, own_modules(plan))
         Contestant.read(path)
-    except (InputError, WireError, KeyError, ValueError) as error:
+    except (InputError, WireError, KeyError, OverflowError, TypeError, ValueError) as error:
         return f"{path} cannot be used: {error}"
     there, here = saved.environment.to_dict(), plan.environment.to_dict()
     for spec in (there, here):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.policy.actor import Actions
 from spreeze_zmq.policy.description import counts
+from spreeze_zmq.policy.file import MOST_ENVIRONMENT, parsed
 
 _FLATTEN = "gymnasium.spaces.flatten(env.observation_space, obs)"
 
@@ -115,7 +115,7 @@ class OwnEnvironment:
     @classmethod
     def described(cls, metadata: Mapping[str, str], description: Mapping[str, Any]) -> Self:
         """As the metadata of a policy file describe it. Raises ValueError."""
-        environment = json.loads(metadata.get("environment", "{}"))
+        environment = parsed(metadata.get("environment", "{}"), MOST_ENVIRONMENT)
         if not isinstance(environment, dict):
             raise ValueError("its environment is not a table")
         return cls(environment, description)

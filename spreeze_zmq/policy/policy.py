@@ -17,13 +17,11 @@ from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import Layer, counts, load_weights, read_layers
-from spreeze_zmq.policy.file import read_file, write_file
+from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 from spreeze_zmq.policy.own_environment import OwnEnvironment
-
-_ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
 
 class Policy:
@@ -112,7 +110,7 @@ class Policy:
         """Take what differs from message to message."""
         self.version = int(fields["version"])
         self.extras: dict[str, float] = dict(fields.get("extras", {}))
-        self.arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
+        self.arrays = {name: _floats(name, arrays[name]) for name in ARRAYS if name in arrays}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -257,7 +255,7 @@ class Policy:
                 trusted.add(module)
                 grant.make_importable()
             return cls(fields, arrays, metadata)
-        except (TypeError, ValueError, WireError) as error:
+        except (AttributeError, TypeError, ValueError, WireError) as error:
             raise InputError(f"{path} holds no whole policy: {error}") from error
 
 
