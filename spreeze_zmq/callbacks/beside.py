@@ -37,8 +37,8 @@ def watched(folder: RunFolder, callbacks: Sequence[Callback]) -> Iterator[None]:
     if not callbacks:
         yield
         return
-    over = threading.Event()
-    thread = threading.Thread(target=_watch, args=(folder, callbacks, over), name="callbacks", daemon=True)
+    over, about = threading.Event(), (folder, _written(folder), callbacks)
+    thread = threading.Thread(target=_watch, args=(*about, over), name="callbacks", daemon=True)
     thread.start()
     try:
         yield
@@ -47,10 +47,21 @@ def watched(folder: RunFolder, callbacks: Sequence[Callback]) -> Iterator[None]:
         thread.join(END_S + 2 * LAST_S + 1.0)
 
 
-def _watch(folder: RunFolder, callbacks: Sequence[Callback], over: threading.Event) -> None:
+def _written(folder: RunFolder) -> tuple[int, int]:
+    """What tells one run.json from another; the launcher refuses a folder that has one."""
+    try:
+        found = folder.run_file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
+
+
+def _watch(
+    folder: RunFolder, before: tuple[int, int], callbacks: Sequence[Callback], over: threading.Event
+) -> None:
     """Whatever fails here, the run does not."""
     try:
-        while not folder.run_file.exists():
+        while (now := _written(folder)) == before or not any(now):
             if over.wait(LOOK_S):
                 return
         _observe(Plan.read(folder.run_file), callbacks, over)

@@ -122,9 +122,11 @@ class Learner:
     # --- what it does
 
     def on_set(self, fields: Mapping[str, Any]) -> None:
-        """Use another value of an option; messages are handled between two updates."""
+        """Use another value of an option; messages are handled between two updates. Options that this learner
+        does not know are passed over.
+        """
         option, value, plan = fields["option"], fields["value"], self.component.plan
-        if fields["role"] != self.component.role:
+        if fields["role"] != self.component.role or option not in (BATCH_SIZE, *moves.moves_of(plan)):
             return
         try:
             if option != BATCH_SIZE:

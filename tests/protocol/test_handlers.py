@@ -327,6 +327,34 @@ def rollout_of(learner, num_steps=4, num_envs=2, sequence=0, produced=8):
     return Message("rollout", fields, arrays, "sampler-0", 1, sequence)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("gamma", 0.5),
+        ("learning_rate", "x"),
+        ("learning_rate", float("nan")),
+        ("learning_rate", -1),
+        ("", {}),
+    ],
+)
+def test_a_learner_follows_what_may_move_and_nothing_else(learners, option, value):
+    """Of its own role; a value that it does not take it names, and goes on as before."""
+    for learner in learners:
+        role, said = learner.component.role, []
+        learner.on_set({"role": role, "option": "learning_rate", "value": 0.125})
+        assert learner.half.learning_rate == 0.125
+        learner.on_set({"role": "sampler", "option": "learning_rate", "value": 0.5})
+        learner.component.report_failure = lambda summary, _, said=said: said.append(summary)
+        learner.on_set({"role": role, "option": option, "value": value})
+        del learner.component.report_failure
+        expected = [] if option != "learning_rate" else ["learning_rate is not followed: set learning_rate"]
+        assert [line.partition(": expected")[0] for line in said] == expected
+        assert learner.half.learning_rate == learner.gauges().get("learning_rate", 0.125) == 0.125
+    critic = learners[0]
+    critic.on_set({"role": "critic_learner", "option": "replay_ratio", "value": 4})
+    assert critic.experience.gate.replay_ratio == 4.0
+
+
 def take(learner, message):
     """Give a learner's intake one message as its channel would; returns the rollout if it was taken."""
     intake = learner.experience.intake

@@ -1,5 +1,7 @@
 """Callbacks in the process of a script: what they hear, what they ask for, and that nobody waits for them."""
 
+import contextlib
+import importlib
 import logging
 import socket
 import subprocess
@@ -15,7 +17,7 @@ import pytest
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.callbacks import Callback, MLflow, Trackio, WandB, caller, loggers, observers
+from spreeze_zmq.callbacks import Callback, MLflow, Trackio, WandB, beside, caller, loggers, observers
 from spreeze_zmq.callbacks.beside import watched
 from spreeze_zmq.callbacks.named import checked, kind_of
 from spreeze_zmq.plan import topology
@@ -45,10 +47,18 @@ class Broker:
         plan = topology.load("pendulum", overrides)
         self.folder = RunFolder.create("run", str(folder))
         self.plan, self.sockets = write_plan(plan, self.folder)
+        self.written = self.folder.run_file.rename(folder / "not yet")
         self.feed, self.reports = (
             channels.open_channel(self.plan.channels[name], end, "broker-0", 1)
             for name, end in (("feed", "pub"), ("report", "pull"))
         )
+
+    @contextlib.contextmanager
+    def watched(self, *callbacks):
+        """The run begins, and callbacks watch it."""
+        with watched(self.folder, callbacks):
+            self.written.rename(self.folder.run_file)
+            yield
 
     def tell(self, topic, about, t_s=2.0):
         """Publish one entry of the feed, once somebody listens."""
@@ -125,7 +135,7 @@ for _method in METHODS:
 def test_each_method_hears_of_it_in_its_dataclass(broker):
     """In the order in which it happened, the first and the last call among them."""
     hears = Hears()
-    with watched(broker.folder, [hears]):
+    with broker.watched(hears):
         broker.tell_all()
         broker.until(lambda: hears.named("on_failure"), "failure")
         broker.tell("end", {"reason": "minutes 1.00 >= 1"}, 3.0)
@@ -161,7 +171,7 @@ def raises_in(method):
 def test_one_that_raises_is_named_with_its_line_and_called_no_more(broker):
     """At each method; the others hear on."""
     hears, raising = Hears(), [raises_in(method) for method in METHODS]
-    with watched(broker.folder, [*raising, hears]):
+    with broker.watched(*raising, hears):
         broker.tell_all()
         said = {}
         while len(said) < len(METHODS) - 1:  # that of the end comes when nobody listens
@@ -210,7 +220,7 @@ def test_one_that_sleeps_is_named_and_holds_up_neither_the_others_nor_the_end(
     monkeypatch.setattr(observers, "END_S", 0.5)
     hears = Hears()
     with caplog.at_level(logging.WARNING, "spreeze"):
-        with watched(broker.folder, [sleeps, hears]):
+        with broker.watched(sleeps, hears):
             broker.tell_all()
             broker.until(lambda: hears.named("on_failure"), "failure")
             for number in range(2, 11):  # one by one: the others' places are as few
@@ -241,7 +251,7 @@ class Asks(Callback):
 
 def test_what_a_callback_asks_for_goes_to_the_broker(broker):
     """In its order, under the name of its class."""
-    with watched(broker.folder, [Asks()]):
+    with broker.watched(Asks()):
         asked = [broker.heard("request").fields for _ in range(3)]
         broker.tell_all()
         asked.append(broker.heard("request").fields)
@@ -270,7 +280,7 @@ REFUSED = [
 def test_what_may_not_be_set_is_refused_where_it_is_asked_for(broker, asked, line):
     """With the line of the callback, and nothing reaches the broker."""
     kind = type("Wrong", (Callback,), {"on_started": lambda self, run, started: run.set(*asked)})
-    with watched(broker.folder, [kind()]):
+    with broker.watched(kind()):
         summary = broker.heard("failure").fields["summary"]
         assert f"on_started raised InputError: {line}" in summary
         assert f"[{__file__}:" in summary
@@ -336,7 +346,7 @@ def test_a_logger_draws_what_tensorboards_file_has(broker):
             self.steps.append(env_steps)
 
     draws = Draws()
-    with watched(broker.folder, [draws]):
+    with broker.watched(draws):
         broker.tell_all()
         broker.until(lambda: len(draws.steps) == 2, "evaluation")
     assert draws.points["rollout/ep_rew_mean"] == -4.0
@@ -364,7 +374,7 @@ def test_a_logger_whose_server_is_dead_holds_up_nothing(broker, answers, monkeyp
         port = server.getsockname()[1]
         if not answers:
             server.close()
-        with watched(broker.folder, [Posts(port), hears]):
+        with broker.watched(Posts(port), hears):
             broker.tell_all()
             broker.until(lambda: hears.named("on_failure"), "failure")
             if not answers:
@@ -376,6 +386,36 @@ def test_a_logger_whose_server_is_dead_holds_up_nothing(broker, answers, monkeyp
     assert hears.named("on_ended")
     left = "Posts: on_status has not returned 0 s after the end: it is left"
     assert (left in [record.message for record in caplog.records]) == answers
+
+
+def test_a_folder_of_another_run_is_none_to_watch(broker):
+    """``train`` refuses it in a moment, and until then nobody hears of that run."""
+    broker.written.rename(broker.folder.run_file)
+    hears = Hears()
+    with watched(broker.folder, [hears]):
+        time.sleep(3 * beside.LOOK_S)
+    assert hears.calls == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "number", "reason"),
+    [
+        ("StopAtReturn", -200.0, "reached -180.5"),
+        ("StopWithoutImprovement", 2, "2 evaluations without a better policy"),
+    ],
+)
+def test_a_recipe_stops_the_run_when_it_should(broker, recipe, number, reason, monkeypatch):
+    """Not by a look, whose score chose the policy, and not while better ones come."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "components" / "examples")
+    asks = getattr(importlib.import_module("callbacks"), recipe)(number)
+    look = {**EVALUATION, "best": False}
+    with broker.watched(asks):
+        for about in (look, look, EVALUATION, look, look):
+            broker.tell("evaluation", about)
+        last = {**EVALUATION, "confirmed": True} if recipe == "StopAtReturn" else look
+        broker.tell("evaluation", last)
+        found = broker.heard("request").fields
+        assert (found["who"], found["what"], found["text"]) == (recipe, "stop", reason)
 
 
 def test_without_callbacks_nothing_is_imported_and_nothing_subscribed():
