@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
@@ -87,6 +87,9 @@ class DQN(ActionValueAlgorithm):
     class Options(ActionValueOptions, DistributionalOptions):
         """Options of DQN."""
 
+        batch_size: int | Literal["auto"] = with_default(ReplayOptions, "batch_size", 64)
+        reference_batch_size: int = with_default(ReplayOptions, "reference_batch_size", 64)
+        max_batch_size: int = with_default(ReplayOptions, "max_batch_size", 512)
         learning_rate: float = with_default(ReplayOptions, "learning_rate", 5e-4)
         double: bool = option(True, "choose the next action by the trained network (1509.06461)")
         dueling: bool = option(
