@@ -11,6 +11,7 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.groups import groups_of
@@ -70,7 +71,7 @@ class Broker:
         learners, interval_s = self.plan.learning.learners, 60 * self.plan.run.checkpoint_minutes
         self.checkpoints = CheckpointRequest(component.folder.checkpoints, learners, interval_s)
         self.stop_by_s, self.stop_published = 0.0, False
-        self.launcher = os.getppid()
+        self.launcher, self.pauses = os.getppid(), Pauses()
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
             self.restore(json.loads(self.state_file.read_text()))
@@ -117,6 +118,15 @@ class Broker:
     def now_s(self) -> float:
         """Seconds since the run began, or the first of those that it goes on from."""
         return time.monotonic() - self.began_s
+
+    def heed_pause(self) -> None:
+        """Stop the run's clock for a time in which all stood still: it counts for no limit, and nobody was
+        silent in it.
+        """
+        if stood_s := self.pauses.look():
+            self.began_s += stood_s
+            self.balancer.disturb(self.now_s)
+            log.warning("stood still for %.0f s, which do not count", stood_s)
 
     @property
     def is_orphan(self) -> bool:
@@ -382,11 +392,13 @@ def main(component: Component) -> None:
     """Listen, decide, show and write until the broker is stopped, as the last process of the run."""
     broker = Broker(component)
     component.ready()
+    broker.pauses.look()
     next_show_s = 0.0
     while component.running:
         if len(broker.record.processes) > MANY_PROCESSES and not broker.is_behind:
             component.poll(timeout_s=GATHER_S)
         component.poll([broker.reports], timeout_s=0.0 if broker.is_behind else 0.1)
+        broker.heed_pause()
         broker.listen()
         broker.decide()
         if broker.now_s >= next_show_s:

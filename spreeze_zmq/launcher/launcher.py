@@ -13,6 +13,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
+from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import closing, texts
@@ -90,7 +91,7 @@ class Launch:
         self.input_fault: tuple[str, str] | None = None
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
-        self.interrupts, self.losses = Interrupts(), Losses()
+        self.interrupts, self.losses, self.pauses = Interrupts(), Losses(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
             self.lending = Lending(nodes, listening.ways, folder, self.crew, self.tell, view.note)
@@ -152,6 +153,7 @@ class Launch:
         otherwise 0.
         """
         self.interrupts.heed()
+        self.pauses.look()
         allow_open_files()
         try:
             self.start()
@@ -180,12 +182,12 @@ class Launch:
         """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""
         if self.interrupts.suspends:
             self.view.suspend()
-            self.crew.deadlines.postpone(self.interrupts.suspend())
-            if self.lending is not None:
-                self.lending.nodes.postpone()
+            self.postpone(self.interrupts.suspend())
+            self.pauses.look()
         self.reports.serve()
         others = [] if self.lending is None else [self.lending.nodes.router]
         channels.poll([self.control, *others], [], timeout_s=timeout_s)
+        self.heed_pause()
         if self.lending is not None:
             self.lending.is_over = bool(self.stop_reason)
             self.lending.serve()
@@ -198,6 +200,18 @@ class Launch:
                 self.obey(message.fields)
             elif message.kind == "set" and message.fields.get("reason"):
                 self.view.note(message.fields["reason"])
+
+    def heed_pause(self) -> None:
+        """Note that all stood still, as on a laptop that sleeps: nobody was silent then."""
+        if stood_s := self.pauses.look():
+            self.view.note(f"the run stood still for {stood_s:.0f} s, which do not count, and goes on")
+            self.postpone(stood_s)
+
+    def postpone(self, seconds: float) -> None:
+        """Give all processes the time back in which this one heard nothing."""
+        self.crew.deadlines.postpone(seconds)
+        if self.lending is not None:
+            self.lending.nodes.postpone()
 
     def hear_status(self, status: dict[str, Any]) -> None:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
@@ -217,6 +231,7 @@ class Launch:
 
     def watch(self) -> None:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
+        self.heed_pause()
         for event in self.supervisor.poll():
             self.on_event(event)
         self.crew.fill()

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spreeze_zmq.base.pauses import STOOD_STILL_S
 from spreeze_zmq.run.history import read_run
 from tests.system.conftest import adds_up, thorough_but
 
@@ -67,6 +68,30 @@ def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     run.interrupt()
     assert run.end() == 0
     assert adds_up(run.summary()["samples"])
+
+
+@pytest.mark.thorough
+def test_a_run_that_stands_still_goes_on(launch):
+    """As in a laptop that sleeps: nobody is killed for his silence, and the time does not count."""
+    run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4", topology=ONE_LEARNER)
+    run.until_training()
+    before_s, began_s = run.summary()["wall_s"], time.monotonic()
+    everybody = [psutil.Process(run.launcher.pid), *run.processes().values()]
+    for process in everybody:
+        process.suspend()
+    time.sleep(2 * STOOD_STILL_S)
+    for process in reversed(everybody):
+        process.resume()
+    updates = run.updates()
+    run.until(lambda: run.updates() > updates + 50, "further updates")
+    ran_s = time.monotonic() - began_s - 2 * STOOD_STILL_S
+    run.interrupt()
+    assert run.end() == 0
+    assert "the run stood still for 10 s" in run.output.read_text()
+    summary = run.summary()
+    assert (summary["restarts"], summary["num_failures"]) == (0, 0)
+    assert summary["wall_s"] - before_s < ran_s + STOOD_STILL_S
+    assert adds_up(summary["samples"])
 
 
 @pytest.mark.thorough
