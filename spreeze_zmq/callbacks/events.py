@@ -195,6 +195,7 @@ class Story:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._folder = plan, RunFolder(Path(plan.run_dir))
         self._status, self._reason = Status(), ""
+        self._best_return: float | None = None
 
     def started(self) -> Started:
         """What is known at the start."""
@@ -211,12 +212,16 @@ class Story:
         """
         if topic == "status":
             mean_return = about.get("episodes", {}).get("mean_return")
+            best = about.get("evaluation", {}).get("best") or {}  # of the runs before, too
+            self._best_return = best.get("mean_return", self._best_return)
             self._status = _made(Status, t_s, about, mean_return=mean_return, figures=about)
             yield "on_status", self._status
         elif topic == "episodes":
             yield "on_episodes", _made(Episodes, t_s, about)
         elif topic == "evaluation":
             yield "on_evaluation", _made(Evaluation, t_s, about)
+            if about.get("best"):
+                self._best_return = float(about["mean_return"])
             if about.get("best") and "rescored" not in about:
                 yield "on_best", _made(Best, t_s, about, path=self._folder.best_policy)
         elif topic == "checkpoint":
@@ -229,10 +234,8 @@ class Story:
 
     def ended(self) -> Ended:
         """What is known at the end."""
-        last = self._status
-        best = (last.figures.get("evaluation") or {}).get("best") or {}
         reason = self._reason or "the run is gone"
-        return Ended(last.t_s, reason, last.env_steps, best.get("mean_return"))
+        return Ended(self._status.t_s, reason, self._status.env_steps, self._best_return)
 
 
 _LIMITS = ("env_steps", "minutes", "trained_transitions")

@@ -155,7 +155,7 @@ def test_each_method_hears_of_it_in_its_dataclass(broker):
     (checkpoint,) = hears.named("on_checkpoint")
     assert checkpoint.path == broker.folder.checkpoints / "000000004096-000012345"
     ended = hears.named("on_ended")[0]
-    assert (ended.reason, ended.env_steps, ended.best_return) == ("minutes 1.00 >= 1", 4096, None)
+    assert (ended.reason, ended.env_steps, ended.best_return) == ("minutes 1.00 >= 1", 4096, -180.5)
     assert hears.runs == {"Hears"}
 
 
