@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from spreeze_zmq.base.patience import patient
+
 #: The best policy, in a run's folder.
 POLICY_FILE = "policy.safetensors"
 #: Prefix of half-written files.
@@ -112,5 +114,10 @@ def plain(value: Any) -> Any:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a file atomically by ``value`` in :func:`plain` form."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
+    text = json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
+
+    def write() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+
+    patient(write, path)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spreeze_zmq.base.files import append_to, plain, replacing
+from spreeze_zmq.base.patience import patient
 
 #: A file with a longer line is no journal from there on.
 LONGEST_LINE = 16 << 20
@@ -56,8 +57,10 @@ class Journal:
         self._append(line.encode() + b"\n")
 
     def _append(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
+        rest = memoryview(line)
+        while rest:
+            left = rest
+            rest = left[patient(lambda: os.write(self._file.fileno(), left), self.path) :]  # noqa: B023
         self._size += len(line)
 
     def close(self) -> None:
@@ -73,10 +76,13 @@ class Recent(Journal):
             self._file.seek(self._size // 2)
             self._file.readline()
             rest = self._file.read()
-            with replacing(self.path) as beside:
-                beside.write_bytes(rest)
+            patient(lambda: self._replace(rest), self.path)
             self._file.close()
             self._file, self._size = append_to(self.path), len(rest)
+
+    def _replace(self, content: bytes) -> None:
+        with replacing(self.path) as beside:
+            beside.write_bytes(content)
 
 
 def read_journal(path: Path, kinds: Collection[str] = ()) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.patience import patient
 from spreeze_zmq.broker.points import finite, of_evaluation, of_status
 
 
@@ -52,7 +53,7 @@ class TensorBoard:
             event = Event(wall_time=time.time(), step=int(env_steps), summary=Summary(value=points))
             records = self._open()
             records.write(event.SerializeToString())
-            records.flush()
+            patient(records.flush, self._folder)
 
     def close(self) -> None:
         if self._records is not None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.patience import patient
 
 #: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
@@ -48,8 +49,12 @@ def write_file(
     if taken := about.keys() & metadata.keys():
         raise ValueError(f"metadata may not use {', '.join(sorted(taken))}")
     content = save(dict(arrays), {**metadata, **about})
-    with replacing(path, sync=True) as temporary:
-        temporary.write_bytes(content)
+
+    def write() -> None:
+        with replacing(path, sync=True) as temporary:
+            temporary.write_bytes(content)
+
+    patient(write, path)
 
 
 def read_file(path: Path | str) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, str]]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, WireError
 from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.patience import patient
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
@@ -300,6 +301,11 @@ def _crc32(path: Path) -> int:
     return crc32
 
 
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    with replacing(path, sync=True) as temporary:
+        write(temporary)
+
+
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file so that even a power failure leaves the whole file or none.
 
@@ -308,8 +314,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, sync=True) as temporary:
-            write(temporary)
+        patient(lambda: _replace(path, write), path)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be written: {error.strerror or error}; make room or mend its permissions"

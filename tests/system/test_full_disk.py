@@ -32,6 +32,27 @@ def fill(file):
             pass
 
 
+@pytest.mark.thorough
+def test_a_disk_that_has_room_again_ends_no_run(small):
+    """Somebody makes room within seconds: what is due is written then, and the logs say that it waited."""
+    run = small / "run"
+    command = [*LAUNCH, "cartpole_dqn", "--set", "run.stop.minutes=0.3", "--run-dir", str(run)]
+    launcher = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        until_s = time.monotonic() + 100
+        while not (run / "summary.json").exists() and time.monotonic() < until_s:
+            time.sleep(0.1)
+        fill(small / "filler")
+        time.sleep(2.0)
+        (small / "filler").unlink()
+        said = launcher.communicate(timeout=100)[1]
+    finally:
+        launcher.kill()
+    assert launcher.returncode == 0, said
+    assert read_run(run).summary["restarts"] == 0
+    assert "was full for" in (run / "logs" / "broker-0.log").read_text()
+
+
 def test_a_full_disk_ends_the_run_with_one_line(small):
     """Neither logs nor journal take another page; the folder is named, and a run cannot begin there."""
     run = small / "run"

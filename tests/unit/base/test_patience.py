@@ -1,0 +1,44 @@
+"""A write waits for room on its disk, and not for anything else."""
+
+import errno
+import os
+
+import pytest
+
+from spreeze_zmq.base import patience
+from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.base.patience import patient
+
+
+def full(path):
+    """Raise what a write to a full disk raises."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_write_waits_for_room_and_says_so(tmp_path, monkeypatch, caplog):
+    """No longer than it may; another error is nobody's to wait for."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    tries = iter([full, full, lambda path: "written"])
+    assert patient(lambda: next(tries)(tmp_path), tmp_path) == "written"
+    assert f"the disk of {tmp_path} was full for" in caplog.text
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.0)
+    with pytest.raises(OSError, match="No space"):
+        patient(lambda: full(tmp_path), tmp_path)
+    with pytest.raises(KeyError):
+        patient(lambda: {}["x"], tmp_path)
+
+
+def test_a_line_of_the_journal_is_whole_when_there_is_room(tmp_path, monkeypatch):
+    """The disk took half of it first."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    taken, write = iter([10, None, 0]), os.write
+
+    def some(descriptor, data):
+        num = next(taken, len(data))
+        return full(tmp_path) if num is None else write(descriptor, data[: num or len(data)])
+
+    journal = Journal(tmp_path / "metrics.jsonl")
+    monkeypatch.setattr(os, "write", some)
+    journal.write("status", 1.0, {"env_steps": 512})
+    monkeypatch.undo()
+    assert [line["env_steps"] for line in read_journal(tmp_path / "metrics.jsonl")] == [512]
