@@ -20,7 +20,7 @@ from spreeze_zmq.commands import spreeze as spreeze_command
 from spreeze_zmq.commands.launch import main
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.document import shipped_topologies
-from spreeze_zmq.run.curves import read_curve
+from spreeze_zmq.run.curves import AXES, read_curve
 from spreeze_zmq.run.history import find_runs, read_run
 from tests.system.conftest import LAUNCH, said_in
 
@@ -117,7 +117,7 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
     assert last == min(curve.x["env_steps"][-1] for curve in curves)
     expected = np.mean([curve.at("env_steps", np.array([last]))[0] for curve in curves])
     assert float(rows[-1]["iqm_return"]) == pytest.approx(expected)
-    assert imageio.imread(picture).shape[1] == 1800
+    assert imageio.imread(picture).shape[1] == 600 * len(AXES)
 
 
 def test_a_process_joins_by_the_line_that_the_launcher_says(launch, tmp_path):
