@@ -1,5 +1,6 @@
 """Learning from pixels through real processes: a task that only a stack of images tells how to solve."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from spreeze_zmq.policy import Policy
-from tests.system.conftest import adds_up, reached, thorough_but
+from tests.system.conftest import LAUNCH, adds_up, reached, thorough_but
 from tests.system.drift import BEST_RETURN
 
 DRIFT = (
@@ -59,3 +60,14 @@ def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology, settin
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
     assert again == claimed
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(420)
+def test_a_ball_of_one_pixel_is_learned_by_the_defaults_alone(tmp_path):
+    """Nothing is said but the environment; a random policy catches one ball of seven, a return of -7."""
+    words = ["--env", "tests.system.catch:Catch", "--run-dir", tmp_path / "run"]
+    words += ["--set", "run.stop.return=8", "--set", "run.stop.minutes=6"]
+    done = subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert reached(json.loads((tmp_path / "run" / "summary.json").read_text()), 8), done.stdout
