@@ -5,29 +5,23 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.base.pauses import Pauses
-from spreeze_zmq.broker.balancer import Balancer
-from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.groups import groups_of
-from spreeze_zmq.broker.hosts import HERE
+from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import RESUMED, TURNED, Notes
-from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import SET, STOP
-from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.plan import moves, tuning
+from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.form import to_plain
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.run.checkpoint import CheckpointRequest
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Inbox, Publisher
 
@@ -38,8 +32,6 @@ NOTED = ("hello", "evaluation", "failure", "exited", "workers")
 #: Least interval between two updates of the run's files, and their largest share of a core: a long run has
 #: thousands of evaluations to write.
 WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
-#: Longest wait for the last checkpoint at the end of a run.
-LAST_CHECKPOINT_S = 5.0
 #: Longest time for which a stopping broker takes reports, and for which it then handles those.
 DRAIN_S = 2.0
 #: Longest time for which reports are handled before the broker does its other work.
@@ -49,8 +41,6 @@ LISTEN_AT_MOST_S = 0.1
 MANY_PROCESSES, GATHER_S = 50, 0.02
 #: More processes than this hear the status half as often.
 CROWD = 200
-#: Interval at which the balance is checked.
-BALANCE_INTERVAL_S = 1.0
 
 
 class Broker:
@@ -60,17 +50,14 @@ class Broker:
         self.component = component
         self.plan = component.plan
         self.reports = component.open("report", Inbox)
-        self.control = component.open("control", Publisher)
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
         self.reports.keeps_all = self.record.learners.__contains__  # each lists some of very many streams
-        self.balancer = Balancer(self.plan)
-        self.next_balance_s = self.next_write_s = 0.0
-        self.notes = Notes(component.folder, component.open("feed", Publisher), self.record.doctor.take)
-        self.state, self.exit_reason = "starting", ""
-        learners, interval_s = self.plan.learning.learners, 60 * self.plan.run.checkpoint_minutes
-        self.checkpoints = CheckpointRequest(component.folder.checkpoints, learners, interval_s)
-        self.stop_by_s, self.stop_published = 0.0, False
+        control, feed = (component.open(channel, Publisher) for channel in ("control", "feed"))
+        self.notes = Notes(component.folder, feed, self.record.doctor.take)
+        self.helm = Helm(self.plan, component.folder, self.record, self.notes, control)
+        self.balancer, self.checkpoints = self.helm.balancer, self.helm.checkpoints
+        self.next_write_s = 0.0
         self.launcher, self.pauses = os.getppid(), Pauses()
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
@@ -86,14 +73,7 @@ class Broker:
         self.notes.thinning.began_s = self.record.before_s
         self.record.doctor.read(read_journal(self.component.folder.metrics))
         self.record.doctor.news()  # noted by the earlier broker
-        self.exit_reason = earlier["exit_reason"]
-        self.state = "stopping" if self.exit_reason else self.state
-        if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
-            self.balancer.set_batch_size(size)
-            for role in self.plan.learning.learners:
-                self.say("set", role=role, option="batch_size", value=size)
-        for option, value in self.record.requests.values.items():
-            self.turn(option, value)
+        self.helm.restore(earlier["exit_reason"], self.now_s)
 
     def inherit(self) -> None:
         """Go on where the run stood from which the launcher has copied the journal."""
@@ -107,8 +87,7 @@ class Broker:
             elif kind == RESUMED:
                 self.record.resume(entry)
                 self.record.requests.values = entry.get(TURNED, {})
-        for option, value in self.record.requests.values.items():
-            self.turn(option, value)
+        self.helm.turn_again(self.now_s)
         self.began_s -= self.record.before_s
         self.notes.thinning.began_s = self.record.before_s
         self.checkpoints.next_s += self.record.before_s
@@ -132,9 +111,6 @@ class Broker:
     def is_orphan(self) -> bool:
         """Whether the launcher is gone."""
         return os.getppid() != self.launcher
-
-    def say(self, kind: str, **fields: Any) -> None:
-        self.control.publish(Message(kind, fields))
 
     def note(self, topic: str, about: Mapping[str, Any]) -> None:
         self.notes.note(topic, about, self.now_s)
@@ -179,7 +155,8 @@ class Broker:
 
     def on_report(self, message: Message) -> None:
         self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
-        self.show_refusals(self.record.take_refused(message.sender, message.fields, self.now_s))
+        news = self.record.take_refused(message.sender, message.fields, self.now_s)
+        self.notes.refusals(news, self.now_s)
         self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_bye(self, message: Message) -> None:
@@ -222,10 +199,10 @@ class Broker:
     def on_turned_away(self, message: Message) -> None:
         """The launcher has refused machines, or what they sent."""
         rows = message.fields["refused"]
-        self.show_refusals(self.record.refusals.take(message.sender, rows, self.now_s))
+        self.notes.refusals(self.record.refusals.take(message.sender, rows, self.now_s), self.now_s)
 
     def on_stop_request(self, message: Message) -> None:
-        self.end(message.fields["reason"])
+        self.helm.end(message.fields["reason"], self.now_s)
 
     def on_request(self, message: Message) -> None:
         """An observer asks for something: it is written down, and done."""
@@ -233,15 +210,15 @@ class Broker:
         log.info("%s", row.line)
         self.note("request", to_plain(row))
         if row.what == STOP:
-            self.end(f"{row.who}: {row.text}")
+            self.helm.end(f"{row.who}: {row.text}", self.now_s)
         elif row.what == SET:
-            self.turn(row.option, row.value)
+            self.helm.turn(row.option, row.value, self.now_s)
             self.next_write_s = 0.0  # the next broker needs it
 
     def on_stopping(self, message: Message) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
-        reason = self.exit_reason or "the launcher stops the run"
-        self.say("stop", roles=message.fields["roles"], reason=reason)
+        reason = self.helm.exit_reason or "the launcher stops the run"
+        self.helm.say("stop", roles=message.fields["roles"], reason=reason)
 
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""
@@ -251,127 +228,23 @@ class Broker:
         if folder := self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
             self.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])})
 
-    def show_refusals(self, news: Iterable[Refused]) -> None:
-        """Log and note refusals, also in the log of each sender."""
-        for refused in news:
-            row = to_plain(refused.row(self.now_s))
-            log.warning("%s", row["line"])
-            self.notes.refused(refused.sender, row, self.now_s)
-
-    # --- decisions
-
-    def checkpoint(self) -> str:
-        """Ask the learners for a checkpoint; returns its folder name."""
-        env_steps = int(self.record.learning.counts["env_steps"])
-        folder = self.checkpoints.begin(env_steps, self.now_s)
-        self.say("checkpoint", folder=folder, env_steps=env_steps)
-        return folder
-
-    def decide(self) -> None:
-        """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
-        if self.exit_reason:
-            if not self.stop_published and (not self.checkpoints.pending or self.now_s >= self.stop_by_s):
-                self.stop_published = True
-                roles = ["launcher"] if self.record.workers else ["*"]
-                self.say("stop", roles=roles, reason=self.exit_reason)
-            return
-        learning = self.record.learning
-        if learning.counts["critic_updates"] > 0 and self.record.learners_are_ready:
-            self.state = "training"
-        elif learning.counts["env_steps"] > learning.before.get("env_steps", 0):
-            self.state = "warming up"
-        if self.state == "training" and self.now_s >= self.checkpoints.next_s:
-            self.checkpoint()
-        if self.now_s >= self.next_balance_s:
-            self.balance()
-        self.end(self.record.stop_condition(self.now_s))
-
-    def balance(self) -> None:
-        """Let the balancer decide from the rates, write these in the journal, and carry out a change."""
-        self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
-        num_samplers, training = self.record.num_workers(SAMPLER), self.state == "training"
-        machines = self.record.machines.present
-        change = self.balancer.step(num_samplers, self.now_s, training=training, machines=machines)
-        now_s, count = self.now_s, len(self.record.processes)
-        self.notes.figures("balance", now_s, count, lambda rows: self.balancer.figures(now_s, rows=rows))
-        if change is not None:
-            log.info("%s", change.reason)
-            self.carry_out(change)
-
-    def carry_out(self, change: Change) -> None:
-        """Ask the launcher to change a number of processes, or the processes to change an option."""
-        if not change.option:
-            self.scale(change)
-            return
-        self.note("set", vars(change))
-        self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
-        self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
-        if change.role in self.plan.learning.learners:  # without a reason, which is shown only once
-            for role in set(self.plan.learning.learners) - {change.role}:
-                self.say("set", role=role, option=change.option, value=change.count)
-
-    def turn(self, option: str, value: float) -> None:
-        """Have the learners use another value of an option from now on."""
-        for role in moves.followers(self.plan, option):
-            self.say("set", role=role, option=option, value=value)
-        if option == moves.REPLAY_RATIO:
-            self.balancer.set_replay_ratio(value, self.now_s)
-
-    def scale(self, change: Change) -> None:
-        """Ask the launcher to change the number of samplers on each machine that gets another one."""
-        about = {"role": change.role, "before": change.before, "count": change.count, "reason": change.reason}
-        self.note("scale", about)
-        for host, count in change.hosts.items():
-            if host == HERE:
-                self.say("scale", role=change.role, count=count, reason=change.reason)
-            else:
-                why = self.record.machines.change(host, count, change.reason)
-                self.say("scale", role=change.role, count=count, reason=why, node=host)
-
-    def end(self, reason: str) -> None:
-        """Begin the end of the run: a last checkpoint, then the stop."""
-        if not reason or self.exit_reason:
-            return
-        log.info("the run ends: %s", reason)
-        self.note("end", {"reason": reason})
-        learning = self.state == "training"
-        self.exit_reason, self.state = reason, "stopping"
-        self.show()  # the evaluator only receives policies from now on
-        self.stop_by_s = self.now_s
-        if learning:
-            self.checkpoint()
-            self.stop_by_s += LAST_CHECKPOINT_S
-
-    def status(self) -> dict[str, Any]:
-        return self.record.status(self.state, self.balancer.status(), self.now_s)
-
-    def show(self) -> None:
-        """Publish the status, or as much of it as fits."""
-        self.show_refusals(self.record.silent(self.now_s))
-        for status in smaller(self.status()):
-            try:
-                self.notes.publish("status", status, status["t_s"])
-                self.say("status", **status)
-            except WireError as error:
-                if error.reason != "oversize_header":
-                    raise
-            else:
-                return
+    # --- the run's files
 
     def write(self, *, final: bool = False) -> None:
         """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
         began_s = time.process_time()
         self.notes.note_episodes(self.now_s, last=final)
-        status = self.status()
+        status = self.helm.status(self.now_s)
         self.notes.status(status, self.record.learning.gauges, self.now_s, last=final)
         for row in self.record.doctor.news():
             self.note("finding", row)
-        reason = self.exit_reason or (
+        reason = self.helm.exit_reason or (
             "the launcher was killed" if self.is_orphan else self.component.stop_reason
         )
         self.record.unfinished_checkpoint = self.checkpoints.missing if final else []
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
-        state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
+        state = {"began_s": self.began_s, "record": self.record.to_dict()}
+        state["exit_reason"] = self.helm.exit_reason
         write_json(self.state_file, state)
         spent_s = time.process_time() - began_s
         self.next_write_s = self.now_s + max(WRITE_INTERVAL_S, spent_s / WRITE_SHARE)
@@ -400,11 +273,11 @@ def main(component: Component) -> None:
         component.poll([broker.reports], timeout_s=0.0 if broker.is_behind else 0.1)
         broker.heed_pause()
         broker.listen()
-        broker.decide()
+        broker.helm.decide(broker.now_s)
         if broker.now_s >= next_show_s:
             pace = 1 if len(broker.record.processes) <= CROWD else 2
             next_show_s = broker.now_s + pace * component.options["status_interval_s"]
-            broker.show()
+            broker.helm.show(broker.now_s)
         if broker.now_s >= broker.next_write_s:
             broker.write()
     broker.drain()

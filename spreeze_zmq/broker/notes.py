@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.files import append_text
 from spreeze_zmq.base.journal import Journal, Recent, recent_of
+from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.tensorboard import TensorBoard
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher
+
+log = logging.getLogger("spreeze")
 
 #: Kind of the entry where a run goes on from another, and the field of the entries from before it.
 RESUMED, INHERITED = "resumed", "inherited"
@@ -140,13 +145,16 @@ class Notes:
         self._recent = self._recent or Recent(recent_of(self._folder.metrics))
         return self._recent
 
-    def refused(self, sender: str, row: Mapping[str, Any], t_s: float) -> None:
-        """Note a refusal, also in the log of the sender of the refused message."""
-        self.note("refused", row, t_s)
-        own = self._folder.logs / f"{sender}.log"
-        if re.fullmatch(r"\w+-\d+", sender, re.ASCII) and own.exists():
-            with contextlib.suppress(OSError), append_text(own) as file:
-                file.write(f"[broker] {row['line']}\n")
+    def refusals(self, news: Iterable[Refused], t_s: float) -> None:
+        """Log and note refusals, also in the log of each sender."""
+        for refused in news:
+            row = to_plain(refused.row(t_s))
+            log.warning("%s", row["line"])
+            self.note("refused", row, t_s)
+            own = self._folder.logs / f"{refused.sender}.log"
+            if re.fullmatch(r"\w+-\d+", refused.sender, re.ASCII) and own.exists():
+                with contextlib.suppress(OSError), append_text(own) as file:
+                    file.write(f"[broker] {row['line']}\n")
 
     def episodes_ended(self, returns: NDArray[np.float32]) -> None:
         """Keep returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""

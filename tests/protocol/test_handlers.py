@@ -163,13 +163,13 @@ def test_the_broker_takes_any_report(broker, kind, data):
     if (heard := travelled(message)) is not None:
         broker.hear(heard)
     broker.notes.note_episodes(broker.now_s)
-    broker.show()
+    broker.helm.show(broker.now_s)
     broker.record.stop_condition(1.0)
-    broker.balance()
+    broker.helm.balance(broker.now_s)
     summary = broker.record.summary("", 1.0, final=True)
     for samples in (summary["samples"], *summary["samples_by_channel"].values()):
         assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
-    assert plain_line(broker.status(), {})
+    assert plain_line(broker.helm.status(broker.now_s), {})
 
 
 #: For each type of field what a peer may put there at worst, and be understood.
@@ -229,7 +229,7 @@ def test_no_number_of_a_report_sizes_what_the_broker_does(broker, kind):
             continue
         with costing_little(message):
             broker.hear(heard)
-            broker.show()
+            broker.helm.show(broker.now_s)
             samplers, machines = broker.record.num_workers("sampler"), broker.record.machines.present
             for training in (False, True):
                 for later_s in (60.0, 120.0):
@@ -251,8 +251,8 @@ def test_thousands_of_reports_leave_a_small_record(broker):
         broker.hear(Message("report", {**fields, "name": "sampler-0"}, {}, "sampler-0", number + 1))
         workers = {"role": "sampler", "count": number, "reason": "z" * 5000}
         broker.hear(Message("workers", workers, {}, "launcher", 1))
-    broker.show()
-    assert len(encode(Message("status", broker.status()))[0]) < 64 * 1024
+    broker.helm.show(broker.now_s)
+    assert len(encode(Message("status", broker.helm.status(broker.now_s)))[0]) < 64 * 1024
     broker.write()
     assert (broker.component.folder.summary).stat().st_size < 20_000_000
     assert broker.record.failures.count >= 2500
@@ -275,7 +275,7 @@ def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker,
     """Nothing is written elsewhere, and a part that is not on the disk is refused."""
     reasons = []
     monkeypatch.setattr(broker.reports, "refuse", lambda error, *_: reasons.append(error.reason))
-    asked = broker.checkpoint()
+    asked = broker.helm.checkpoint(broker.now_s)
     outside = tmp_path / "outside"
     outside.mkdir()
     for sender, folder, part in (
@@ -455,7 +455,7 @@ def test_a_checkpoint_is_asked_for_by_a_plain_name(learners, data):
 @pytest.fixture(scope="module")
 def status(broker):
     """The broker's status after all that it has been told, in JSON: large, and made once."""
-    return json.dumps(broker.status())
+    return json.dumps(broker.helm.status(broker.now_s))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,173 @@
+"""What the broker decides from the run's record, and tells the others on the channel ``control``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.crowd import smaller
+from spreeze_zmq.broker.hosts import HERE
+from spreeze_zmq.broker.notes import Notes
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.rule import Change
+from spreeze_zmq.plan import moves
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
+from spreeze_zmq.run.checkpoint import CheckpointRequest
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Publisher
+
+log = logging.getLogger("spreeze")
+
+#: Longest wait for the last checkpoint at the end of a run.
+LAST_CHECKPOINT_S = 5.0
+#: Interval at which the balance is checked.
+BALANCE_INTERVAL_S = 1.0
+
+
+class Helm:
+    """Checkpoints, numbers of processes, options that move, the end; ``now_s`` is always the run's time.
+
+    Args:
+        plan: of the run.
+        folder: the run's.
+        record: what the broker knows of it.
+        notes: where decisions are written down.
+        control: the channel that everybody hears.
+
+    Attributes:
+        balancer: decides how many processes there are.
+        checkpoints: the one that is asked for.
+        state: ``starting``, ``warming up``, ``training`` or ``stopping``.
+        exit_reason: why the run ends; empty until then.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: RunFolder, record: RunRecord, notes: Notes, control: Publisher
+    ) -> None:
+        self._plan, self._record, self._notes, self._control = plan, record, notes, control
+        self.balancer = Balancer(plan)
+        learners, interval_s = plan.learning.learners, 60 * plan.run.checkpoint_minutes
+        self.checkpoints = CheckpointRequest(folder.checkpoints, learners, interval_s)
+        self.state, self.exit_reason = "starting", ""
+        self._next_balance_s = self._stop_by_s = 0.0
+        self._has_published_stop = False
+
+    def restore(self, exit_reason: str, now_s: float) -> None:
+        """Say again what an earlier broker of this run had decided, once the record is restored."""
+        self.exit_reason = exit_reason
+        self.state = "stopping" if exit_reason else self.state
+        if (size := self._record.moved(CRITIC_LEARNER, "batch_size")) is not None:
+            self.balancer.set_batch_size(size)
+            for role in self._plan.learning.learners:
+                self.say("set", role=role, option="batch_size", value=size)
+        self.turn_again(now_s)
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self._control.publish(Message(kind, fields))
+
+    def status(self, now_s: float) -> dict[str, Any]:
+        return self._record.status(self.state, self.balancer.status(), now_s)
+
+    def show(self, now_s: float) -> None:
+        """Publish the status, or as much of it as fits."""
+        self._notes.refusals(self._record.silent(now_s), now_s)
+        for status in smaller(self.status(now_s)):
+            try:
+                self._notes.publish("status", status, status["t_s"])
+                self.say("status", **status)
+            except WireError as error:
+                if error.reason != "oversize_header":
+                    raise
+            else:
+                return
+
+    def decide(self, now_s: float) -> None:
+        """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
+        if self.exit_reason:
+            if not self._has_published_stop and (not self.checkpoints.pending or now_s >= self._stop_by_s):
+                self._has_published_stop = True
+                roles = ["launcher"] if self._record.workers else ["*"]
+                self.say("stop", roles=roles, reason=self.exit_reason)
+            return
+        learning = self._record.learning
+        if learning.counts["critic_updates"] > 0 and self._record.learners_are_ready:
+            self.state = "training"
+        elif learning.counts["env_steps"] > learning.before.get("env_steps", 0):
+            self.state = "warming up"
+        if self.state == "training" and now_s >= self.checkpoints.next_s:
+            self.checkpoint(now_s)
+        if now_s >= self._next_balance_s:
+            self.balance(now_s)
+        self.end(self._record.stop_condition(now_s), now_s)
+
+    def checkpoint(self, now_s: float) -> str:
+        """Ask the learners for a checkpoint; returns its folder name."""
+        env_steps = int(self._record.learning.counts["env_steps"])
+        folder = self.checkpoints.begin(env_steps, now_s)
+        self.say("checkpoint", folder=folder, env_steps=env_steps)
+        return folder
+
+    def balance(self, now_s: float) -> None:
+        """Let the balancer decide from the rates, write these in the journal, and carry out a change."""
+        self._next_balance_s = now_s + BALANCE_INTERVAL_S
+        num_samplers, training = self._record.num_workers(SAMPLER), self.state == "training"
+        machines = self._record.machines.present
+        change = self.balancer.step(num_samplers, now_s, training=training, machines=machines)
+        count = len(self._record.processes)
+        self._notes.figures("balance", now_s, count, lambda rows: self.balancer.figures(now_s, rows=rows))
+        if change is not None:
+            log.info("%s", change.reason)
+            self._carry_out(change, now_s)
+
+    def _carry_out(self, change: Change, now_s: float) -> None:
+        """Ask the launcher to change a number of processes, or the processes to change an option."""
+        if not change.option:
+            self._scale(change, now_s)
+            return
+        self._notes.note("set", vars(change), now_s)
+        self._record.take_move(change.role, change.option, change.count, change.reason, now_s)
+        self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
+        if change.role in self._plan.learning.learners:  # without a reason, which is shown only once
+            for role in set(self._plan.learning.learners) - {change.role}:
+                self.say("set", role=role, option=change.option, value=change.count)
+
+    def _scale(self, change: Change, now_s: float) -> None:
+        """Ask the launcher to change the number of samplers on each machine that gets another one."""
+        about = {"role": change.role, "before": change.before, "count": change.count, "reason": change.reason}
+        self._notes.note("scale", about, now_s)
+        for host, count in change.hosts.items():
+            if host == HERE:
+                self.say("scale", role=change.role, count=count, reason=change.reason)
+            else:
+                why = self._record.machines.change(host, count, change.reason)
+                self.say("scale", role=change.role, count=count, reason=why, node=host)
+
+    def turn(self, option: str, value: float, now_s: float) -> None:
+        """Have the learners use another value of an option from now on."""
+        for role in moves.followers(self._plan, option):
+            self.say("set", role=role, option=option, value=value)
+        if option == moves.REPLAY_RATIO:
+            self.balancer.set_replay_ratio(value, now_s)
+
+    def turn_again(self, now_s: float) -> None:
+        """Have them use what was asked for before this broker was there."""
+        for option, value in self._record.requests.values.items():
+            self.turn(option, value, now_s)
+
+    def end(self, reason: str, now_s: float) -> None:
+        """Begin the end of the run: a last checkpoint, then the stop."""
+        if not reason or self.exit_reason:
+            return
+        log.info("the run ends: %s", reason)
+        self._notes.note("end", {"reason": reason}, now_s)
+        learning = self.state == "training"
+        self.exit_reason, self.state = reason, "stopping"
+        self.show(now_s)  # the evaluator only receives policies from now on
+        self._stop_by_s = now_s
+        if learning:
+            self.checkpoint(now_s)
+            self._stop_by_s += LAST_CHECKPOINT_S
