@@ -2,6 +2,7 @@
 
 import pytest
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.commands.bench import replay
 from spreeze_zmq.commands.bench.figures import Job
 
@@ -13,7 +14,7 @@ def test_a_replay_is_measured_beside_bare_copies_and_updates_alone(monkeypatch, 
     figures = {figure.name: figure for figure in replay.figures(Job(env_id, algorithm, 0.6))}
     assert list(figures) == [
         "storing, 256 at once",
-        "drawing, batch 256",
+        f"drawing, batch {algorithms.get(algorithm).Options().batch_size}",
         *("updates, drawing", "updates, storing", "updates, publishing"),
     ]
     assert [figure.unit for figure in figures.values()] == 2 * ["transitions/s"] + 3 * ["updates/s"]
