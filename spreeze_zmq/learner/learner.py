@@ -267,7 +267,10 @@ def learn(component: Component, learner: Learner) -> None:
             learner.restore(state)
         except (KeyError, RuntimeError) as error:
             problem = str(error).strip().splitlines()[0]
-            raise CheckpointError(f"the checkpoint's networks differ from this run's: {problem}") from error
+            raise CheckpointError(
+                f"the checkpoint's networks differ from this run's: {problem}; where another release chose "
+                "them, state its choice, such as algorithm.network=nature_cnn"
+            ) from error
     component.ready()
     learner.publish()
     while component.running:

@@ -138,7 +138,9 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     for name, option in options.items():
         needed = option.only_with
         means = not needed or any(it[needed] != options[needed].default for it in (old_options, new_options))
-        if option.fixed and means:
+        # What auto chose may be stated: releases differ in it, and a learner compares the networks.
+        is_chosen = "auto" in option.choices and old_options[name] == "auto"
+        if option.fixed and means and not is_chosen:
             pairs.append((f"algorithm.{name}", old_options[name], new_options[name]))
     return pairs
 

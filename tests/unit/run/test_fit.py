@@ -27,6 +27,20 @@ def test_options_that_mean_nothing_need_not_agree(tmp_path):
     check_fit(topology.load("pendulum", ["algorithm.learning_rate=1e-4"]), run)
 
 
+def test_the_network_that_auto_was_may_be_stated(tmp_path):
+    """Releases differ in what it chooses; one that was stated stays as it is."""
+    stated = topology.load("cartpole_dqn", ["algorithm.network=mlp"])
+    for network, fits in (("auto", True), ("small_cnn", False)):
+        plan = json.loads(stated.to_json())
+        plan["algorithm"]["network"] = network
+        (tmp_path / "run.json").write_text(json.dumps(plan))
+        if fits:
+            check_fit(stated, tmp_path)
+        else:
+            with pytest.raises(CheckpointError, match='network is "mlp" here and was "small_cnn" there'):
+                check_fit(stated, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "problem"),
     [
