@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.evaluation.arena import Arena, timing_of
 from spreeze_zmq.evaluation.budget import EvaluationBudget
-from spreeze_zmq.evaluation.contestant import Contestant, Race
+from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.saved import own_modules
+from spreeze_zmq.evaluation.title import Title
 from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
@@ -34,8 +33,6 @@ log = logging.getLogger("spreeze")
 LEAVE_S = 2.0
 #: Seeds from one look to the next, many more than all races between them take.
 STRIDE = 1_000_000
-#: With a goal, a policy races only if its look makes up for this share of what the best one lacks.
-GAIN = 0.1
 
 
 class RunEndsError(Exception):
@@ -55,10 +52,10 @@ class Evaluator:
         self.component = component
         self.num_episodes: int = options["episodes"]
         self.num_fresh: int = max(options["confirm_episodes"], self.num_episodes)
-        self.goal = plan.run.stop.mean_return
         self.arena = open_arena(component)
         self.policies = component.open("policy", Subscriber)
-        self.budget = EvaluationBudget(available_cores() * options["cost_share"], self.goal)
+        goal = plan.run.stop.mean_return
+        self.budget = EvaluationBudget(available_cores() * options["cost_share"], goal)
         self.videos = VideoSchedule(
             component.folder,
             options["videos"],
@@ -67,13 +64,19 @@ class Evaluator:
             made=component.hand_over,
         )
         self.seed, self.final_seed = (int(word) for word in component.seed_sequence().generate_state(2))
-        self.best: Contestant | None = None
+        self.title = Title(
+            component.folder.best_policy,
+            lambda fields, files: component.report("evaluation", fields, files=files),
+            self.play,
+            goal,
+            self.num_episodes,
+            self.num_fresh,
+            self.arena,
+        )
         component.fetch(BEST_POLICY)
-        if component.folder.best_policy.exists():  # of an earlier process of this run, or of its parent
-            self.best = Contestant.read(component.folder.best_policy)
-        self.has_to_take_up = self.best is not None
-        if self.best is not None:
-            self.seed = self.best.next_seed
+        self.title.inherit()
+        if self.title.holder is not None:
+            self.seed = self.title.holder.next_seed
         self.newest: Message | None = None
         self.evaluated_version = -1
         self.began_s = time.monotonic()
@@ -146,106 +149,26 @@ class Evaluator:
 
         The first policy is kept at once, as it was not chosen for its score.
         """
-        cpu_s = self.component.cpu_s
-        self.take_up()
+        cpu_s, title = self.component.cpu_s, self.title
+        title.take_up()
         self.seed += STRIDE
         look = Contestant(self.newest_policy(), self.seed, fresh=False)
         self.play(look, self.num_episodes)
-        challenges = self.challenges(look)
-        self.conclude(look, keep=self.best is None and not challenges)
+        challenges = title.is_challenged_by(look)
+        title.conclude(look, keep=title.holder is None and not challenges)
         look_s = self.component.cpu_s - cpu_s
         self.budget.look(self.elapsed_s, look_s, look.mean_return, self.training_return)
         if challenges:
-            seed = look.next_seed if self.best is None else self.best.next_seed
-            challenger = Contestant(look.policy, seed)
-            won = self.race(challenger, to_goal=self.at_goal(look))
-            self.conclude(challenger, keep=won)
+            challenger = Contestant(look.policy, (title.holder or look).next_seed)
+            to_goal = title.at_goal(look)
+            won = title.race(challenger, self.num_fresh if to_goal else self.num_paid, to_goal=to_goal)
+            title.conclude(challenger, keep=won)
             self.budget.pay(self.component.cpu_s - cpu_s - look_s)
 
-    def challenges(self, look: Contestant) -> bool:
-        """Whether a look reaches the goal, or beats the best policy by ``GAIN`` of what that lacks."""
-        if self.best is None or self.at_goal(look):
-            return self.at_goal(look)
-        if self.best.timed_out != look.timed_out:
-            return self.best.timed_out
-        lacks = 0.0 if self.goal is None else max(0.0, self.goal - self.best.mean_return)
-        return look.mean_return > self.best.mean_return + GAIN * lacks
-
-    def race(self, challenger: Contestant, *, to_goal: bool = False, until_s: float | None = None) -> bool:
-        """Whether a challenger beats the best policy, or reaches the goal in fresh episodes.
-
-        Args:
-            challenger: has no episodes yet, and begins with the seed at which the best policy goes on.
-            to_goal: play as many as confirm the goal at once; so it is also once the first ones reach it.
-            until_s: as in ``play``; the best policy stays where time cuts the race.
-        """
-        best = self.best
-        race = Race(np.zeros(0) if best is None else best.returns, self.num_episodes, self.num_fresh)
-        num_earlier = len(race.earlier)
-        won: bool | None = None
-        while won is None:
-            due = self.num_fresh if to_goal else race.num_due
-            whole = self.play_up_to(challenger, due, until_s)
-            if best is None or self.confirms_goal(challenger):
-                won = True
-            elif not whole or best.timed_out:
-                won = best.timed_out and (
-                    not challenger.timed_out or challenger.mean_return > best.mean_return
-                )
-            elif self.at_goal(challenger) and not to_goal:
-                to_goal = True
-            elif not self.play_up_to(best, num_earlier + race.num_due, until_s):
-                won = False
-            else:
-                race.best, race.challenger = best.returns[num_earlier:], challenger.returns
-                won = race.won
-        if best is not None and best.num_episodes > num_earlier:
-            best.fresh = True
-            self.rescore(best.num_episodes - num_earlier)
-        return won
-
-    def play_up_to(self, one: Contestant, num_episodes: int, until_s: float | None) -> bool:
-        """Play until a policy has this number of episodes; False if time cut them."""
-        missing = num_episodes - one.num_episodes
-        return missing <= 0 or self.play(one, missing, until_s)
-
-    def at_goal(self, one: Contestant) -> bool:
-        return self.goal is not None and not one.timed_out and one.mean_return >= self.goal
-
-    def confirms_goal(self, one: Contestant) -> bool:
-        """Whether enough fresh episodes of a policy reach the goal."""
-        return self.at_goal(one) and one.fresh and one.num_episodes >= self.num_fresh
-
-    # --- the best policy
-
-    def take_up(self, until_s: float | None = None) -> None:
-        """Report, once, the best policy that was there when the evaluator began."""
-        if self.has_to_take_up and self.best is not None:
-            self.play_up_to(self.best, self.best.num_unread, until_s)
-            self.has_to_take_up = False
-            self.rescore(0)
-
-    def conclude(self, one: Contestant, *, keep: bool) -> None:
-        """Report the episodes of a policy and, if it is to be kept, save it as the best."""
-        if keep:
-            self.best = one
-            self.save()
-            log.info("new best policy: version %d, %s", one.policy.version, one.said)
-        files = [self.component.folder.best_policy] if keep else []
-        self.component.report("evaluation", one.fields(best=keep), files=files)
-
-    def rescore(self, num_more: int) -> None:
-        """Report and save the best policy's score after further episodes of its own."""
-        assert self.best is not None
-        self.save()
-        if num_more:
-            log.info("best re-scored: %s, %d of them new", self.best.said, num_more)
-        fields = {**self.best.fields(best=True), "rescored": num_more}
-        self.component.report("evaluation", fields, files=[self.component.folder.best_policy])
-
-    def save(self) -> None:
-        assert self.best is not None
-        self.best.save(self.component.folder.best_policy, self.arena.spec, self.arena.step_cap)
+    @property
+    def num_paid(self) -> int:
+        """Episodes of each in a race that the looks so far pay for."""
+        return int(min(self.num_fresh, self.num_episodes * self.budget.num_rounds))
 
     # --- the end
 
@@ -260,35 +183,34 @@ class Evaluator:
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
         left_s = max(grace_s / 2, grace_s - LEAVE_S)
         now_s = time.monotonic()
-        self.take_up(now_s + left_s / 2)
-        if self.best is None or not self.confirms_goal(self.best):
+        self.title.take_up(now_s + left_s / 2)
+        if self.title.holder is None or not self.title.confirms_goal(self.title.holder):
             self.play_last(now_s + left_s / 2)
         self.play_final(now_s + left_s)
 
     def play_last(self, until_s: float) -> None:
         """Keep the last policy if it beats the best one."""
-        last, best = Contestant(self.newest_policy(), self.seed + STRIDE, fresh=False), self.best
+        last, best = Contestant(self.newest_policy(), self.seed + STRIDE, fresh=False), self.title.holder
         if best is not None and last.policy.version == best.policy.version:
             return
         if best is None:
             self.play(last, self.num_episodes, until_s)
-            self.conclude(last, keep=True)
+            self.title.conclude(last, keep=True)
             return
         last.seed = best.next_seed
-        won = self.race(last, until_s=until_s)
-        self.conclude(last, keep=won)
+        won = self.title.race(last, self.num_fresh, until_s=until_s)
+        self.title.conclude(last, keep=won)
 
     def play_final(self, until_s: float) -> None:
         """Score the best policy by fresh episodes alone, of seeds that have chosen nothing."""
-        best = self.best
+        best = self.title.holder
         if best is None or time.monotonic() >= until_s:
             return
-        self.best = Contestant(best.policy, self.final_seed, final=True)
-        self.play(self.best, self.num_fresh, until_s)
-        if self.best.timed_out and not best.timed_out:
-            self.best = best
-        else:
-            self.rescore(self.best.num_episodes)
+        final = Contestant(best.policy, self.final_seed, final=True)
+        self.play(final, self.num_fresh, until_s)
+        if best.timed_out or not final.timed_out:
+            self.title.holder = final
+            self.title.rescore(final.num_episodes)
 
 
 def open_arena(component: Component) -> Arena:

@@ -23,10 +23,14 @@ class EvaluationBudget:
       reached: it is at the goal, or has risen by what the last score lacked. Without exploration noise a
       policy often scores more than in training.
 
+    Fresh episodes of a race may cost as much as the looks have cost, so that looks that are long are not
+    followed by minutes without any.
+
     Attributes:
         cores: the share times the number of cores: CPU seconds earned per second.
         goal: the mean return that ends the run; None if none does.
         spent_s: CPU seconds spent so far.
+        looks_s: CPU seconds of them that were spent for looks.
         look_s: CPU seconds of the last look.
     """
 
@@ -41,6 +45,7 @@ class EvaluationBudget:
     cores: float
     goal: float | None = None
     spent_s: float = 0.0
+    looks_s: float = 0.0
     look_s: float = 0.0
     _looked_s: float = -math.inf
     _looked_at: float | None = None
@@ -66,7 +71,16 @@ class EvaluationBudget:
         self.look_s = cost_s
         self._looked_s, self._looked_at = elapsed_s, training_return
         self._lacked = None if self.goal is None else self.goal - score
+        self.looks_s += cost_s
         self.pay(cost_s)
+
+    @property
+    def num_rounds(self) -> float:
+        """Rounds of a race, in each of which two policies play the episodes of a look, that the looks so far
+        pay for; at least one.
+        """
+        left_s, round_s = 2 * self.looks_s - self.spent_s, 2 * self.look_s
+        return max(1.0, left_s // round_s) if round_s else math.inf
 
     def pay(self, cost_s: float) -> None:
         """Record CPU seconds spent, for a look or for fresh episodes after it."""

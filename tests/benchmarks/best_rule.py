@@ -1,4 +1,4 @@
-"""Which policy a run delivers: the evaluator's rule beside the one before it, on recorded returns.
+"""Which policy a run delivers: the evaluator's rule beside those before it, on recorded returns.
 
     python tests/benchmarks/best_rule.py
 
@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from spreeze_zmq.evaluation.budget import EvaluationBudget
 from spreeze_zmq.evaluation.contestant import Race
 from spreeze_zmq.evaluation.evaluation import t_interval
 
 RECORDED = Path(__file__).with_name("best_rule.npz")
 LOOK, FRESH = 5, 30
-#: Versions that each recorded policy stands for, and episodes that each of them pays for.
+#: Versions that each recorded policy stands for, and episodes that each of them pays for by default.
 VERSIONS, PAID = 4, 8
 
 
@@ -75,22 +76,32 @@ class HighestScore:
         return self.best
 
 
-class Races:
-    """The rule of :class:`Race`."""
+class LongRaces:
+    """The rule of :class:`Race`, whatever it costs."""
 
     best = None
+
+    def __init__(self):
+        self.budget = EvaluationBudget(cores=1.0)
 
     def look(self, world, policy):
         """Look at a policy."""
         (look,) = world.play(LOOK, policy)
+        self.budget.look(0.0, LOOK, 0.0, None)
         if self.best is None:
             self.keep(world, policy, look)
         elif look.mean() > self.returns.mean():
-            self.race(world, policy)
+            before = world.spent
+            self.race(world, policy, self.most())
+            self.budget.pay(world.spent - before)
 
-    def race(self, world, policy):
+    def most(self):
+        """Episodes of each in a race."""
+        return FRESH
+
+    def race(self, world, policy, most):
         """Race a policy against the best one."""
-        race = Race(self.returns, LOOK, FRESH)
+        race = Race(self.returns, LOOK, most)
         while race.won is None:
             rounds = world.play(race.num_due - race.num_played, self.best, policy)
             race.best = np.append(race.best, rounds[0])
@@ -108,15 +119,25 @@ class Races:
     def finish(self, world, last):
         """The policy that is delivered."""
         if last != self.best:
-            self.race(world, last)
+            self.race(world, last, FRESH)
         return self.best
 
 
-def simulate(rule, returns, seed):
-    """One run: figures by name; returns in shares of the range from the first to the truly best policy."""
+class Races(LongRaces):
+    """Races of as many rounds as the looks so far pay for, as the evaluator's."""
+
+    def most(self):
+        """Episodes of each in a race."""
+        return min(FRESH, int(LOOK * self.budget.num_rounds))
+
+
+def simulate(rule, returns, seed, paid=PAID):
+    """One run in which each version pays for ``paid`` episodes: figures by name; returns in shares of the
+    range from the first to the truly best policy.
+    """
     world, num_looks = World(returns, seed), 0
     for policy in range(len(world.truth)):
-        if world.spent <= PAID * policy:
+        if world.spent <= paid * policy:
             rule.look(world, policy)
             num_looks += 1
     delivered = rule.finish(world, len(world.truth) - 1)
@@ -144,13 +165,14 @@ def main():
     """Print the mean of each figure for each task and rule."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50, help="simulated runs of each task and rule")
-    num = parser.parse_args().runs
+    parser.add_argument("--paid", type=float, default=PAID, help="episodes that each version pays for")
+    args = parser.parse_args()
     with np.load(RECORDED, allow_pickle=False) as file:
         recorded = dict(file)
-    for rule in (HighestScore, Races):
+    for rule in (HighestScore, LongRaces, Races):
         tasks = {}
         for task, returns in recorded.items():
-            runs = [simulate(rule(), returns, seed) for seed in range(num)]
+            runs = [simulate(rule(), returns, seed, args.paid) for seed in range(args.runs)]
             tasks[task] = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
         tasks["all"] = {name: float(np.mean([task[name] for task in tasks.values()])) for name in runs[0]}
         for task, figures in tasks.items():

@@ -114,6 +114,23 @@ def test_fresh_episodes_are_paid_for_like_looks():
     assert budget.wait_s(1.0, None) == pytest.approx(before_s + 2.4 / (EARLY * 0.04))
 
 
+def test_a_race_costs_at_most_what_looks_have_cost():
+    """Ten looks pay for five rounds of two policies; when they are spent, for the one that always is, until
+    further looks have made up for it.
+    """
+    budget = EvaluationBudget(cores=0.04)
+    budget.look(0.0, 1.0, 0.0, None)
+    assert budget.num_rounds == 1
+    for _ in range(9):
+        budget.look(0.0, 1.0, 0.0, None)
+    assert budget.num_rounds == 5
+    budget.pay(10.0)
+    assert budget.num_rounds == 1
+    for _ in range(4):
+        budget.look(0.0, 1.0, 0.0, None)
+    assert budget.num_rounds == 2
+
+
 def test_looks_that_cost_nothing_leave_half_a_second():
     """If policies are published twenty times a second, one in ten is evaluated."""
     taken = looks(EvaluationBudget(cores=1.0), 10, lambda t: 0.0)

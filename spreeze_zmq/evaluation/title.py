@@ -1,0 +1,137 @@
+"""The best policy of a run so far: who challenges it, how they race, and what is reported and kept of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spreeze_zmq.evaluation.arena import Arena
+from spreeze_zmq.evaluation.contestant import Contestant, Race
+
+log = logging.getLogger("spreeze")
+
+#: With a goal, a policy races only if its look makes up for this share of what the best one lacks.
+GAIN = 0.1
+
+
+@dataclass
+class Title:
+    """The title of best policy, whose holder the evaluator keeps in the run's policy file.
+
+    Attributes:
+        path: of the file.
+        report: sends an ``evaluation`` message with these fields, and hands these files over.
+        play: plays further episodes, which count for a policy, until a time by ``time.monotonic`` or, without
+            one, the evaluator's limits; False if they were cut by time.
+        goal: the mean return that ends the run; None if none does.
+        num_episodes: of a look, and of a round of a race.
+        num_fresh: fresh episodes that confirm a goal, and of each in the longest race.
+        arena: where policies are evaluated.
+        holder: the best policy so far; None before the first.
+        is_inherited: whether it was there when the evaluator began, and is not reported yet.
+    """
+
+    path: Path
+    report: Callable[[dict[str, Any], list[Path]], None]
+    play: Callable[[Contestant, int, float | None], bool]
+    goal: float | None
+    num_episodes: int
+    num_fresh: int
+    arena: Arena
+    holder: Contestant | None = None
+    is_inherited: bool = False
+
+    def is_challenged_by(self, look: Contestant) -> bool:
+        """Whether a look reaches the goal, or beats the best policy by ``GAIN`` of what that lacks."""
+        if self.holder is None or self.at_goal(look):
+            return self.at_goal(look)
+        if self.holder.timed_out != look.timed_out:
+            return self.holder.timed_out
+        lacks = 0.0 if self.goal is None else max(0.0, self.goal - self.holder.mean_return)
+        return look.mean_return > self.holder.mean_return + GAIN * lacks
+
+    def race(
+        self, challenger: Contestant, most: int, *, to_goal: bool = False, until_s: float | None = None
+    ) -> bool:
+        """Whether a challenger beats the best policy, or reaches the goal in fresh episodes.
+
+        Args:
+            challenger: has no episodes yet, and begins with the seed at which the best policy goes on.
+            most: episodes of each, unless the challenger reaches the goal meanwhile.
+            to_goal: play as many as confirm the goal at once; so it is also once the first ones reach it.
+            until_s: as in ``play``; the best policy stays where time cuts the race.
+        """
+        best = self.holder
+        race = Race(np.zeros(0) if best is None else best.returns, self.num_episodes, most)
+        num_earlier = len(race.earlier)
+        won: bool | None = None
+        while won is None:
+            due = self.num_fresh if to_goal else race.num_due
+            whole = self.play_up_to(challenger, due, until_s)
+            if best is None or self.confirms_goal(challenger):
+                won = True
+            elif not whole or best.timed_out:
+                won = best.timed_out and (
+                    not challenger.timed_out or challenger.mean_return > best.mean_return
+                )
+            elif self.at_goal(challenger) and not to_goal:
+                to_goal, race.most = True, self.num_fresh
+            elif not self.play_up_to(best, num_earlier + race.num_due, until_s):
+                won = False
+            else:
+                race.best, race.challenger = best.returns[num_earlier:], challenger.returns
+                won = race.won
+        if best is not None and best.num_episodes > num_earlier:
+            best.fresh = True
+            self.rescore(best.num_episodes - num_earlier)
+        return won
+
+    def play_up_to(self, one: Contestant, num_episodes: int, until_s: float | None) -> bool:
+        """Play until a policy has this number of episodes; False if time cut them."""
+        missing = num_episodes - one.num_episodes
+        return missing <= 0 or self.play(one, missing, until_s)
+
+    def at_goal(self, one: Contestant) -> bool:
+        return self.goal is not None and not one.timed_out and one.mean_return >= self.goal
+
+    def confirms_goal(self, one: Contestant) -> bool:
+        """Whether enough fresh episodes of a policy reach the goal."""
+        return self.at_goal(one) and one.fresh and one.num_episodes >= self.num_fresh
+
+    def inherit(self) -> None:
+        """Hold the policy of the file if there is one, of an earlier process of this run or of its parent."""
+        if self.path.exists():
+            self.holder = Contestant.read(self.path)
+            self.is_inherited = self.holder is not None
+
+    def take_up(self, until_s: float | None = None) -> None:
+        """Report, once, a policy that was inherited."""
+        if self.is_inherited and self.holder is not None:
+            self.play_up_to(self.holder, self.holder.num_unread, until_s)
+            self.is_inherited = False
+            self.rescore(0)
+
+    def conclude(self, one: Contestant, *, keep: bool) -> None:
+        """Report the episodes of a policy and, if it is to be kept, save it as the best."""
+        if keep:
+            self.holder = one
+            self.save()
+            log.info("new best policy: version %d, %s", one.policy.version, one.said)
+        self.report(one.fields(best=keep), [self.path] if keep else [])
+
+    def rescore(self, num_more: int) -> None:
+        """Report and save the best policy's score after further episodes of its own."""
+        assert self.holder is not None
+        self.save()
+        if num_more:
+            log.info("best re-scored: %s, %d of them new", self.holder.said, num_more)
+        self.report({**self.holder.fields(best=True), "rescored": num_more}, [self.path])
+
+    def save(self) -> None:
+        assert self.holder is not None
+        self.holder.save(self.path, self.arena.spec, self.arena.step_cap)
