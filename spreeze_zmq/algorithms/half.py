@@ -72,10 +72,17 @@ class AutogradHalf(GradientSteps):
         """Flat float32 on the device: the acting network first, the part's other networks, their buffers."""
         return self._networks.own.flat
 
-    def load(self, kind: str, arrays: Mapping[str, Parameters]) -> None:
-        """Take over the other half's published weights, of a message of this ``kind``. Raises WireError where
-        they do not fit.
+    @property
+    def layout(self) -> str:
+        """The digest of how :attr:`weights` are packed, which travels with them."""
+        return self._networks.own.packing.layout
+
+    def load(self, kind: str, arrays: Mapping[str, Parameters], layout: str | None = None) -> None:
+        """Take over the other half's published weights, of a message of this ``kind``, which names the
+        ``layout`` of its packing or, None, does not. Raises WireError where they do not fit.
         """
+        if layout is not None:
+            self._networks.other.packing.check(layout, "a policy" if kind == "policy" else "critics")
         if kind == "policy":
             self.load_policy(arrays)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
+from spreeze_zmq.algorithms.packing import Packing
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import Staging
@@ -29,6 +30,12 @@ FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
 def seed_of(seed: int, stream: int) -> int:
     """The seed of one stream of random numbers of a run with ``seed``."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _named(name: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every parameter and buffer of a module with its place, such as ``policy.0.weight``."""
+    for place, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        yield f"{name}.{place}", tensor
 
 
 class FlatNetworks:
@@ -51,6 +58,7 @@ class FlatNetworks:
         num_weights: number of parameters before the 0-d ones; those that weight decay applies to.
         num_acting: number of parameters of the module called ``first``; 0 where it is not among them.
         held: ids of the parameters that are trained.
+        packing: what ``flat`` holds, by name and shape.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], first: str, *, trained: bool) -> None:
@@ -79,6 +87,9 @@ class FlatNetworks:
                 if trained:
                     tensor.grad = self.gradient[place].view(shape)
         self._declare_flat(modules.values(), parameters)
+        named = [pair for name, module in modules.items() for pair in _named(name, module)]
+        name_of = {id(tensor): name for name, tensor in reversed(named)}
+        self.packing = Packing(tuple((name_of[id(t)], tuple(t.shape)) for t in (*parameters, *buffers)))
 
     def _declare_flat(self, modules: Iterable[torch.nn.Module], parameters: list[torch.nn.Parameter]) -> None:
         """Call :func:`nn.laid_flat` for each module with consecutive parameters: all but those with both 0-d

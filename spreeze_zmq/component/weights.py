@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Subscriber
+
+log = logging.getLogger("spreeze")
 
 
 class Weights:
@@ -30,6 +33,13 @@ class Weights:
         self.in_turn = in_turn
         self.version = -1
         self.num_taken = 0
+        self._said: set[tuple[str, int]] = set()
+
+    def say_once(self, message: Message, what: str) -> None:
+        """Say what is odd about a sender's weights, once in each of its lives."""
+        if (life := (message.sender, message.incarnation)) not in self._said:
+            self._said = {life}
+            log.warning("%s: the %s of %s %s", self.subscriber.endpoint, message.kind, message.sender, what)
 
     def refuse(self, message: Message, error: WireError) -> None:
         """Discard and count weights that were taken but do not fit."""

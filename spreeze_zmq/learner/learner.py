@@ -161,11 +161,14 @@ class Learner:
             return
         if (message := self.others.take()) is None:
             return
+        layout = message.fields.get("layout")
         try:
-            self.half.load(message.kind, message.arrays)
+            self.half.load(message.kind, message.arrays, layout)
         except WireError as error:
             self.others.refuse(message, error)
         else:
+            if layout is None:
+                self.others.say_once(message, "names no layout: only the number of its parameters is checked")
             self.experience.meet(message)
             self.course.hear(message)
 

@@ -173,6 +173,7 @@ class Outlet:
         file = VersionFile(Path(plan.socket_dir)) if self.of_policy else None
         self.versions = Versions(file, int(plan.learning.on_policy)) if self.of_policy else Versions()
         self.limits = CollectionLimits(plan)
+        self._layout = {"layout": half.layout} if len(plan.learning.learners) > 1 else {}
         self.published, self.updates = False, 0
         self._publisher = component.open(POLICY if self.of_policy else CRITIC, Publisher)
         self._download = Download(torch.device(component.options["device"]))
@@ -209,6 +210,7 @@ class Outlet:
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
             "extras": {"env_steps": self.half.env_steps},
+            **self._layout,
         }
         if (limits := self.limits.collect_until(positions, self.versions)) is not None:
             fields["collect_until"] = limits
@@ -216,7 +218,7 @@ class Outlet:
 
     def _critics(self, critic_updates: int, positions: Mapping[str, int], **more: int) -> Make:
         fields: dict[str, Any] = {"version": self.versions.newest, "critic_updates": critic_updates}
-        fields |= {"env_steps": self.half.env_steps, **more}
+        fields |= {"env_steps": self.half.env_steps, **self._layout, **more}
         if self.half.moves:
             fields["reached"] = dict(self.half.reached)
         if self.limits.by_position:

@@ -42,6 +42,7 @@ def learn(peers: Peers) -> None:
     peers.mark("fed")
     peers.meanwhile = other.follow
     rest(peers, sampler, works)
+    publish_scrambled(peers, other)
     goes_on(peers, sampler, other, works)
     send_garbage(peers, sampler, other)
     save(peers)
@@ -97,6 +98,21 @@ def is_taken(peers: Peers, sampler: Sampler, clause: str, what: str) -> None:
     slow_s = 3 * peers.patience_s  # it first makes the updates that these rollouts allow
     what = f"an account up to position {due} {what}"
     peers.until(clause, what, lambda: account(peers)["last"] == due, slow_s)
+
+
+def publish_scrambled(peers: Peers, other: OtherLearner) -> None:
+    """Publish weights of the right size whose layout is another one, and wait until they are refused."""
+    if not other.plays:
+        return
+    before = updates(peers)
+    other.publish(layout="0123456789abcdef")
+
+    def refused() -> list[str]:
+        rows = report(peers, "waited").get("refused", ())
+        return [row["first"] for row in rows if row["word"] == "bad_parameters"]
+
+    peers.notes["scrambled"] = peers.wait(peers.patience_s, refused)
+    peers.notes["unscrambled"] = updates(peers) == before
 
 
 def goes_on(peers: Peers, sampler: Sampler, other: OtherLearner, works: str) -> None:

@@ -14,7 +14,7 @@ from spreeze_zmq.peers.clauses import Broken, Clause, expect
 from spreeze_zmq.peers.learner_acts import FOLDER
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.players import ENVS, STEPS, STREAM, UPDATES, Sampler
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, POLICY, ROLES, experience_of
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, CRITIC_LEARNER, POLICY, ROLES, experience_of
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
@@ -115,6 +115,18 @@ def _refuses_what_is_broken(peers: Peers) -> str:
     return expect({"not_finite", "misfit"} <= words, f"refused for {', '.join(sorted(words))}")
 
 
+def _refuses_another_layout(peers: Peers) -> str:
+    other = CRITIC if peers.role == ACTOR_LEARNER else POLICY
+    if not peers.plays(other):
+        raise NotSeen("a learner that trains alone takes no weights of another")
+    own = peers.between("begun", "waited", CRITIC if other == POLICY else POLICY)
+    if not any("layout" in message.fields for message in own):
+        raise NotSeen("its own weights name no layout")
+    said = peers.note("scrambled")
+    expect(said, "weights of another layout are not refused as bad_parameters")
+    return expect(peers.note("unscrambled"), "updates follow weights of another layout") and said[0]
+
+
 BOTH = (
     Clause("L6", "learn", clauses.exits_with_0),
     Clause("L9", "learn", clauses.another_incarnation),
@@ -123,6 +135,7 @@ BOTH = (
     Clause("T3", "learn", _accounts_for_all),
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
+    Clause("T7", "learn", _refuses_another_layout),
     Clause("H3", "learn", lambda peers: clauses.no_gap(peers, "training", "waited")),
     Clause("H6", "learn", lambda peers: clauses.names_its_peer(peers, "rested", "waited", ROLES)),
 )

@@ -92,7 +92,8 @@ class OtherLearner:
             return
         weights = self.half.weights.detach().cpu().numpy().copy()
         updates = (1 + self.version) * UPDATES
-        counts: dict[str, Any] = {"version": self.version, "critic_updates": updates, **more}
+        counts: dict[str, Any] = {"version": self.version, "critic_updates": updates}
+        counts |= {"layout": self.half.layout, **more}
         if self.is_actor:
             extras = {"env_steps": env_steps}
             counts |= {"actor_updates": 0, "description": self.half.description(), "extras": extras}

@@ -48,7 +48,7 @@ KINDS: dict[str, KindSpec] = {
     "policy": KindSpec(
         _fields(
             "version: count, critic_updates: count, actor_updates: count, description: map, "
-            "extras: numbers, collect_until: counts?"
+            "extras: numbers, collect_until: counts?, layout: text?"
         ),
         {
             "parameters": _PARAMETERS,
@@ -64,7 +64,7 @@ KINDS: dict[str, KindSpec] = {
     "critic": KindSpec(
         _fields(
             "version: count, critic_updates: count, env_steps: count, taken: counts?, "
-            "policy_version: count?, reached: numbers?"
+            "policy_version: count?, reached: numbers?, layout: text?"
         ),
         {"parameters": _PARAMETERS},
         retained=True,

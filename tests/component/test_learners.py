@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from spreeze_zmq.algorithms.packing import Packing
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.peers.players import OtherLearner, Sampler
@@ -58,6 +59,52 @@ def test_the_critic_learner_publishes_critics_that_the_actor_half_takes(peers):
     other.half.load_critic(message.arrays["parameters"])
     assert message.fields["version"] > first.fields["version"]
     assert not np.array_equal(message.arrays["parameters"], first.arrays["parameters"])
+
+
+def packed_by_another(half):
+    """A foreign critic-learner's parameters: as many, the twin networks one after the other, each layer's
+    bias before its weight; and the layout that it names.
+    """
+    flat, begin, tensors = half.weights.detach().cpu().numpy(), 0, []
+    for name, shape in half._networks.own.packing.tensors:
+        size = int(np.prod(shape))
+        tensors.append((name, flat[begin : begin + size].reshape(shape)))
+        begin += size
+    named = [(f"{place}.{name}", each[place]) for place in (0, 1) for name, each in reversed(tensors)]
+    packing = Packing(tuple((name, each.shape) for name, each in named))
+    return np.concatenate([each.ravel() for _, each in named]), packing.layout
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_a_foreign_critic_learner_of_another_packing_is_refused_by_name(peers):
+    """Of equal size: it trains nothing, and the line names it, both layouts and what was expected. One that
+    names no layout is taken by its size, which is said once; and so are critics of the right layout.
+    """
+    feed, other = played(peers, "actor_learner")
+    feed_until(peers, feed, 1)
+    weights, layout = packed_by_another(other.half)
+    counts = {"version": 0, "critic_updates": 100, "env_steps": 128}
+    assert weights.shape == tuple(other.half.weights.shape)
+    assert layout != other.half.layout
+    peers.start()
+    peers.next("policy")
+    peers.publish("critic", "critic", {"parameters": weights}, **counts, layout=layout)
+    refused = peers.report(lambda fields: fields.get("refused"))["refused"][0]
+    assert (refused["sender"], refused["kind"], refused["word"]) == ("peer-0", "critic", "bad_parameters")
+    assert (refused["count"], refused["good"]) == (1, 0)
+    assert refused["first"].startswith(
+        f"critics packed as layout '{layout}', expected '{other.half.layout}' ("
+    )
+    assert "critics.layers.0.weight:2,16,4" in refused["first"]
+    assert f"refused a critic of peer-0 (1 so far): bad_parameters: {refused['first']}" in peers.logs()
+    assert peers.report()["counters"]["actor_updates"] == 0
+    plain = {"parameters": other.half.weights.detach().cpu().numpy().copy()}
+    for version in (1, 2):
+        counts |= {"version": version, "critic_updates": 100 + 20 * version}
+        peers.publish("critic", "critic", plain, **counts)
+        peers.report()
+    peers.report(lambda fields: fields["counters"]["actor_updates"] > 0)
+    assert peers.logs().count("the critic of peer-0 names no layout") == 1
 
 
 @pytest.mark.parametrize("peers", [[*OVERRIDES, "components.critic_learner.stop_grace_s=1.0"]], indirect=True)

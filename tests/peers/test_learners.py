@@ -19,8 +19,8 @@ LEARNING = (
     (CRITIC, "T1", "C3"),
     (ACTOR, "T6"),
     (ACTOR, "C6-rounds"),
-    (CRITIC, "T3", "T4", "T5", "L9"),
-    (ACTOR, "T2", "T3", "T5"),
+    (CRITIC, "T3", "T4", "T5", "T7", "L9"),
+    (ACTOR, "T2", "T3", "T5", "T7"),
 )
 #: Of every role's life, whose checks the broken samplers try too.
 LIVING = (

@@ -255,6 +255,10 @@ def _bodies() -> dict[str, Message]:
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}
     messages["critic"] = Message("critic", counts, critic)
+    for kind in ("critic", "policy"):
+        plain = messages[kind]
+        fields = {**plain.fields, "layout": "4636ca5eee2fc23f"}
+        messages[f"{kind}_with_its_layout"] = Message(kind, fields, plain.arrays)
     model = {"group": 1, "part": "critic", "layout": "0123456789abcdef", "round": 3, "number": 5}
     sums = np.array([2.0, 1.0, 0.5], np.float64)
     arrays = {"change": np.array([0.25, -0.5], np.float32), "statistics": sums}

@@ -1,5 +1,6 @@
 """PROTOCOL.md says what the code does: every kind, field, channel and word is in it; its programs run."""
 
+import hashlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from golden_messages import MESSAGES, REFUSED
 from spreeze_zmq import algorithms, envs, wire
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
 from spreeze_zmq.broker.status import SHOWN, Shared, Status
+from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
@@ -50,6 +52,14 @@ def section(kind):
     found = re.search(rf"^### `{kind}`\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL)
     assert found, f"PROTOCOL.md has no section on {kind}"
     return found[1]
+
+
+def section_of(heading):
+    """From a heading to the next one of its level or above."""
+    level = heading.split()[0]
+    return re.search(
+        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", TEXT, re.MULTILINE | re.DOTALL
+    )[1]
 
 
 def documented(kind):
@@ -170,6 +180,20 @@ def test_the_retained_kinds_are_named():
     """What a late joiner is sent again."""
     sentence = re.search(r"The kinds (.*?) are \*\*retained\*\*", TEXT)[1]
     assert set(re.findall(r"`(\w+)`", sentence)) == {kind for kind, spec in KINDS.items() if spec.retained}
+
+
+def test_the_layouts_of_a_pair_are_those_of_the_lines():
+    """By the document alone: its digest of its lines is what the halves of that run expect of each other."""
+    told = section_of("### Half a pair")
+    lines = re.findall(r"^    (critics\S+)$", told, re.MULTILINE)
+    digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
+    plan = topology.load("pendulum", ["algorithm.hidden_sizes=[64,64]"])
+    algorithm, options = algorithm_of(plan)
+    made = [
+        algorithms.make(part, algorithm, options, plan.environment, "cpu", 1) for part in ("critic", "policy")
+    ]
+    assert re.findall(r"\b[0-9a-f]{16}\b", told) == [half.layout for half in made]
+    assert digest == made[0].layout
 
 
 def test_the_worked_evaluation_agrees_with_the_policy():
