@@ -17,7 +17,7 @@ COMPONENTS = ROOT / "components"
 PEERS = ROOT / "tests" / "peers"
 #: Of the tests' own; it imports what learners do.
 BROKEN_LEARNER = PEERS / "broken_learner.py"
-#: Imports what the sampler of PROTOCOL.md does, of which each broken one is a file of its own.
+#: Imports what the example of a sampler in Python does, of which each broken one is a file of its own.
 SAMPLER_IMPORTS = PEERS / "sampler_imports.py"
 
 

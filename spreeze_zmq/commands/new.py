@@ -16,6 +16,8 @@ from spreeze_zmq.nodes.building import build
 EXAMPLES = {
     "sampler": {"python": "sampler", "cpp": "sampler_cpp", "javascript": "examples/sampler_node"},
 }
+#: Folder below ``components`` -> a topology whose environment it steps, where it does not step Pendulum-v1.
+TOPOLOGIES = {"sampler_cpp": "halfcheetah"}
 #: Build products, which are not copied.
 _BUILT = ("__pycache__", "node_modules", "package-lock.json")
 
@@ -44,6 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"{folder}: cannot be written: {error}") from None
     say(f"{folder}: a copy of components/{example}, yours to change")
     command = shlex.join(build(folder.absolute(), print).command)
+    topology = f" --topology {TOPOLOGIES[example]}" if example in TOPOLOGIES else ""
     say(f'use it:   [components.{arguments.kind}]\n          use = "./{folder.name}"')
-    say(f"check it: spreeze conform {arguments.kind} -- {command}")
+    say(f"check it: spreeze conform {arguments.kind}{topology} -- {command}")
     return 0

@@ -1,10 +1,9 @@
-"""Broken samplers: the one of PROTOCOL.md with a line changed, one for each clause that is checked."""
+"""Broken samplers: the example in Python with a line changed, one for each clause that is checked."""
 
-import re
 import sys
 from pathlib import Path
 
-PROTOCOL = Path(__file__).parents[2] / "components" / "PROTOCOL.md"
+EXAMPLE = Path(__file__).parents[2] / "components" / "examples" / "sampler_python"
 
 NO_GARBAGE = "            except Exception as error:"
 FOR_LEARNER = 'attend("blocked", outlet, '
@@ -131,12 +130,12 @@ MISTAKES = {
 
 
 def sampler(mistakes=()):
-    """The sampler of PROTOCOL.md with these mistakes."""
-    programs = re.findall(r"^```python\n(.*?)^```", PROTOCOL.read_text(), re.MULTILINE | re.DOTALL)
-    text = "import numpy as np\n\n\n" + "\n\n".join(programs)
+    """The example's two files as one program, with these mistakes."""
+    policy, program = ((EXAMPLE / name).read_text() for name in ("policy.py", "sampler.py"))
+    text = policy + "\n\n" + program.replace("from policy import act\n", "")
     for clause in mistakes:
         for old, new in MISTAKES[clause]:
-            assert text.count(old) == 1, f"{clause}: {old!r} stands {text.count(old)} times in PROTOCOL.md"
+            assert text.count(old) == 1, f"{clause}: {old!r} stands {text.count(old)} times in the example"
             text = text.replace(old, new)
     return text
 

@@ -12,7 +12,7 @@ from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.conform import MARKS
 from spreeze_zmq.plan import topology
-from tests.peers.broken import MISTAKES, PROTOCOL, sampler
+from tests.peers.broken import EXAMPLE, MISTAKES, sampler
 from tests.peers.together import together
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,10 @@ def verdicts(tmp_path_factory, native_layers, forked):
         file = folder / "report.html"
         return (*check(ours("sampler"), options=("--html", str(file))), file.read_text())
 
-    jobs = {"ours": checked_with_report, "the stranger's": partial(check, program("good"))}
+    jobs = {
+        "ours": checked_with_report,
+        "the stranger's": partial(check, [sys.executable, str(EXAMPLE / "sampler.py")]),
+    }
     jobs["ours, discrete"] = partial(judged, "sampler", ours("sampler"), ("A2", "A14"), on="cartpole")
     jobs |= {role: partial(judged, role, ours(role)) for role in conform.ROLES[1:]}
     soon = ("components.sampler.start_timeout_s=5",)
@@ -124,14 +127,14 @@ def test_every_clause_that_is_checked_has_a_broken_sampler():
     """No check is in vain; the distributions beside the first one are compared by the checks of the first."""
     checked = {about.number for about in conform.clauses_of("sampler")}
     heads = {f"A{number}" for number in range(11, 16)}
-    assert set(MISTAKES) == checked - heads - {"C4"}  # which the sampler of PROTOCOL.md does not keep
+    assert set(MISTAKES) == checked - heads - {"C4"}  # which the example does not keep
     assert {clause for mistakes in STARTS.values() for clause in mistakes} == set(MISTAKES)
 
 
 def test_the_numbers_and_tiers_are_those_of_the_document():
     """Each number of a check stands in PROTOCOL.md with the same word; no number is given twice."""
     document = {}
-    for first, last, tier, _ in CLAUSE.findall(PROTOCOL.read_text()):
+    for first, last, tier, _ in CLAUSE.findall((ROOT / "components" / "PROTOCOL.md").read_text()):
         letter, low, high = first[0], int(first[1:]), int((last or first)[1:])
         for number in range(low, high + 1):
             assert f"{letter}{number}" not in document
@@ -153,7 +156,7 @@ def test_a_broken_sampler_breaks_its_clauses_and_no_others(verdicts, name):
 
 
 def test_the_strangers_sampler_keeps_every_clause(verdicts):
-    """The one that is written out in PROTOCOL.md; nothing but other kinds of action goes unseen."""
+    """The example of PROTOCOL.md; nothing but other kinds of action goes unseen."""
     found, text = verdicts("the stranger's")
     assert broken_of(found) == {"C4"}, text  # it does not set SO_SNDBUF
     assert unseen_of(found) == {"A14", "A15"}, text

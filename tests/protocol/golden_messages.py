@@ -8,7 +8,7 @@ import numpy as np
 from spreeze_zmq.peers import garbage
 from spreeze_zmq.wire import Message, decode, encode
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[2] / "components" / "golden"
 REFUSED = FOLDER / "refused"
 
 DESCRIPTION = {

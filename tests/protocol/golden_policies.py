@@ -1,11 +1,10 @@
 """A policy of each distribution and layer, and what it must do: the files that pin it; running this file
 writes them again.
 
-The numbers are computed by the program in PROTOCOL.md, not by the library.
+The numbers are computed by the example in plain Python, not by the library.
 """
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,13 @@ from golden_messages import to_file
 from spreeze_zmq.wire import Message, encode
 
 FOLDER = MESSAGES_FOLDER / "policies"
-PROTOCOL = Path(__file__).parents[2] / "components" / "PROTOCOL.md"
+EXAMPLE = Path(__file__).parents[2] / "components" / "examples" / "sampler_python" / "policy.py"
 
 
 def document_program():
-    """The functions ``network`` and ``act`` of PROTOCOL.md."""
-    names = {"np": np}
-    exec(re.findall(r"^```python\n(.*?)^```", PROTOCOL.read_text(), re.MULTILINE | re.DOTALL)[0], names)
+    """The functions ``network`` and ``act`` of the example."""
+    names = {}
+    exec(EXAMPLE.read_text(), names)
     return names["network"], names["act"]
 
 

@@ -1,6 +1,7 @@
-"""PROTOCOL.md says what the code does: every kind, field, channel and word is in it; its programs run."""
+"""PROTOCOL.md says what the code does: every kind, field, channel and word is in it; its example runs."""
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from spreeze_zmq import algorithms, envs, wire
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
 from spreeze_zmq.broker.status import SHOWN, Shared, Status
 from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.plan import plan as plan_file
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
@@ -31,7 +33,7 @@ from spreeze_zmq.wire.channels import poll
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "components" / "PROTOCOL.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+EXAMPLE = ROOT / "components" / "examples" / "sampler_python"
 DEADLINE_S = 30.0
 
 
@@ -47,33 +49,50 @@ def between(start, end):
     return TEXT[TEXT.index(start) : TEXT.index(end)]
 
 
-def section(kind):
-    """What the document says of one kind."""
-    found = re.search(rf"^### `{kind}`\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL)
-    assert found, f"PROTOCOL.md has no section on {kind}"
+def section_of(heading):
+    """From a heading to the next one."""
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"PROTOCOL.md has no {heading}"
     return found[1]
 
 
-def section_of(heading):
-    """From a heading to the next one of its level or above."""
-    level = heading.split()[0]
-    return re.search(
-        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", TEXT, re.MULTILINE | re.DOTALL
-    )[1]
+def section(kind):
+    """What the document says of one kind."""
+    return section_of(f"### `{kind}`")
+
+
+def kinds_in_rows():
+    """Kind -> what its message holds, of those that are a row of a table of kinds."""
+    found, at = {}, None
+    for cells in rows(TEXT):
+        if "holds" in cells and cells[0] == "kind":
+            at = cells.index("holds")
+        elif at is not None and cells[0].strip("`") in KINDS:
+            found[cells[0].strip("`")] = cells[at]
+        else:
+            at = None
+    return found
 
 
 def documented(kind):
-    """name -> (its second column, whether it may be left out), fields and arrays alike."""
-    return {
+    """name -> (its type, whether it may be left out), fields and arrays alike: from the rows of its section,
+    and from what stands as `name`: type in it or in its row.
+    """
+    text = kinds_in_rows()[kind] if kind in kinds_in_rows() else section(kind)
+    found = {
         cells[0].split("`")[1]: (cells[1], cells[0].endswith("*"))
-        for cells in rows(section(kind))
+        for cells in rows(text)
         if cells[0].startswith("`")
     }
+    types = "|".join([*wire.fields.FIELD_TYPES, *wire.header.DTYPES])
+    inline = re.findall(rf"`(\w+)`( \*)?:\s+({types})\b", text)
+    return found | {name: (type_, bool(star)) for name, star, type_ in inline}
 
 
 def test_every_kind_has_its_section_and_no_other_has():
-    """In both directions."""
-    assert set(re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)) == set(KINDS)
+    """Or its row in a table of kinds; in both directions."""
+    sections = re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)
+    assert sorted([*sections, *kinds_in_rows()]) == sorted(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,7 +103,7 @@ def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
     expected |= {name: (", ".join(array.dtypes), not array.required) for name, array in spec.arrays.items()}
     if kind == "bye":
         expected = {name: about for name, about in expected.items() if name not in KINDS["report"].fields}
-        assert "every field of `report`" in section(kind)
+        assert "every field of `report`" in kinds_in_rows()[kind]
     if kind == "policy":
         assert {name: e for name, e in documented(kind).items() if name not in LAYERS} == expected
     else:
@@ -101,11 +120,11 @@ def test_every_figure_of_a_status_is_documented():
 
 
 def test_every_role_is_documented():
-    """In the list of roles, and in the table of what each must send and heed; the broker hears the others."""
+    """In the list of roles, and in the table of what each must send and heed."""
     listed = between("Each has a **role** (", ") and a **name**")
     assert set(re.findall(r"`(\w+)`", listed)) == set(ROLES)
     table = {cells[0] for cells in rows(between("| role | must send", "## Being started"))}
-    assert set(ROLES) - {"broker"} <= table
+    assert set(ROLES) <= table
 
 
 def test_the_arrays_of_a_rollout_are_documented_with_their_shapes():
@@ -120,7 +139,7 @@ def test_the_arrays_of_a_rollout_are_documented_with_their_shapes():
 
 def test_every_layer_and_distribution_is_documented():
     """In the two tables of the policy's description, and no other is."""
-    tables = rows(between("**The description:**", "Evaluation, for one observation"))
+    tables = rows(between("**The description:**", "**A class instead.**"))
     named = [re.findall(r"`(\w+)`", cells[0]) for cells in tables]
     assert sorted(name for names in named for name in names) == sorted([*LAYERS, *HEADS])
 
@@ -176,6 +195,29 @@ def test_every_type_and_dtype_is_documented():
     assert f"version {wire.PROTOCOL_VERSION}" in TEXT.splitlines()[0]
 
 
+def test_the_message_in_bytes_is_the_golden_one():
+    """Each line of the header begins with bytes; what they mean stands after two spaces."""
+    told = TEXT[TEXT.index("One message in bytes") : TEXT.index("Types of fields:")]
+    header, arrays = (
+        [row[4:] for row in part.splitlines() if row[:4] == "    "] for part in told.split("and the frames")
+    )
+    lines = [re.split(r" {2,}", row)[0].replace(" ", "") for row in header]
+    golden = json.loads((ROOT / "components" / "golden" / "episodes.json").read_text())
+    assert ["".join(lines), *(row.replace(" ", "") for row in arrays)] == golden["frames"]
+
+
+def test_every_format_has_its_row_among_the_changes():
+    """The newest ones are those that the code writes and reads."""
+    table = [cells[0] for cells in rows(TEXT[TEXT.index("## Versions") :])]
+    assert f"`protocol` {wire.PROTOCOL_VERSION}" in table
+    assert [cell for cell in table if cell.startswith("`format`")][-1] == f"`format` {plan_file.FORMAT}"
+
+
+def test_the_document_stays_a_reference():
+    """Two thirds of what it was with its programs in it, and a little for what comes."""
+    assert len(TEXT.splitlines()) <= 850
+
+
 def test_the_retained_kinds_are_named():
     """What a late joiner is sent again."""
     sentence = re.search(r"The kinds (.*?) are \*\*retained\*\*", TEXT)[1]
@@ -198,8 +240,8 @@ def test_the_layouts_of_a_pair_are_those_of_the_lines():
 
 def test_the_worked_evaluation_agrees_with_the_policy():
     """Every layer and activation, normalisation, stretching of actions: a policy of random numbers."""
-    act = {"np": np}
-    exec(PROGRAMS[0], act)
+    act = {}
+    exec((EXAMPLE / "policy.py").read_text(), act)
     rng = np.random.default_rng(3)
     kinds = ["relu", "elu", "tanh", "silu"]
     layers, size, num_parameters = [], 5, 0
@@ -296,12 +338,10 @@ def peers(tmp_path):
     made.close()
 
 
-def test_the_strangers_sampler_takes_part_in_a_run(peers, tmp_path):
+def test_the_strangers_sampler_takes_part_in_a_run(peers):
     """Written from the document alone: it says hello, collects, reports, obeys, and its account adds up."""
-    program = tmp_path / "sampler.py"
-    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
     peers.publish_policy(version=0)
-    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "7"])
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "7"])
     try:
         hello = peers.pull("report", lambda message: message.kind == "hello")
         assert hello.sender == hello.fields["name"] == "sampler-7"
@@ -351,8 +391,6 @@ def cart_pole(plan):
 def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
     """Int64 actions with their log probabilities, of version 0 and of a policy that prefers one of them."""
     peers = Peers(tmp_path / "run", cart_pole)
-    program = tmp_path / "sampler.py"
-    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
     about = {
         "layers": [{"kind": "linear", "in": 4, "out": 2}],
         "distribution": {"kind": "categorical", "sizes": [2]},
@@ -361,7 +399,7 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
     fields = {**MESSAGES["policy"].fields, "version": version, "description": about}
     parameters = np.array([0.0] * 9 + [np.log(3.0)], np.float32)
     peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
-    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"])
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"])
     try:
         rollout = rollout_from(peers.pull("experience.critic_learner"))
         assert rollout.action.dtype == np.int64
@@ -394,8 +432,6 @@ def drift(plan):
 def test_the_strangers_sampler_stacks_images(tmp_path):
     """Its log probabilities are those of the stacks that a learner makes of its rollouts."""
     peers = Peers(tmp_path / "run", drift)
-    program = tmp_path / "sampler.py"
-    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
     size = 3 * 3 * 36 * 36
     about = {
         "layers": [{"kind": "linear", "in": size, "out": 2}],
@@ -410,7 +446,7 @@ def test_the_strangers_sampler_stacks_images(tmp_path):
     parameters = np.concatenate([weight.reshape(-1), np.zeros(2, np.float32)])
     peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"], env=path)
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"], env=path)
     store, spread = RoundStore(1, "cpu", stack=3), []
     try:
         for _ in range(3):
@@ -429,11 +465,9 @@ def test_the_strangers_sampler_stacks_images(tmp_path):
         peers.close()
 
 
-def test_the_strangers_sampler_obeys_stop(peers, tmp_path):
+def test_the_strangers_sampler_obeys_stop(peers):
     """By message too, and while it still waits for a first policy."""
-    program = tmp_path / "sampler.py"
-    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
-    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"])
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"])
     try:
         peers.pull("report", lambda message: message.kind == "hello")
         peers.ends["control"].publish(Message("stop", {"roles": ["sampler"], "reason": "test"}))

@@ -1,12 +1,13 @@
 """The samplers in other languages keep every clause that a program must keep."""
 
+import re
+import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from spreeze_zmq.commands import spreeze
 
 
 def conform(*words):
@@ -17,10 +18,12 @@ def conform(*words):
 
 
 @pytest.mark.timeout(180)
-def test_cpp_keeps_every_clause(built_cpp):
-    """That it must keep; with ``--tier should`` it keeps those too."""
-    program = (sys.executable, ROOT / "components" / "sampler_cpp")
-    code, said = conform("--topology", "halfcheetah", "--", *program)
+def test_cpp_keeps_every_clause(built_cpp, tmp_path, monkeypatch, capsys):
+    """That it must keep, by the line that ``spreeze new`` prints; it keeps the others too."""
+    monkeypatch.chdir(tmp_path)
+    assert spreeze.main(["new", "mine", "--language", "cpp"]) == 0
+    line = re.search(r"^check it: spreeze conform sampler (.*)$", capsys.readouterr().out, re.MULTILINE)[1]
+    code, said = conform(*shlex.split(line))
     assert code == 0, said
     assert " 0 broken" in said
 

@@ -1,0 +1,306 @@
+"""A whole sampler, written from PROTOCOL.md alone, with ZeroMQ, MessagePack, NumPy and Gymnasium.
+
+``python sampler.py RUN_FILE INDEX``, as the launcher starts it. It keeps every clause but C4.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import msgpack
+import numpy as np
+import zmq
+from policy import act
+
+plan = json.loads(Path(sys.argv[1]).read_text())
+if plan["format"] != 2:
+    print(f"{sys.argv[1]} is of format {plan['format']}, expected 2", file=sys.stderr)
+    sys.exit(2)
+name = f"sampler-{sys.argv[2]}"
+incarnation = secrets.randbelow(2**53 - 1) + 1
+lock = os.fdopen(os.open(f"{plan['socket_dir']}/{name}.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(f"{name} is taken by another process")
+lock.truncate(0)
+print(os.getpid(), file=lock, flush=True)
+options = plan["components"]["sampler"]["options"]
+T, N = options.get("rollout_steps", 16), options.get("envs", 8)
+context, began_s, stopping = zmq.Context(), time.time(), ""
+
+DTYPES = {"float16", "float32", "float64", "bool"}
+DTYPES |= {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+NEEDED = {
+    "stop": {"roles": list, "reason": str},
+    "policy": {
+        "version": int,
+        "critic_updates": int,
+        "actor_updates": int,
+        "description": dict,
+        "extras": dict,
+    },
+}
+
+
+def on_sigterm(*_):
+    global stopping
+    stopping = stopping or "SIGTERM"
+
+
+def unique(pairs):
+    if len({key for key, _ in pairs if type(key) is str}) != len(pairs):
+        raise ValueError("keys that are no texts, or twice there")
+    return dict(pairs)
+
+
+def read(frames):
+    """The header and arrays of a message; raises something where it breaks a rule."""
+    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)
+    if len(frames[0]) > 65536 or header["protocol"] != 1 or type(header["sequence"]) is not int:
+        raise ValueError("no header of version 1")
+    arrays = {}
+    for (key, dtype, shape), frame in zip(header["arrays"], frames[1:], strict=True):
+        if dtype not in DTYPES or key in arrays or len(shape) > 8 or min(shape, default=0) < 0:
+            raise ValueError(f"array {key}")
+        arrays[key] = np.frombuffer(frame, dtype).reshape(shape)
+    for key, wanted in NEEDED.get(header["kind"], {}).items():
+        if type(header["fields"][key]) is not wanted:
+            raise ValueError(f"field {key}")
+    return header, arrays
+
+
+class Channel:
+    """One connecting end."""
+
+    def __init__(self, channel, pattern):
+        self.about, self.sequence, self.produced, self.had = plan["channels"][channel], 0, 0, {}
+        self.socket = context.socket(pattern)
+        self.socket.linger, self.socket.reconnect_ivl_max = 1000, 200
+        self.socket.sndhwm = self.socket.rcvhwm = self.about["high_water_mark"]
+        if pattern == zmq.SUB:
+            self.socket.subscribe(b"")
+        self.socket.connect(self.about["endpoint"])
+
+    def send(self, kind, fields, arrays):
+        """Whether there was a place."""
+        header = {
+            "protocol": 1,
+            "kind": kind,
+            "sender": name,
+            "incarnation": incarnation,
+            "arrays": [[key, array.dtype.name, array.shape] for key, array in arrays.items()],
+            "sequence": self.sequence,
+            "fields": fields,
+        }
+        frames = [msgpack.packb(header), *(array.tobytes() for array in arrays.values())]
+        if not self.socket.poll(0, zmq.POLLOUT):
+            return False
+        self.socket.send_multipart(frames)
+        self.sequence += 1
+        return True
+
+    def receive(self):
+        """The next message that is news: its kind, fields and arrays."""
+        while self.socket.poll(0):
+            try:
+                header, arrays = read(self.socket.recv_multipart())
+                key = (header["sender"], header["incarnation"], header["kind"])
+                fields, sequence = header["fields"], header["sequence"]
+            except Exception as error:
+                print(f"a message was passed over: {error}", file=sys.stderr)
+                continue
+            if key[2] not in self.about["kinds"] or sequence <= self.had.get(key, -1):
+                continue  # of a newer version, or sent again for somebody who joined late
+            self.had[key] = sequence
+            return key[2], fields, arrays
+        return None
+
+
+control, report = Channel("control", zmq.SUB), Channel("report", zmq.PUSH)
+policies = Channel("policy", zmq.SUB)
+mine = plan["components"]["sampler"]["channels"]
+outlets = [Channel(channel, zmq.PUSH) for channel in mine if channel.startswith("experience.")]
+clock_s, report_due_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}, 0.0
+awake_s, waits, waits_since_s = time.time(), "", 0.0
+returns, lengths, ended = np.zeros(N), np.zeros(N, int), []
+
+
+def about_me():
+    """The fields of a report."""
+    cpu = os.times()
+    return {
+        "role": "sampler",
+        "name": name,
+        "pid": os.getpid(),
+        "time_s": time.time(),
+        "uptime_s": time.time() - began_s,
+        "cpu_s": cpu.user + cpu.system,
+        "rss_bytes": int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        "clock_s": clock_s,
+        "counters": {"reports_dropped": dropped},
+        "gauges": {},
+        "pushed": {outlet.about["binds"]: outlet.produced for outlet in outlets},
+        "waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",
+    }
+
+
+def tell(kind, fields, arrays=None):
+    """Tell the broker, without waiting for it."""
+    global dropped
+    dropped += not report.send(kind, fields, arrays or {})
+
+
+def attend(charge="busy", waiting_for=None, what=""):
+    """Hear the broker and report when due; meanwhile wait up to 0.2 s for a channel."""
+    global stopping, report_due_s, awake_s, waits, waits_since_s, ended
+    clock_s["busy"] += time.time() - awake_s
+    from_s = time.time()
+    if waiting_for is not None:
+        poller = zmq.Poller()
+        poller.register(control.socket, zmq.POLLIN)
+        poller.register(waiting_for.socket, zmq.POLLIN if charge == "starved" else zmq.POLLOUT)
+        poller.poll(200)
+    if what != waits:
+        waits, waits_since_s = what, from_s
+    while (heard := control.receive()) is not None:
+        kind, fields, _ = heard
+        if kind == "stop" and {"sampler", "*"} & set(fields["roles"]):
+            stopping = stopping or fields["reason"]
+    if time.time() >= report_due_s:
+        report_due_s = time.time() + 0.5
+        tell("report", about_me())
+        if ended:
+            all_returns, all_lengths = map(np.array, zip(*ended, strict=True))
+            tell("episodes", {}, {"returns": all_returns.astype("f4"), "lengths": all_lengths.astype("i4")})
+            ended = []
+    awake_s = time.time()
+    clock_s[charge] += awake_s - from_s
+
+
+def wait_for_place(outlet):
+    """Wait until a learner takes a rollout, or until told to stop."""
+    while not stopping and not outlet.socket.poll(0, zmq.POLLOUT):
+        attend("blocked", outlet, f"{outlet.about['binds']} to take a rollout ({outlet.about['endpoint']})")
+    attend()
+
+
+def draw(fields, weights, obs):
+    """N actions as the rollout holds them, as the environments get them, and their log_prob."""
+    about = plan["environment"]
+    box, bounded = about["action_kind"] == "box", "action_low" in weights
+    if fields["version"] == 0 and bounded:
+        low, high = weights["action_low"], weights["action_high"]
+        action, log_prob = rng.uniform(low, high, (N, low.size)), np.full(N, -low.size * np.log(2))
+    elif fields["version"] == 0 and not box:
+        sizes = about["action_sizes"]
+        action, log_prob = rng.integers(0, sizes, (N, len(sizes))), np.full(N, -np.log(sizes).sum())
+    else:
+        action, log_prob = zip(
+            *[act(fields, weights, o, rng, p) for o, p in zip(obs, place, strict=True)], strict=True
+        )
+    action = np.array(action, np.float32 if box else np.int64)
+    given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else action
+    shape = (N, *about["action_shape"])
+    return action.reshape(shape), given.reshape(shape), np.array(log_prob, np.float32)
+
+
+def seen(fields, frames):
+    """What the network takes, [N, size], of the newest observations [k, N, ...]."""
+    if fields["description"]["observation"].get("channels_last"):
+        frames = np.moveaxis(frames, -1, -3)
+    return np.moveaxis(frames, 0, 1).reshape(N, -1)
+
+
+def collect(policy, frames):
+    """T steps of N environments; returns the rollout's arrays and the newest k observations [k, N, ...]."""
+    k = policy[0]["description"]["observation"].get("stack", 1)
+    frames = frames if len(frames) == k else np.repeat(frames[-1:], k, 0)  # an episode has just begun
+    rows, final_obs, final_index, history = [], [], [], frames[:-1]
+    for t in range(T):
+        obs = frames[-1]
+        action, given, log_prob = draw(*policy, seen(policy[0], frames))
+        following, reward, terminated, truncated, info = envs.step(given)
+        rows.append((obs, action, reward, terminated, truncated, log_prob))
+        returns[:], lengths[:] = returns + reward, lengths + 1
+        for n in np.flatnonzero(terminated | truncated):
+            final_obs.append(info["final_obs"][n])
+            final_index.append((t, n))
+            ended.append((returns[n], lengths[n]))
+            returns[n] = lengths[n] = 0
+        frames = np.concatenate([frames[1:], following[None]])
+        frames[:, terminated | truncated] = following[terminated | truncated]
+        if time.time() >= report_due_s:
+            attend()
+    obs_rows, actions, rewards, terminated, truncated, log_probs = map(np.stack, zip(*rows, strict=True))
+    shape = (-1, *plan["environment"]["obs_shape"])
+    arrays = {
+        "obs": np.concatenate([obs_rows, frames[-1:]]).astype(plan["environment"]["obs_dtype"]),
+        "action": actions,
+        "reward": rewards.astype(np.float32),
+        "terminated": terminated,
+        "truncated": truncated,
+        "final_obs": np.array(final_obs, plan["environment"]["obs_dtype"]).reshape(shape),
+        "final_index": np.array(final_index, np.int32).reshape(-1, 2),
+        "log_prob": log_probs,
+        "history": history.astype(plan["environment"]["obs_dtype"]),
+    }
+    return arrays, frames
+
+
+signal.signal(signal.SIGTERM, on_sigterm)
+dropped = 0
+rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2])])
+total = plan["components"]["sampler"]["count"]["initial"] * N
+place = np.minimum((int(sys.argv[2]) * N + np.arange(N)) / max(total - 1, 1), 1.0)
+envs = gym.make_vec(
+    plan["environment"]["id"],
+    N,
+    vectorization_mode="sync",
+    vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
+    **plan["environment"]["kwargs"],
+)
+frames = envs.reset(seed=int(rng.integers(2**31)))[0][None]
+hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
+tell("hello", hello)
+policy, limit = None, -1
+while not stopping:
+    for outlet in outlets:
+        wait_for_place(outlet)
+    while not (plan["balance"]["in_order"] and outlets[0].produced < limit):
+        if (news := policies.receive()) is None:
+            break
+        policy = news[1:]
+        limits = policy[0].get("collect_until", {})
+        limit = limits.get(f"{name}/{incarnation}", limits.get("*", float("inf")))
+    if outlets[0].produced >= limit:
+        attend("starved", policies, f"a policy ({policies.about['endpoint']})")
+        continue
+    try:
+        arrays, frames = collect(policy, frames)
+    except (KeyError, TypeError, ValueError) as error:
+        print(f"policy version {policy[0]['version']} cannot be used: {error!r}", file=sys.stderr)
+        sys.exit(2)
+    if not all(np.isfinite(arrays[key]).all() for key in ("obs", "reward", "final_obs")):
+        sys.exit("the environment gave a number that is not finite")
+    for outlet in outlets:
+        fields = {
+            "produced": outlet.produced + T * N,
+            "policy_version": policy[0]["version"],
+            "num_steps": T,
+            "num_envs": N,
+        }
+        wanted = {key: arrays[key] for key in arrays if key in outlet.about["fields"]}
+        while not (sent := outlet.send("rollout", fields, wanted)) and not stopping:
+            wait_for_place(outlet)
+        outlet.produced += T * N * sent
+time.sleep(0.2)
+tell("bye", {**about_me(), "reason": stopping})
+context.destroy()
