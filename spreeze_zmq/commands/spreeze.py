@@ -28,6 +28,7 @@ from spreeze_zmq.commands import (
 from spreeze_zmq.commands.arguments import Parser, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.bench import bench
+from spreeze_zmq.commands.search import search
 
 
 @for_readers
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("options", options, "list every key of a topology"),
         ("new", new, "a folder with a component of your own, in Python, C++ or JavaScript"),
         ("tune", tune, "measure what this machine needs for a topology"),
+        ("search", search, "which settings learn best"),
         ("bench", bench, "this machine's limits beside what we reach"),
     ):
         subparser = commands.add_parser(name, help=text, description=module.__doc__)

@@ -1,7 +1,8 @@
 """``spreeze tune TOPOLOGY``: measure a topology's "auto" values on this machine, and the rates they give.
 
 First the learners' batch size and threads, if they are "auto", from updates alone. Then the number of
-samplers, in a run that lasts until the count has settled. The next run starts with the values found.
+samplers, in a run that lasts until the count has settled. The next run starts with the values found. Which
+settings learn best is found by ``spreeze search``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""``spreeze search``: which settings learn best."""

@@ -1,0 +1,161 @@
+"""The phases of a search: trials with chosen values, then the best of them with seeds that chose nothing."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.commands.search.space import overrides
+from spreeze_zmq.commands.search.study import NUM_PARTS, Study
+from spreeze_zmq.commands.search.trials import Trial, Trials
+
+#: Trials that may fail one after the other.
+MOST_FAILURES = 3
+#: Seconds between two looks at the runs.
+POLL_S = 0.5
+#: Seeds of repetitions are this far from those of trials.
+FRESH_SEEDS = 100_000
+AS_IT_IS = "as it is"
+
+
+@dataclass
+class Finalist:
+    """A setting that runs with fresh seeds: the topology as it is, where it has no values."""
+
+    name: str
+    values: Mapping[str, str]
+    runs: list[Trial] = field(default_factory=list)
+
+    @property
+    def mean_return(self) -> float:
+        """Over all its runs; minus infinity where one of them was never evaluated, and without any."""
+        scores = [-np.inf if run.score is None else run.score for run in self.runs]
+        return float(np.mean(scores or [-np.inf]))
+
+
+@dataclass
+class Search:
+    """A search under way.
+
+    Attributes:
+        study: what is tried.
+        runs: the runs that live.
+        folder: of the study.
+        seed: of the topology.
+        axis: what the length of a run is measured by, one of the axes of its curve.
+        length: of each run, on that axis.
+        failures: trials that failed one after the other.
+    """
+
+    study: Study
+    runs: Trials
+    folder: Path
+    seed: int
+    axis: str
+    length: float
+    failures: int = 0
+
+    def try_values(self, num_trials: int) -> None:
+        """Run trials until this many are over, those of an earlier search counted.
+
+        Raises:
+            InputError: a run says that the user's input is at fault.
+            ComponentFailed: trials failed one after the other.
+        """
+        while (left := num_trials - self.study.num_over - len(self.runs.live)) > 0 or self.runs.live:
+            if left > 0 and self.runs.has_room:
+                number, values = self.study.ask()
+                name = f"trial-{number:04d}"
+                self.runs.start(Trial(name, self.folder / name, values, self.seed + number, number))
+            for trial in self.runs.ended():
+                self._end(trial)
+            for trial in self.runs.live:
+                self._watch(trial)
+            time.sleep(POLL_S)
+
+    def _watch(self, trial: Trial) -> None:
+        """End a trial that is behind."""
+        if trial.pruned or (curve := trial.curve) is None or np.isnan(curve.x[self.axis]).any():
+            return
+        spent = curve.x[self.axis] / self.length
+        trial.reported, behind = self.study.progress(trial.number, spent, curve.mean_return, trial.reported)
+        if behind:
+            share = (trial.reported + 1) / NUM_PARTS
+            trial.pruned = f"ended after {share:.0%} of its time, behind half of the others"
+            self.runs.stop(trial)
+
+    def _end(self, trial: Trial) -> None:
+        """Take a trial's result."""
+        score = _result(trial)
+        self.study.tell(trial.number, score, pruned=bool(trial.pruned) and score is not None)
+        self.failures = 0 if score is not None else self.failures + 1
+        if self.failures >= MOST_FAILURES:
+            raise ComponentFailed(f"{MOST_FAILURES} trials failed one after the other; see {trial.log}")
+
+    def repeat(self, num_finalists: int, num_seeds: int) -> list[Finalist]:
+        """Run the topology as it is and the best trials with fresh seeds; runs of an earlier search count.
+
+        Raises:
+            InputError: a run says that the user's input is at fault.
+        """
+        finalists = [Finalist(AS_IT_IS, {})]
+        for row in self.study.rows():
+            known = [other.values for other in finalists]
+            if row.score is not None and not row.state and row.values not in known:
+                finalists.append(Finalist(f"trial {row.number}", row.values))
+        finalists = finalists[: 1 + num_finalists]
+        for seed in range(self.seed + FRESH_SEEDS, self.seed + FRESH_SEEDS + num_seeds):
+            for one in finalists:
+                name = f"{one.name.replace(' ', '-')}-seed-{seed}"
+                one.runs.append(Trial(name, self.folder / name, one.values, seed))
+        by_seed = zip(*(one.runs for one in finalists), strict=True)
+        waiting = [run for runs in by_seed for run in runs if not run.is_over]
+        while waiting or self.runs.live:
+            if waiting and self.runs.has_room:
+                run = waiting.pop(0)
+                if run.folder.exists():  # of a search that was killed
+                    shutil.rmtree(run.folder)
+                self.runs.start(run)
+            for run in self.runs.ended():
+                _result(run)
+            time.sleep(POLL_S)
+        return finalists
+
+
+def best_of(finalists: Sequence[Finalist]) -> Finalist:
+    """The one with the highest mean return; of equal ones the first.
+
+    Raises:
+        ComponentFailed: no setting has a return with each seed.
+    """
+    best = max(finalists, key=lambda one: one.mean_return)
+    if best.mean_return == -np.inf:
+        raise ComponentFailed("no setting was evaluated with every seed: give the runs more time")
+    return best
+
+
+def shown(values: Mapping[str, str]) -> str:
+    """Values in words."""
+    return ", ".join(overrides(values)) or AS_IT_IS
+
+
+def _result(run: Trial) -> float | None:
+    """Say what a run that has ended has reached: its score, None where it has failed.
+
+    Raises:
+        InputError: it says that the user's input is at fault.
+    """
+    if run.code == InputError.exit_code:
+        raise InputError(f"{run.name} ({shown(run.values)}): {run.last_line}")
+    score = run.score if run.code == 0 else None
+    found = f"failed: {run.last_line}" if score is None else f"{score:,.1f}"
+    pruned = f" ({run.pruned})" if run.pruned else ""
+    say(f"{run.name}: {found}{pruned}; {shown(run.values)}", flush=True)
+    return score

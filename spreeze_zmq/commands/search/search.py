@@ -1,0 +1,216 @@
+"""``spreeze search TOPOLOGY --over KEY=VALUES``: runs with other settings, to find those that learn best.
+
+Trials are runs of this machine, each of ``--minutes``, with values chosen by optuna (``pip install
+'spreeze_zmq[search]'``). One that is behind half of the others at equal core-seconds is ended early. The best
+ones and the topology as it is then run once more with other seeds, and the highest mean of these counts. What
+the machine needs for a topology, such as a number of samplers, is found by ``spreeze tune``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.commands.arguments import add_set
+from spreeze_zmq.commands.check import FirstLook
+from spreeze_zmq.commands.search import outcome
+from spreeze_zmq.commands.search.phases import Search, best_of
+from spreeze_zmq.commands.search.space import Range, Varied, parse_all
+from spreeze_zmq.commands.search.study import Study
+from spreeze_zmq.commands.search.trials import Trials
+from spreeze_zmq.launcher.shares import divided
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+
+#: Cores of each run, where there are as many.
+CORES = 4
+#: Arguments that a search which is gone on with must have in common with what it was.
+KEPT = ("set", "over", "minutes", "env_steps", "every")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "topology", metavar="TOPOLOGY", nargs="?", help="a .toml file, or the name of a shipped one"
+    )
+    parser.add_argument("--env", metavar="ID", help="search in this environment, without a topology file")
+    parser.add_argument("--algorithm", metavar="NAME", help="as of spreeze-launch")
+    parser.add_argument(
+        "--over",
+        action="append",
+        default=[],
+        metavar="KEY=VALUES",
+        help="what is varied: algorithm.learning_rate=log:1e-4..1e-2, algorithm.n_step=1..5 or "
+        "algorithm.tau=0.005,0.02; may be repeated (spreeze options lists the keys)",
+    )
+    add_set(parser)
+    for name, default, text in (
+        ("trials", 20, "runs with chosen values (default: %(default)s, or every combination with --every)"),
+        ("jobs", None, f"runs beside each other (default: one for every {CORES} cores)"),
+        ("finalists", 2, "of the best trials, that run again with other seeds (default: %(default)s)"),
+        ("repeats", 3, "seeds of each finalist, and of the topology as it is (default: %(default)s)"),
+    ):
+        parser.add_argument(f"--{name}", type=int, metavar="N", default=default, help=text)
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, metavar="N", help="length of each run (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--env-steps", type=int, metavar="N", help="end each run after N env steps instead of --minutes"
+    )
+    parser.add_argument(
+        "--every", action="store_true", help="try every combination of lists once, and end no run early"
+    )
+    parser.add_argument(
+        "--study",
+        type=Path,
+        metavar="DIR",
+        help="folder of the runs and the study; one that holds this search goes on (default: "
+        "runs/search-NAME-TIME)",
+    )
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the returns over each key")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Search, print what was found, and write the topology that did best.
+
+    Raises:
+        InputError: a mistake in the topology, in what is varied or in the numbers; optuna is missing.
+        ComponentFailed: trials failed one after the other, or none was evaluated.
+    """
+    space = parse_all(arguments.over)
+    _check_numbers(arguments, space)
+    source, words = _source(arguments)
+    plan = _checked(source, arguments, space)
+    shares = _shares(arguments)
+    folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
+    study = Study(folder, space, about, plan.run.seed, every=arguments.every)
+    search = _search(plan, study, words, shares, folder, arguments)
+    say(f"{arguments.trials} runs, {len(shares)} at a time, {study.num_over} of them before; in {folder}")
+    try:
+        search.try_values(arguments.trials)
+        _report(study, space, arguments)
+        finalists = search.repeat(arguments.finalists, arguments.repeats)
+    except KeyboardInterrupt:
+        search.runs.close()
+        _report(study, space, arguments)
+        say(f"interrupted; it goes on with: {_command()} --study {shlex.quote(str(folder))}")
+        return 0
+    finally:
+        search.runs.close()
+    outcome.show_finalists(finalists)
+    best = best_of(finalists)
+    if not best.values:
+        say(f"nothing that was tried is better than {plan.name} as it is")
+        return 0
+    path = outcome.write(source, _stated(arguments), best.values, plan, Path.cwd(), _command())
+    say(f"wrote {path}, with the values of {best.name}")
+    return 0
+
+
+def _search(
+    plan: Plan,
+    study: Study,
+    words: Sequence[str],
+    shares: Sequence[frozenset[int]],
+    folder: Path,
+    arguments: argparse.Namespace,
+) -> Search:
+    """The search, before its first run."""
+    axis, length = "core_s", 60 * arguments.minutes * max(map(len, shares))
+    stop = f"{{ minutes = {arguments.minutes} }}"
+    if arguments.env_steps is not None:
+        axis, length, stop = "env_steps", arguments.env_steps, f"{{ env_steps = {arguments.env_steps} }}"
+    command = [*words, *(f"--set={word}" for word in arguments.set), f"--set=run.stop={stop}"]
+    return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length)
+
+
+def _shares(arguments: argparse.Namespace) -> list[frozenset[int]]:
+    """The CPUs of each run that may live at once."""
+    cores = usable_cores(os.sched_getaffinity(0))
+    jobs = arguments.jobs or max(1, len(cores) // CORES)
+    if jobs > len(cores):
+        raise InputError(f"--jobs {jobs}: this machine has {len(cores)} cores, and each run needs one")
+    return divided(cores, jobs)
+
+
+def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> None:
+    """Raise InputError for numbers that are out of range, and settle the number of trials of ``--every``."""
+    for name, least in (("trials", 1), ("repeats", 1), ("finalists", 1), ("jobs", 1), ("env_steps", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise InputError(f"--{name.replace('_', '-')} {value}: at least {least} is expected")
+    if not 0 < arguments.minutes < math.inf:
+        raise InputError(f"--minutes {arguments.minutes:g}: a time above 0 is expected")
+    if arguments.png and find_spec("matplotlib") is None:
+        raise InputError("--png needs matplotlib: pip install 'spreeze_zmq[compare]'")
+    if find_spec("tomli_w") is None:
+        raise InputError("this needs tomli_w, which is not installed: pip install 'spreeze_zmq[search]'")
+    if arguments.every:
+        if ranges := [varied.key for varied in space if isinstance(varied, Range)]:
+            raise InputError(f"--every: {ranges[0]} is a range, which has no end of values; write a list")
+        arguments.trials = math.prod(len(varied.tried) for varied in space)
+
+
+def _source(arguments: argparse.Namespace) -> tuple[Any, list[str]]:
+    """What is searched, for ``topology.load`` and as words of ``spreeze-launch``."""
+    if (arguments.topology is None) == (arguments.env is None):
+        got = "neither" if arguments.env is None else "both"
+        raise InputError(f"expected a TOPOLOGY or --env ID, got {got}")
+    chosen = [f"--algorithm={arguments.algorithm}"] if arguments.algorithm else []
+    if arguments.topology is None:
+        return {"run": {"env": arguments.env}}, [f"--env={arguments.env}", *chosen]
+    return arguments.topology, [arguments.topology, *chosen]
+
+
+def _stated(arguments: argparse.Namespace) -> list[str]:
+    """Overrides of every run."""
+    chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
+    return [*chosen, *arguments.set]
+
+
+def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]) -> Plan:
+    """The plan as it is, once every key has been tried at its ends or at each of its choices.
+
+    Raises:
+        InputError: the topology has a mistake, or does not allow one of the values.
+    """
+    look, stated = FirstLook(), _stated(arguments)
+    plan = topology.load(source, stated, look=look)
+    for varied in space:
+        for text in varied.tried:
+            try:
+                topology.load(source, [*stated, f"{varied.key}={text}"], look=look)
+            except TopologyError as error:
+                raise InputError(f"--over {varied.key}, at {text}: {error.mistakes[0]}") from None
+    return plan
+
+
+def _report(study: Study, space: Sequence[Varied], arguments: argparse.Namespace) -> None:
+    """Print the trials so far, and draw them where asked for."""
+    outcome.show_trials(study.rows(), space)
+    if arguments.png:
+        outcome.draw(study.rows(), space, arguments.png)
+        say(f"wrote {arguments.png}")
+
+
+def _command() -> str:
+    """The command line of this search, without its folder."""
+    words = sys.argv[2:]
+    if "--study" in words:
+        at = words.index("--study")
+        words = words[:at] + words[at + 2 :]
+    return shlex.join(["spreeze", "search", *(word for word in words if not word.startswith("--study="))])

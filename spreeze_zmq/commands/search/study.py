@@ -1,0 +1,163 @@
+"""The study of a search, by optuna: which values are tried next, which runs are ended early, what was found.
+
+Its file survives the search, so that a search that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands.search.space import Varied
+from spreeze_zmq.run.curves import Array
+
+#: Parts of a run's length at whose ends runs are compared.
+NUM_PARTS = 20
+#: A run is not ended early before this many of them, nor before so many others have ended.
+LEAST_PARTS, LEAST_TRIALS = 5, 4
+#: State of a trial, as optuna names it -> in a table.
+STATES = {"COMPLETE": "", "PRUNED": "ended early", "FAIL": "failed"}
+_ABOUT = "search"
+
+
+class Row(NamedTuple):
+    """A trial that is over.
+
+    Attributes:
+        number: optuna's.
+        values: key -> value as TOML.
+        score: the mean return of its best policy; None where nothing was evaluated.
+        state: one of ``STATES``; empty where it ran to its end.
+    """
+
+    number: int
+    values: dict[str, str]
+    score: float | None
+    state: str
+
+
+class Study:
+    """A study in a folder, begun or gone on with.
+
+    Args:
+        folder: where its file is.
+        space: what is varied.
+        about: what the search is of; a study that is gone on with must be of the same.
+        seed: of the choice of values.
+        every: try every combination of the choices first, each once, and end no run early.
+
+    Raises:
+        InputError: optuna is not installed, or the folder holds another search.
+    """
+
+    def __init__(
+        self, folder: Path, space: Sequence[Varied], about: Mapping[str, Any], seed: int, *, every: bool
+    ) -> None:
+        optuna = _optuna()
+        backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.log"))
+        pruner = optuna.pruners.MedianPruner(LEAST_TRIALS, LEAST_PARTS)
+        self._states = optuna.trial.TrialState
+        self._space = space
+        self._study = optuna.create_study(
+            study_name=_ABOUT,
+            storage=optuna.storages.JournalStorage(backend),
+            sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+            pruner=optuna.pruners.NopPruner() if every else pruner,
+            direction="maximize",
+            load_if_exists=True,
+        )
+        known = self._study.user_attrs.get(_ABOUT)
+        if known is None:
+            self._study.set_user_attr(_ABOUT, dict(about))
+            for values in product(*(varied.tried for varied in space)) if every else ():
+                self._study.enqueue_trial(dict(zip((varied.key for varied in space), values, strict=True)))
+        elif known != dict(about):
+            differing = sorted(key for key in known.keys() | about.keys() if known.get(key) != about.get(key))
+            was, now = ({key: found.get(key) for key in differing} for found in (known, about))
+            raise InputError(
+                f"--study {folder} holds a search of {was}, and this one is of {now}: choose another folder"
+            )
+        self._open: dict[int, Any] = {}
+        self._retry()
+
+    def _retry(self) -> None:
+        """Try once more what was under way when an earlier search was killed."""
+        for trial in self._study.get_trials(states=(self._states.RUNNING,)):
+            self._study.tell(trial.number, state=self._states.FAIL)
+            self._study.enqueue_trial(trial.params, user_attrs=dict(trial.user_attrs))
+
+    @property
+    def num_over(self) -> int:
+        """Trials that have a value, or were ended early."""
+        return len(self._study.get_trials(states=(self._states.COMPLETE, self._states.PRUNED)))
+
+    def ask(self) -> tuple[int, dict[str, str]]:
+        """Number and values, as TOML, of the next trial."""
+        trial = self._study.ask()
+        self._open[trial.number] = trial
+        values = {varied.key: varied.suggested(trial) for varied in self._space}
+        trial.set_user_attr("values", values)
+        return trial.number, values
+
+    def progress(self, number: int, spent: Array, returns: Array, reported: int) -> tuple[int, bool]:
+        """Compare a run so far with others of equal length.
+
+        Args:
+            number: of the trial.
+            spent: ``[K]`` share of a run's length at which each look was.
+            returns: ``[K]`` mean return of each.
+            reported: the last part whose end was compared; -1 for none.
+
+        Returns:
+            The last part whose end has been compared, and whether the run should be ended.
+        """
+        trial = self._open[number]
+        for part in range(reported + 1, min(NUM_PARTS, int(NUM_PARTS * spent[-1]))):
+            reported, before = part, returns[spent * NUM_PARTS <= part + 1]
+            if len(before):
+                trial.report(float(before[-3:].mean()), part)
+                if trial.should_prune():
+                    return part, True
+        return reported, False
+
+    def tell(self, number: int, score: float | None, *, pruned: bool) -> None:
+        """End a trial; ``score`` is None where it has failed."""
+        trial = self._open.pop(number)
+        trial.set_user_attr("score", score)
+        if pruned:
+            self._study.tell(trial, state=self._states.PRUNED)
+        elif score is None:
+            self._study.tell(trial, state=self._states.FAIL)
+        else:
+            self._study.tell(trial, score)
+
+    def rows(self) -> list[Row]:
+        """The trials that are over, the best one first, those that were ended early or failed last."""
+        found = []
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.is_finished() and "score" in trial.user_attrs:  # else it was tried again
+                about = trial.user_attrs
+                found.append(
+                    Row(trial.number, dict(about["values"]), about["score"], STATES[trial.state.name])
+                )
+        return sorted(
+            found, key=lambda row: (row.state != "", -math.inf if row.score is None else -row.score)
+        )
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+        import optuna.storages.journal
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"this needs {error.name}, which is not installed: pip install 'spreeze_zmq[search]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    return optuna

@@ -1,0 +1,87 @@
+"""``spreeze search`` as a user calls it."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from spreeze_zmq.commands import spreeze
+from tests.system.conftest import LIGHT, said_in
+
+SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
+OVER = ("--over", "algorithm.learning_rate=log:1e-4..1e-2", "--over", "algorithm.n_step=1,3")
+SHORT = ("--env-steps", "1500", "--trials", "2", "--repeats", "1", "--finalists", "1")
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    """Optuna is an extra."""
+    pytest.importorskip("optuna")
+
+
+def children_of(search):
+    """All processes below a search."""
+    return psutil.Process(search.pid).children(recursive=True)
+
+
+@pytest.mark.long("four whole runs")
+@pytest.mark.timeout(300)
+def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_path):
+    """Ctrl-C in the second trial ends it and its processes, and prints the command that goes on: that tries
+    the same values again, plays the best trial and the topology as it is with fresh seeds, and says which is
+    better.
+    """
+    settings = [word for each in LIGHT for word in ("--set", each)]
+    command = [*SPREEZE, "search", "cartpole_dqn", *OVER, *settings, *SHORT, "--png", "found.png"]
+    search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    heard = []
+    while not (heard and heard[-1].startswith("trial-0000: ")):
+        heard.append(search.stdout.readline())
+        assert heard[-1], heard
+    deadline = time.monotonic() + 60
+    while not any("spreeze_zmq.commands.launch" in child.cmdline() for child in children_of(search)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    below = children_of(search)
+    search.send_signal(signal.SIGINT)
+    out, _ = search.communicate(timeout=60)
+    assert search.returncode == 0, out
+    assert not psutil.wait_procs(below, timeout=10)[1]
+    again = shlex.split(re.search(r"it goes on with: spreeze (.*)", out)[1])
+    done = subprocess.run([*SPREEZE, *again], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 runs, 1 at a time, 1 of them before" in done.stdout
+    assert re.search(r"^as it is +-?[\d,.]+ ", done.stdout, re.MULTILINE), done.stdout
+    ends = ("nothing that was tried is better than cartpole_dqn as it is", "wrote ")
+    assert done.stdout.splitlines()[-1].startswith(ends)
+    assert (tmp_path / "found.png").stat().st_size > 5_000
+    found = (tmp_path / "cartpole_dqn_found.toml").exists()
+    assert found == done.stdout.splitlines()[-1].startswith("wrote ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pendulum",), "nothing is varied"),
+        ((*OVER,), "expected a TOPOLOGY or --env ID, got neither"),
+        (("pendulum", "--over", "algorithm.tau=0.5..2.0"), "--over algorithm.tau, at 2.0: "),
+        (("pendulum", "--over", "algorithm.tou=0.5..1.0"), "tau"),
+        (("pendulum", *OVER, "--trials", "0"), "--trials 0: at least 1"),
+        (("pendulum", *OVER, "--env-steps", "0"), "--env-steps 0: at least 1"),
+        (("pendulum", *OVER, "--minutes", "-1"), "--minutes -1: a time above 0"),
+        (("pendulum", *OVER, "--jobs", "999"), "cores, and each run needs one"),
+        (("pendulum", *OVER, "--every"), "is a range"),
+        (("pendulun", *OVER), "pendulum"),
+    ],
+)
+def test_mistakes_of_a_search_start_nothing(tmp_path, arguments, words):
+    """One clear line, exit code 2, and no folder."""
+    code, out, errors = said_in(tmp_path, "search", *arguments, main=spreeze.main)
+    assert (code, out) == (2, "")
+    assert words in errors
+    assert not any(tmp_path.iterdir())

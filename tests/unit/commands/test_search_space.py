@@ -1,0 +1,164 @@
+"""What ``--over`` varies, what a study makes of it, and the file that is written at the end."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.commands.search import outcome
+from spreeze_zmq.commands.search.phases import Finalist, best_of
+from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
+from spreeze_zmq.commands.search.study import LEAST_PARTS, LEAST_TRIALS, NUM_PARTS, Study
+from spreeze_zmq.plan import topology
+
+SPACE = (Range("algorithm.learning_rate", 1e-4, 1e-2, True), Choices("algorithm.n_step", ("1", "3")))
+ABOUT = {"topology": ["pendulum"], "over": ["..."]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    """Optuna is an extra."""
+    pytest.importorskip("optuna")
+
+
+@pytest.mark.parametrize(
+    ("over", "found"),
+    [
+        ("algorithm.tau=log:1e-3..0.1", Range("algorithm.tau", 1e-3, 0.1, True)),
+        ("algorithm.tau = 0.5..1", Range("algorithm.tau", 0.5, 1.0, False)),
+        ("algorithm.n_step=1..5", Range("algorithm.n_step", 1, 5, False)),
+        ("algorithm.batch_size=log:32..512", Range("algorithm.batch_size", 32, 512, True)),
+        ("run.env_kwargs.low=-1.5..-.5", Range("run.env_kwargs.low", -1.5, -0.5, False)),
+        ("algorithm.tau=0.005,0.02", Choices("algorithm.tau", ("0.005", "0.02"))),
+        (
+            "algorithm.hidden_sizes=[64, 64],[256]",
+            Choices("algorithm.hidden_sizes", ("[64, 64]", "[256]")),
+        ),
+        ('a.b="x,y", true', Choices("a.b", ('"x,y"', "true"))),
+        ("a.b={ from = 1, to = 2 },3", Choices("a.b", ("{ from = 1, to = 2 }", "3"))),
+    ],
+)
+def test_ranges_and_lists_are_read(over, found):
+    """Whole ends mean whole numbers; commas in brackets and quotes separate nothing."""
+    assert parse(over) == found
+    assert isinstance(getattr(found, "low", 0), type(getattr(parse(over), "low", 0)))
+
+
+@pytest.mark.parametrize(
+    ("overs", "words"),
+    [
+        ([], "nothing is varied"),
+        (["algorithm.tau"], "expected KEY=log:LOW..HIGH"),
+        (["algorithm.tau=0.5"], "a single value is written as --set"),
+        (["algorithm.tau=0.5,"], "expected KEY=log:LOW..HIGH"),
+        (["algorithm.tau=1..0.5"], "a range goes up"),
+        (["algorithm.tau=log:0..0.5"], "logarithms need a range above 0"),
+        (["algorithm.tau=0.5,0.5"], "twice"),
+        (["run.seed=1..5"], "its own seed and time"),
+        (["run.stop.minutes=1,2"], "its own seed and time"),
+        (["a.b=1,2", "a.b=3,4"], "varied twice"),
+    ],
+)
+def test_what_is_neither_is_refused(overs, words):
+    """In one line that says what was expected."""
+    with pytest.raises(InputError, match=words):
+        parse_all(overs)
+
+
+def test_a_list_is_split_at_its_own_commas():
+    """Also beside quotes that hold brackets."""
+    assert split("""'[', "a, b" , [1, [2, 3]],x""") == ["'['", '"a, b"', "[1, [2, 3]]", "x"]
+
+
+def opened(folder, space=SPACE, about=ABOUT, every=False):
+    """A study in a folder."""
+    return Study(folder, space, about, 1, every=every)
+
+
+def test_values_are_within_their_range_and_written_short(tmp_path):
+    """Four digits, as they stand in the file that is written."""
+    study = opened(tmp_path)
+    for number in range(12):
+        asked, values = study.ask()
+        assert asked == number
+        assert list(values) == ["algorithm.learning_rate", "algorithm.n_step"]
+        rate = float(values["algorithm.learning_rate"])
+        assert 1e-4 <= rate <= 1e-2
+        assert float(f"{rate:.4g}") == rate
+        assert values["algorithm.n_step"] in ("1", "3")
+        study.tell(number, float(number), pruned=False)
+    assert study.num_over == 12
+    assert [row.score for row in study.rows()] == [float(score) for score in range(11, -1, -1)]
+
+
+def test_a_run_behind_half_of_the_others_is_ended_early(tmp_path):
+    """Not before others have run to their end and a quarter of it is over; one that is ahead goes on."""
+    study, looks = opened(tmp_path), np.linspace(0.02, 1.0, 50)
+
+    def end(returns, until=1.0):
+        number, _ = study.ask()
+        seen = looks <= until
+        return number, *study.progress(number, looks[seen], np.full(seen.sum(), returns), -1)
+
+    for score in range(LEAST_TRIALS):
+        number, part, behind = end(float(score))
+        assert (part, behind) == (NUM_PARTS - 1, False)
+        study.tell(number, float(score), pruned=False)
+    number, part, behind = end(-5.0)
+    assert (part, behind) == (LEAST_PARTS, True)
+    study.tell(number, -5.0, pruned=True)
+    assert end(-5.0, until=0.25)[1:] == (3, False)
+    assert end(10.0)[1:] == (NUM_PARTS - 1, False)
+    assert [(row.score, row.state) for row in study.rows()][-1] == (-5.0, "ended early")
+    assert study.num_over == LEAST_TRIALS + 1
+
+
+def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
+    """With the same values; what was over stays."""
+    study = opened(tmp_path)
+    number, _ = study.ask()
+    study.tell(number, 3.0, pruned=False)
+    _, lost = study.ask()
+    study = opened(tmp_path)
+    assert study.num_over == 1
+    number, values = study.ask()
+    assert (number, values) == (2, lost)
+    study.tell(number, None, pruned=False)
+    assert [(row.score, row.state) for row in study.rows()] == [(3.0, ""), (None, "failed")]
+
+
+def test_the_folder_of_another_search_is_refused(tmp_path):
+    """The line names what differs."""
+    opened(tmp_path)
+    with pytest.raises(InputError, match=r"holds a search of .*pendulum.*ant.*another folder"):
+        opened(tmp_path, about={**ABOUT, "topology": ["ant"]})
+
+
+def test_every_combination_is_tried_once(tmp_path):
+    """In any order."""
+    space = (Choices("a.b", ("1", "2")), Choices("c.d", ("x", "y", "z")))
+    study, seen = opened(tmp_path, space, every=True), set()
+    for _ in range(6):
+        number, values = study.ask()
+        seen.add(tuple(values.values()))
+        study.tell(number, 0.0, pruned=False)
+    assert len(seen) == 6
+
+
+def test_what_is_written_is_the_topology_with_the_values_found(tmp_path, monkeypatch):
+    """Into a new file, which loads; nothing of the user's is replaced."""
+    monkeypatch.chdir(tmp_path)
+    plan = topology.load("pendulum")
+    best = {"algorithm.learning_rate": "0.002", "algorithm.hidden_sizes": "[32, 32]"}
+    paths = [
+        outcome.write("pendulum", ["run.seed=7"], best, plan, tmp_path, "spreeze search") for _ in range(2)
+    ]
+    assert [path.name for path in paths] == ["pendulum_found.toml", "pendulum_found2.toml"]
+    found = topology.load(str(paths[1]))
+    assert (found.algorithm["learning_rate"], found.algorithm["hidden_sizes"]) == (0.002, [32, 32])
+    assert (found.run.seed, found.run.env) == (7, plan.run.env)
+
+
+def test_no_setting_is_best_where_none_was_evaluated():
+    """Such as of runs that were too short."""
+    with pytest.raises(ComponentFailed, match="give the runs more time"):
+        best_of([Finalist("as it is", {}), Finalist("trial 0", {"a.b": "1"})])
