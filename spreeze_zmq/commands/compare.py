@@ -18,7 +18,17 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
+from spreeze_zmq.run.curves import (
+    AXES,
+    Array,
+    Curve,
+    improvement,
+    interval,
+    iqm,
+    join,
+    profile,
+    read_curve,
+)
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
 from spreeze_zmq.screen.terminal.words import clock
 
@@ -31,6 +41,16 @@ class Group:
     label: str
     runs: Sequence[PastRun]
     curves: Sequence[Curve]
+
+    @property
+    def best(self) -> Array:
+        """``[R]`` returns of the best policies: of fresh episodes, since the highest look is too high, or
+        that where there are none.
+        """
+        confirmed = [run.summary.get("best_return") for run in self.runs]
+        highest = [curve.mean_return.max() for curve in self.curves]
+        pairs = zip(highest, confirmed, strict=True)
+        return np.array([look if fresh is None else fresh for look, fresh in pairs], np.float64)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     say("returns: interquartile mean over runs, 95 % bootstrap interval")
+    say("".join(f"{line}\n" for line in improvements(groups)), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
             try:
@@ -138,6 +159,19 @@ def _is_stated(row: Any) -> bool:
     return isinstance(row, Mapping) and "stated" in row
 
 
+def improvements(groups: Sequence[Group]) -> Iterator[str]:
+    """A line for each setting of several runs: how probably it beats the first such one of its task."""
+    first: dict[str, Group] = {}
+    for group in groups:
+        if len(group.runs) > 1 and first.setdefault(group.env, group) is not group:
+            other = first[group.env]
+            share, low, high = improvement(group.best, other.best)
+            yield (
+                f"{group.env}: a run of {group.label} has a higher best return than one of {other.label} "
+                f"with probability {share:.2f} [{low:.2f}, {high:.2f}]"
+            )
+
+
 def write_csv(groups: Sequence[Group], path: Path) -> None:
     """Write one line for each point of each joint curve over each axis."""
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -152,22 +186,30 @@ def write_csv(groups: Sequence[Group], path: Path) -> None:
 
 
 def draw(groups: Sequence[Group], path: Path) -> None:
-    """Draw joint curves with their interval, and single runs thin: a row an environment, a column an axis."""
+    """Draw joint curves with their interval, and single runs thin: a row an environment, a column an axis,
+    and one for the profile of best returns where a setting has several runs.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
     envs = list(dict.fromkeys(group.env for group in groups))
-    figure = Figure(figsize=(5 * len(AXES), 4.2 * len(envs)), dpi=120, layout="constrained")
+    width = len(AXES) + any(len(group.runs) > 1 for group in groups)
+    figure = Figure(figsize=(5 * width, 4.2 * len(envs)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(len(envs), len(AXES), squeeze=False, sharey="row")
+    panels = figure.subplots(len(envs), width, squeeze=False)
     for env, row in zip(envs, panels, strict=True):
-        for axis, panel in zip(AXES, row, strict=True):
-            for number, group in enumerate(group for group in groups if group.env == env):
+        own = [group for group in groups if group.env == env]
+        for axis, panel in zip(AXES, row, strict=False):
+            for number, group in enumerate(own):
                 _draw_group(panel, group, axis, f"C{number}")
+            if panel is not row[0]:
+                panel.sharey(row[0])
             panel.set_xlabel(AXES[axis])
             panel.xaxis.set_major_formatter(EngFormatter(sep=""))
             panel.grid(alpha=0.3)
+        if width > len(AXES):
+            _draw_profile(row[-1], own)
         row[0].set_ylabel("return of evaluations")
         row[0].set_title(env, loc="left")
         row[0].legend(loc="best", fontsize="small")
@@ -185,18 +227,26 @@ def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
         panel.fill_between(joint.x, joint.low, joint.high, color=color, alpha=0.2, linewidth=0)
 
 
+def _draw_profile(panel: Any, groups: Sequence[Group]) -> None:
+    """Draw which share of the runs of each setting has a higher best return than each level."""
+    every = np.concatenate([group.best for group in groups])
+    span = np.ptp(every) or 1.0
+    levels = np.linspace(every.min() - 0.05 * span, every.max() + 0.05 * span, 500)
+    for number, group in enumerate(groups):
+        panel.plot(levels, profile(group.best, levels), color=f"C{number}")
+    panel.set_xlabel("best return")
+    panel.set_ylabel("share of runs with more")
+    panel.grid(alpha=0.3)
+
+
 def _row(group: Group) -> list[str]:
     last = np.array([[curve.mean_return[-1]] for curve in group.curves])
-    # The confirmed score of the saved policy; the highest evaluation overestimates it.
-    confirmed = [run.summary.get("best_return") for run in group.runs]
-    highest = [curve.mean_return.max() for curve in group.curves]
-    best = np.array([[a if b is None else b] for a, b in zip(highest, confirmed, strict=True)], np.float64)
     wall, spent, steps = (
         float(np.mean([curve.x[axis][-1] for curve in group.curves]))
         for axis in ("wall_s", "core_s", "env_steps")
     )
     cost = [clock(wall), "" if np.isnan(spent) else clock(spent), f"{steps:,.0f}"]
-    return [group.label, group.env, str(len(group.runs)), _shown(last), _shown(best), *cost]
+    return [group.label, group.env, str(len(group.runs)), _shown(last), _shown(group.best[:, None]), *cost]
 
 
 def _shown(scores: Any) -> str:

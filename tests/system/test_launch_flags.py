@@ -117,7 +117,7 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
     assert last == min(curve.x["env_steps"][-1] for curve in curves)
     expected = np.mean([curve.at("env_steps", np.array([last]))[0] for curve in curves])
     assert float(rows[-1]["iqm_return"]) == pytest.approx(expected)
-    assert imageio.imread(picture).shape[1] == 600 * len(AXES)
+    assert imageio.imread(picture).shape[1] == 600 * (len(AXES) + 1)  # the last one for best returns
 
 
 def test_a_process_joins_by_the_line_that_the_launcher_says(launch, tmp_path):

@@ -8,7 +8,16 @@ import pytest
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
-from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
+from spreeze_zmq.run.curves import (
+    AXES,
+    Curve,
+    improvement,
+    interval,
+    iqm,
+    join,
+    profile,
+    read_curve,
+)
 
 
 def curve(steps, returns):
@@ -39,6 +48,24 @@ def test_the_interval_is_that_of_all_possible_resamples():
     near = [np.percentile(every, [1.5, 3.5]), np.percentile(every, [96.5, 98.5])]
     assert near[0][0] <= low.item() <= near[0][1]
     assert near[1][0] <= high.item() <= near[1][1]
+
+
+def test_the_probability_of_improvement_is_that_of_the_u_test():
+    """The statistic of Mann and Whitney divided by the number of pairs; its interval holds it."""
+    rng = np.random.default_rng(5)
+    first, second = rng.integers(0, 6, 7).astype(float), rng.integers(0, 6, 5).astype(float)
+    share, low, high = improvement(first, second)
+    statistic = pytest.importorskip("scipy.stats").mannwhitneyu(first, second).statistic
+    assert share == pytest.approx(statistic / 35)
+    assert low <= share <= high
+    assert improvement(first + 10, first) == (1, 1, 1)
+    assert improvement(second[:1], second[:1]) == (0.5, 0.5, 0.5)
+
+
+def test_a_profile_is_the_share_above_each_level():
+    """It falls from 1 to 0."""
+    shares = profile(np.array([1.0, 3.0, 3.0, 8.0]), np.array([0.0, 1.0, 2.0, 3.0, 8.0]))
+    np.testing.assert_array_equal(shares, [1, 0.75, 0.75, 0.25, 0])
 
 
 def test_whole_runs_are_drawn_not_single_points():
