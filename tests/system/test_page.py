@@ -1,5 +1,6 @@
 """The page in a real headless Chromium, beside live runs."""
 
+import csv
 import io
 import shutil
 import signal
@@ -157,9 +158,42 @@ def over_again(folder, errors):
             page.locator("#state", has_text="past run").wait_for()
             page.wait_for_selector("#stage img")
             wait_for(lambda: num_points(page) > 3, "curve of the past run")
+            explore(page)
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+
+
+def explore(page):
+    """Two numbers over the transitions trained on: drawn, smoothed, zoomed, kept as a file."""
+    part = page.locator("#explorer")
+    first, second, axis = (part.locator("select").nth(place) for place in range(3))
+    first.select_option("evaluation: mean_return")
+    second.select_option("critic_loss")
+    axis.select_option("trained_transitions")
+    names = ["evaluation: mean return", "critic loss"]
+    for name in names:
+        part.locator(".u-legend", has_text=name).wait_for()
+    assert part.get_by_text("smoothed").count() == 0
+    part.locator("input").fill("0.9")
+    part.locator(".u-legend", has_text="critic loss, smoothed").wait_for()
+    whole = int(page.locator("#explored").get_attribute("data-points"))
+    plot = part.locator(".u-over").bounding_box()
+    page.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 0.6 * plot["width"], plot["y"] + 60, steps=3)
+    page.mouse.up()
+    page.locator("#explored .zoomed").wait_for()
+    part.locator(".u-over").dblclick()
+    page.locator("#explored .uplot:not(.zoomed)").wait_for()
+    with page.expect_download() as download:
+        part.get_by_text("download CSV").click()
+    head, *rows = csv.reader(download.value.path().open())
+    assert head == ["trained_transitions", "evaluation: mean_return", "critic_loss"]
+    assert len(rows) >= whole
+    trained = [float(row[0]) for row in rows]
+    assert trained == sorted(set(trained))
+    assert all(any(row[1:]) for row in rows)
 
 
 @pytest.mark.thorough

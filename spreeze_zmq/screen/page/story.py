@@ -60,6 +60,7 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "t_s": status["t_s"],
         "env_steps": status["env_steps"],
+        "trained_transitions": status["trained_transitions"],
         "return": status["episodes"]["mean_return"],
         "return_std": status["episodes"].get("std_return"),
         "replay_ratio": status["replay_ratio"]["measured"],

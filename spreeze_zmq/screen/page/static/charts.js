@@ -63,7 +63,7 @@ export class Charts {
       tables.push([ends[1] > ends[0] ? ends : [ends[0], ends[0] + 1], [goal, goal]]);
       series.push(line("goal", "muted", { dash: [4, 4] }));
     }
-    this.show("learning", uPlot.join(tables), series, { bands, tall: true, steps });
+    this.show("learning", uPlot.join(tables), series, { bands, tall: true, counted: steps && "env steps" });
   }
 
   counts(x) {
@@ -96,17 +96,20 @@ export class Charts {
     const width = Math.floor(place.clientWidth);
     const made = this.charts.get(id);
     place.dataset.points = data[0].length;
-    const shape = `${series.map((one) => one.label).join()} ${more.steps}`;
+    const shape = `${series.map((one) => one.label).join()} ${more.counted}`;
     if (made && made.shape === shape) {
       const height = heightOf(place, more.spark);
       if (made.width !== width || made.height !== height) made.setSize({ width, height });
-      made.setData(data);
+      const zoomed = made.root.classList.contains("zoomed");
+      made.setData(data, !zoomed);
+      if (zoomed) made.redraw();
       return;
     }
     made?.destroy();
     place.replaceChildren();
     const chart = new uPlot(options(width, heightOf(place, more.spark), series, more), data, place);
     chart.shape = shape;
+    if (more.zoom) chart.over.addEventListener("dblclick", () => chart.root.classList.remove("zoomed"));
     series.forEach((one, i) => one.edge && (chart.root.querySelectorAll(".u-legend .u-series")[i + 1].style.display = "none"));
     this.charts.set(id, chart);
   }
@@ -115,7 +118,7 @@ export class Charts {
 /** The height of a plot: a legend has its place below. */
 const heightOf = (place, spark) => Math.max(40, place.clientHeight - (spark ? 0 : 26));
 
-const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : short(v)), ...more });
+export const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : short(v)), ...more });
 const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, edge: true });
 const faint = (name) => `color-mix(in srgb, ${colour(name)} 14%, transparent)`;
 
@@ -135,15 +138,15 @@ function isNear(goal, ...columns) {
 }
 
 /** uPlot joins tables whose x grow strictly. */
-function unique(table) {
+export function unique(table) {
   const kept = table[0].map((x, i) => i + 1 === table[0].length || table[0][i + 1] > x);
   return table.map((column) => column.filter((_, i) => kept[i]));
 }
 
-function options(width, height, series, { bands = [], spark = false, steps = false, whole = false }) {
+function options(width, height, series, { bands = [], spark = false, counted = "", whole = false, zoom = false }) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif", labelGap: 0 };
   const right = series.some((one) => one.scale === "right");
-  const time = (_, values) => values.map((value) => (steps ? short(value) : clock(value)));
+  const time = (_, values) => values.map((value) => (counted ? short(value) : clock(value)));
   const numbers = (_, values) => values.map(short);
   const axes = [{ ...axis, size: 24, space: 60, values: time, grid: { show: false } }, { ...axis, size: 46, space: 34, values: numbers }];
   if (whole) axes[1].incrs = [1, 2, 5, 10, 20, 50, 100];
@@ -154,8 +157,9 @@ function options(width, height, series, { bands = [], spark = false, steps = fal
     padding: spark ? [4, 0, 4, 0] : [10, right ? 0 : 12, 0, 0],
     scales: { x: { time: false }, y: { range: padded }, right: { range: padded } },
     axes: spark ? [{ show: false }, { show: false }] : axes,
-    cursor: { show: !spark, drag: { setScale: false }, points: { size: 6 } },
-    series: [{ label: steps ? "env steps" : "time", value: (_, v) => (v == null ? "" : steps ? short(v) : clock(v)) }, ...series],
+    cursor: { show: !spark, drag: { setScale: zoom, x: zoom }, points: { size: 6 } },
+    hooks: { setSelect: [(chart) => zoom && chart.select.width > 0 && chart.root.classList.add("zoomed")] },
+    series: [{ label: counted || "time", value: (_, v) => (v == null ? "" : counted ? short(v) : clock(v)) }, ...series],
   };
 }
 

@@ -3,6 +3,7 @@
 import { endAgent, showAgent } from "./agent.js";
 import { Charts } from "./charts.js";
 import { showEvents } from "./events.js";
+import { Explorer } from "./explorer.js";
 import { Flow } from "./flow.js";
 import { clock, endedBy } from "./format.js";
 import { showGroups } from "./groups.js";
@@ -12,6 +13,7 @@ import { Run } from "./run.js";
 
 const run = new Run();
 const charts = new Charts(run);
+const explorer = new Explorer(document.getElementById("explorer"), run, charts);
 const flow = new Flow(document.getElementById("flow"), run);
 let due = false;
 let drawn_ms = 0;
@@ -26,6 +28,7 @@ function draw() {
   showMachines(document.getElementById("machines"), run);
   showGroups(document.getElementById("groups"), run);
   charts.draw();
+  explorer.draw();
   showEvents(document.getElementById("events"), run);
 }
 
