@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from spreeze_zmq.algorithms.distributions import Distribution
+    from spreeze_zmq.replay import Episode, Transitions
 
 #: Rollout arrays that hold whole transitions.
 TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
@@ -176,6 +177,29 @@ class Algorithm(ABC):
         """
         return {}
 
+    def relabel(self, batch: Transitions, episode: Episode) -> Transitions | None:
+        """What a replay keeps of an episode beside its transitions as they came.
+
+        Called in each learner once an episode has ended, with :class:`ReplayOptions` only. By default this is
+        what the option ``hindsight`` asks for.
+
+        Args:
+            batch: all transitions of the episode in order, as NumPy arrays: ``obs``, ``next_obs``
+                ``[L, *obs_shape]`` as the environment gives them, flattened; ``action``; ``reward`` and
+                ``terminated`` ``[L, n]`` of each of ``n_step`` steps, whose numbers are in ``step``. Change
+                it by ``batch._replace(...)``; ``batch.rows(index)`` gives some of them, or some many times.
+            episode: ``obs`` ``[L + 1, ...]``, ``action``, ``reward`` ``[L, ...]``, ``terminated``; ``goals``
+                of a goal environment; ``rng``, the only source of random numbers to use.
+
+        Returns:
+            Any number of transitions; None for none.
+        """
+        from spreeze_zmq.replay import in_hindsight
+
+        if self.options.hindsight == "off":
+            return None
+        return in_hindsight(batch, episode, self.options.hindsight, self.options.hindsight_goals)
+
     def after_critic_step(self) -> None:  # noqa: B027 (most algorithms need one of the two)
         """Called after each step of the critic-learner, without gradients, for instance to move targets."""
 
@@ -225,9 +249,18 @@ class Algorithm(ABC):
         return issubclass(cls.Options, RolloutOptions)
 
     @classmethod
-    def fields_of(cls, part: str, frame_stack: int = 1, memory_size: int = 0) -> tuple[str, ...]:
+    def relabels(cls, options: Any) -> bool:
+        """Whether its replays keep what :meth:`relabel` makes of episodes."""
+        return cls.relabel is not Algorithm.relabel or getattr(options, "hindsight", "off") != "off"
+
+    @classmethod
+    def fields_of(
+        cls, part: str, frame_stack: int = 1, memory_size: int = 0, *, relabels: bool = False
+    ) -> tuple[str, ...]:
         """The rollout arrays that the learner of ``part``, one of ``PARTS``, asks for."""
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
+        if relabels:
+            fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, *fields)))
         if cls.on_policy():
             memory = ("memory",) if memory_size else ()
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, "log_prob", *memory, *fields)))

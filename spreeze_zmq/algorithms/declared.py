@@ -17,6 +17,7 @@ import torch
 
 import spreeze_zmq
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError
 from spreeze_zmq.base.schema import suggestion
@@ -259,6 +260,11 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         if not isinstance(getattr(distribution, "num_outputs", None), int):
             problem = f"distribution() returned {shown(distribution)}, expected one of"
             raise AlgorithmError(kind, f"{problem} spreeze_zmq.algorithms.distributions")
+        asked = {*kind.critic_fields, *kind.policy_fields}
+        if isinstance(distribution, Deterministic) and "log_prob" in asked:
+            raise AlgorithmError(
+                kind, "its fields ask for log_prob, which a Deterministic distribution has not"
+            )
         obs = torch.zeros(2, math.prod(env.obs_shape))
         if kind.acts_by_itself():
             for greedy in (True, False):

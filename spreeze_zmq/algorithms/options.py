@@ -157,6 +157,16 @@ class ReplayOptions(TrainingOptions):
         fixed=True,
     )
 
+    hindsight: str = option(
+        "off",
+        "keep transitions once more with goals that were reached: of later steps of the episode, its end, "
+        "any of its steps, or any in the replay (1707.01495)",
+        choices=("off", "future", "final", "episode", "random"),
+    )
+    hindsight_goals: int = option(
+        4, "goals that each transition is kept with beside its own", minimum=1, only_with="hindsight"
+    )
+
     @property
     def largest_return(self) -> float | None:
         """Size of the largest discounted return that losses see; None where rewards are not divided."""

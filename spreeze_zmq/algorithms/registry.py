@@ -8,14 +8,14 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
+from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm, seen
 from spreeze_zmq.algorithms.distributions import ACTION_KINDS
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
-from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, STEP_FIELDS
 from spreeze_zmq.base.schema import one_of, options_of, suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
@@ -107,16 +107,29 @@ def _problems(kind: Any) -> Iterator[str]:
     if kind.on_policy() and kind.acts_by_itself():
         problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
         yield f"{problem}; act by a distribution() instead"
-    for part in PARTS:
-        for wanted in kind.fields_of(part):
-            if wanted not in ARRAY_FIELDS:
-                yield f"{part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}"
-            if wanted == "log_prob" and not kind.on_policy():
-                problem = f"{part}_fields asks for log_prob, which a replay does not keep"
-                yield f"{problem}; Options that inherit RolloutOptions do"
+    yield from _problems_of_fields(kind)
     if lines := misspelt(kind):
         own = " (a name that only another file reads: begin it with _)" if "did you mean" in lines[0] else ""
         yield f"{'; '.join(lines)}{own}"
+
+
+def _problems_of_fields(kind: type[Algorithm]) -> Iterator[str]:
+    """Rollout arrays that an algorithm asks for, and that there are not or that its learners do not keep."""
+    transitions = {*TRANSITION_FIELDS, *STACK_FIELDS}
+    for part in PARTS:
+        fields = kind.fields_of(part)
+        for wanted in fields:
+            asks = f"{part}_fields asks for {wanted}"
+            if wanted not in ARRAY_FIELDS:
+                yield f"{part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}"
+            if kind.on_policy() or wanted in transitions:
+                continue
+            if wanted not in STEP_FIELDS:
+                yield f"{asks}, which a replay does not keep; Options that inherit RolloutOptions do"
+            if "action" not in fields:
+                yield f"{asks} and no action: a replay of observations keeps no more; add TRANSITION_FIELDS"
+            if wanted == "log_prob" and kind.acts_by_itself():
+                yield f"{asks}, which an act() of its own does not give"
 
 
 def _problems_of_options(options: Any) -> Iterator[str]:
@@ -176,9 +189,11 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
     if not _is_shipped(kind) or tables_by_network(options):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
+        from spreeze_zmq.algorithms.relabelled import rehearse_relabel
 
         try:
             rehearse(kind, options, seen(env, options))
+            rehearse_relabel(kind(options, env), env)
         except InvalidEnvironment as error:
             raise InvalidEnvironment(f"{kind.__name__}: {error}") from None
 

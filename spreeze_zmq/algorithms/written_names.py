@@ -108,6 +108,8 @@ def _never_called(kind: type[Algorithm], own: Iterable[type]) -> Iterator[str]:
     written = {name for base in own for name in vars(base)}
     if not kind.on_policy() and "targets_of" in written:
         yield "the library never calls targets_of without rounds; let Options inherit RolloutOptions"
+    if kind.on_policy() and "relabel" in written:
+        yield "the library never calls relabel without a replay; let Options inherit ReplayOptions"
     if not kind.has_policy_loss() and "after_policy_step" in written:
         yield "the library never calls after_policy_step without a policy_loss; use after_critic_step"
 

@@ -157,6 +157,9 @@ class Rollout:
 ARRAY_FIELDS: Mapping[str, ArrayForm] = {
     each.name: each.metadata["form"] for each in fields(Rollout) if "form" in each.metadata
 }
+#: Those with one entry for each step of each environment, which a replay keeps for learners that ask for
+#: them.
+STEP_FIELDS = tuple(name for name, form in ARRAY_FIELDS.items() if form.leading == ("T", "N"))
 
 
 #: The largest number to train on: its squares, summed over a batch, stay within float32.

@@ -32,6 +32,7 @@ from spreeze_zmq.envs.door import RESET, STEP
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.facts import facts_of
 from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.goals import goal_facts
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.make import RESERVED, make
 from spreeze_zmq.envs.seen import Look, Timing
@@ -84,6 +85,8 @@ def look_at(
     if timing.reset_s < SLOW_RESET_S:
         with contextlib.suppress(EnvironmentFailure):  # a later step fails: a run tolerates some
             facts = facts_of(batch)
+    with contextlib.suppress(EnvironmentFailure):
+        facts |= goal_facts(batch, env_id, spec.obs_parts)
     few = observations if observations is not None and observations.nbytes <= OBSERVATIONS_BYTES else None
     return Look(spec, timing, observations=few, facts=facts), batch
 

@@ -11,6 +11,7 @@ from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.learner.relabelled import relabelling
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import REPLAY_RATIO
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
@@ -38,7 +39,11 @@ class ReplayExperience(Experience):
         super().__init__(*parts)
         component, plan = self.component, self.component.plan
         device, seed = component.options["device"], plan.run.seed
-        self.replay = replay_of(self.intake.fields, component.environment, self.options, device, seed)
+        kind = type(self.half.algorithm)
+        fields = kind.fields_of(self.half.part, self.options.frame_stack)
+        self.replay = replay_of(fields, component.environment, self.options, device, seed)
+        if kind.relabels(self.options):
+            self.replay.relabel_by(relabelling(component, self.half))
         if (descriptor := kept_memory.inherited()) is not None:
             self.replay.keep_in(descriptor)  # so that it survives a crash of the learner
         if count := len(self.replay):
@@ -74,13 +79,16 @@ class ReplayExperience(Experience):
         ``save_replay``.
         """
         scale = {} if self.replay.scale is None else {"returns": self.replay.scale.state_dict()}
-        return {"replay": self.replay.ring.random_state(), **scale}
+        episodes = {} if (made := self.replay.relabeller) is None else {"episodes": made.num_episodes}
+        return {"replay": self.replay.ring.random_state(), **scale, **episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         self.replay.ring.set_random_state(state["replay"])
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])
+        if self.replay.relabeller is not None:
+            self.replay.relabeller.num_episodes = state.get("episodes", 0)
         self._tell_scale()
 
     def _tell_scale(self) -> None:

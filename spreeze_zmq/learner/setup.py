@@ -17,7 +17,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner.arithmetic import flops_per_transition
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import PART_OF, experience_of
+from spreeze_zmq.plan.roles import PART_OF
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
 
 #: Transitions of the small replay by which the size of one transition is measured.
@@ -35,11 +35,11 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
     """Learner -> bytes of its full replay; 0 for on-policy rounds, which are discarded after training."""
     if plan.learning.on_policy:
         return dict.fromkeys(plan.learning.learners, 0)
-    _, options = algorithm_of(plan)
+    kind, options = algorithm_of(plan)
     small = replace(options, replay_capacity=SAMPLE, learning_starts=1)
     sizes = {}
     for role in plan.learning.learners:
-        fields = plan.channels[experience_of(role)].fields
+        fields = kind.fields_of(PART_OF[role], options.frame_stack)
         # A table that nobody has written to takes no memory yet.
         sample = replay_of(fields, plan.environment, small, "cpu", 0)
         sizes[role] = int(options.replay_capacity / SAMPLE * sample.ring.memory_bytes)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.replay.episodes import Episode, Transitions
+from spreeze_zmq.replay.hindsight import Goals, in_hindsight
 from spreeze_zmq.replay.prioritized import replay_of
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
+from spreeze_zmq.replay.relabelling import Relabelling, misfit
+from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, further_fields
 from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore
@@ -11,13 +14,20 @@ from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore
 __all__ = [
     "MEMORY_SHARE",
     "Batch",
+    "Episode",
+    "Goals",
     "Minibatches",
     "ObservationReplay",
+    "Relabelling",
     "Replay",
     "ReturnScale",
     "RewardScale",
     "Round",
     "RoundStore",
+    "Transitions",
     "free_bytes",
+    "further_fields",
+    "in_hindsight",
+    "misfit",
     "replay_of",
 ]

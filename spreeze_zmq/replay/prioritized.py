@@ -12,7 +12,7 @@ import torch
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings
+from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings, further_fields
 
 #: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6
@@ -84,9 +84,14 @@ class PrioritizedReplay(Replay):
     bytes_beside = BYTES_PER_LEAF
 
     def __init__(
-        self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
+        self,
+        env: EnvironmentSpec,
+        options: ReplaySettings,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        more: Sequence[str] = (),
     ):
-        super().__init__(env, options, device, seed)
+        super().__init__(env, options, device, seed, more)
         self.alpha, self.beta = options.priority_alpha, options.priority_beta
         self.tree = SumTree(self.ring.capacity, self.ring.device)
         self._highest = torch.ones((), dtype=torch.float64, device=self.ring.device)
@@ -170,4 +175,5 @@ def replay_of(
     """
     if "action" not in fields:
         return ObservationReplay(env, options, device, seed)
-    return (PrioritizedReplay if options.prioritized else Replay)(env, options, device, seed)
+    kind = PrioritizedReplay if options.prioritized else Replay
+    return kind(env, options, device, seed, further_fields(fields))

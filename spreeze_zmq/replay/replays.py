@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.frames import stacked_shape
-from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.frame_ring import FrameRing
+from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
 from spreeze_zmq.replay.ring import Column, Ring
 
@@ -43,6 +45,20 @@ class Batch:
     def _replace(self, **fields: Any) -> Batch:
         """A copy with other values of some fields, as of a ``NamedTuple``."""
         return replace(self, **fields)
+
+    @staticmethod
+    def having(more: Sequence[str]) -> type[Batch]:
+        """The class of batches with further tensors ``[B, ...]`` of these names."""
+        fields = [(name, "torch.Tensor | None", None) for name in more]
+        return make_dataclass("Batch", fields, bases=(Batch,), frozen=True) if more else Batch
+
+
+def further_fields(fields: Sequence[str]) -> tuple[str, ...]:
+    """Of the rollout arrays that a learner asks for, those that a replay keeps beside its own: one entry for
+    each step and environment.
+    """
+    own = {"obs", "action", "reward", "terminated", "truncated"}
+    return tuple(name for name in fields if name in STEP_FIELDS and name not in own)
 
 
 class ReplaySettings(Protocol):
@@ -78,9 +94,24 @@ class _RingReplay:
     prioritized = False
     #: What rewards are divided by when they are drawn; None leaves them as they are.
     scale: ReturnScale | None = None
+    #: Makes further transitions of the episodes that have ended; None keeps transitions as they came.
+    relabeller: Relabeller | None = None
+    #: Discount of one step, the largest number of rewards summed, and further arrays that are kept.
+    gamma, n_step, more = 1.0, 1, tuple[str, ...]()
 
     def __init__(self, ring: Ring):
         self.ring = ring
+
+    def relabel_by(self, how: Relabelling) -> None:
+        """From now on, keep what a relabelling makes of each episode, too."""
+        drawn = partial(self.ring.looked_up, "obs")
+        self.relabeller = Relabeller(how, self.gamma, self.n_step, self.more, drawn)
+
+    def _add_relabelled(self, rollout: Rollout) -> None:
+        """Store what relabelling makes of the episodes that end in a rollout, whose own steps are stored."""
+        if self.relabeller is not None:
+            for rows in self.relabeller.rows(rollout):
+                self.ring.write(rows)
 
     def __len__(self) -> int:
         return len(self.ring)
@@ -138,6 +169,8 @@ class Replay(_RingReplay):
         options: the algorithm's options.
         device: the device of the transitions.
         seed: seed of the sampling.
+        more: further arrays of the rollouts, which batches have by name, those of the first of ``n_step``
+            steps.
 
     Raises:
         InputError: it does not fit in the memory that is free.
@@ -147,14 +180,20 @@ class Replay(_RingReplay):
     bytes_beside = 0
 
     def __init__(
-        self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
+        self,
+        env: EnvironmentSpec,
+        options: ReplaySettings,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        more: Sequence[str] = (),
     ):
         self.gamma, self.n_step = options.gamma, options.n_step
+        self.more, self._kind = tuple(more), Batch.having(more)
         settings = {"gamma": self.gamma, "n_step": self.n_step}
         capacity, beside = options.replay_capacity, self.bytes_beside
         action_dtype = "int64" if env.action_kind == "discrete" else "float32"
         action = Column("action", action_dtype, tuple(env.action_shape))
-        numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()))
+        numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()), *_columns(more, env))
         about = device, seed, beside, settings
         ring: Ring
         if env.obs_dtype == "uint8":
@@ -180,7 +219,10 @@ class Replay(_RingReplay):
             rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
         )
         fields = {"action": rollout.action, "reward": returns, "discount": discount}
+        if self.more:
+            fields.update((name, getattr(rollout, name)) for name in self.more)
         self.ring.add(rollout, fields, None if self.n_step == 1 else last)
+        self._add_relabelled(rollout)
         if self.scale is not None:
             self.scale.add(rollout)
 
@@ -192,10 +234,18 @@ class Replay(_RingReplay):
         """Rows of the ring, which keeps rewards as they came."""
         if self.scale is not None:
             rows["reward"].mul_(1.0 / self.scale.divisor)
-        return Batch(**rows)
+        return self._kind(**rows)
 
     def prioritize(self, errors: torch.Tensor) -> None:
         """Set priorities from the errors ``[B]`` of the last batch; a uniform replay ignores them."""
+
+
+def _columns(more: Sequence[str], env: EnvironmentSpec) -> Iterator[Column]:
+    """The columns of further arrays, in the first dtype that each may have."""
+    entries = {**FIXED_ENTRIES, "obs": env.obs_shape, "action": env.action_shape}
+    for name in more:
+        form = ARRAY_FIELDS[name]
+        yield Column(name, form.dtypes[0], tuple(entries[form.entry]))
 
 
 class ObservationReplay(_RingReplay):
@@ -215,6 +265,7 @@ class ObservationReplay(_RingReplay):
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""
         self.ring.add(rollout, {})
+        self._add_relabelled(rollout)
 
     def sample(self, batch_size: int) -> torch.Tensor:
         """``[B, *stacked_shape]`` drawn uniformly with replacement; valid until the next call."""

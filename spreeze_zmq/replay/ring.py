@@ -214,6 +214,19 @@ class Ring:
             dtype, place = self._places[column.name]
             self._batch[column.name] = self._rows[dtype][:, place].view(batch_size, *column.shape)
 
+    def looked_up(self, name: str, places: NDArray[np.float64]) -> NDArray[Any]:
+        """``[M, *shape]``: one column of the rows at ``places`` ``[M]``, from 0 to 1, of all that may be
+        drawn; a copy, which leaves the last batch as it is.
+        """
+        rows = (self.first + (places * len(self)).astype(np.int64)) % self.capacity
+        dtype, place = self._places[name]
+        with self._ingestion.reading():
+            found = self._tables[dtype][:, place].index_select(0, torch.from_numpy(rows).to(self.device))
+        return np.asarray(found.cpu().numpy().reshape(len(rows), *self._shape_of(name)))
+
+    def _shape_of(self, name: str) -> tuple[int, ...]:
+        return next(column.shape for column in self.columns if column.name == name)
+
     def random_state(self) -> torch.Tensor:
         """The state of the sampling's generator, uint8."""
         return self._generator.get_state()

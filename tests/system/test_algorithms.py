@@ -22,6 +22,15 @@ ROADS = {
         *("--set", "algorithm.learning_rate={ critic = { from = 3e-3, to = 3e-4 }, policy = 1e-3 }"),
         *("--set", "algorithm.target_entropy={ from = -1.0, to = -2.0 }"),
     ),
+    "hindsight": (
+        "pendulum",
+        *("--set", "run.env=tests.system.maze:Maze"),
+        *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.hindsight=random"),
+        *("--set", "algorithm.n_step=3"),
+        *("--set", "algorithm.prioritized=true"),
+        *("--set", "algorithm.normalize_observations=true"),
+    ),
     "kl": (
         "cartpole",
         *("--set", "algorithm.hidden_sizes=[16]"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.envs.goals import DIFFER, GOAL_PARTS, LACK
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05
@@ -16,8 +17,6 @@ LARGEST_RATE = 0.05
 NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
 #: Parts of an observation with at least these sides are images.
 IMAGE_SIDE = 8
-#: The parts of Gymnasium-Robotics' goal environments.
-GOAL_PARTS = {"observation", "achieved_goal", "desired_goal"}
 #: Wrappers of Gymnasium that keep running statistics.
 STATISTICS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
 
@@ -83,13 +82,23 @@ def small_replay(vitals: Vitals) -> Finding | None:
 
 
 def goal_observation(vitals: Vitals) -> Finding | None:
-    """A goal environment's Dict, flattened."""
+    """A goal environment whose goals are not relabelled, or that pays for them in another way."""
     if not {path.partition(".")[0] for path, _ in _parts(vitals)} >= GOAL_PARTS:
         return None
+    lacks, differs = (str(vitals.tried.get(name) or "") for name in (LACK, DIFFER))
+    hindsight = vitals.algorithm.get("hindsight")
+    if hindsight not in (None, "off"):
+        effect = "relabelled transitions are paid by another rule than the others"
+        return Finding(differs, effect, "step() that pays what compute_reward gives") if differs else None
+    remedy = 'algorithm.hindsight = "future"'
+    if lacks:
+        remedy = 'a dense reward, as with env_kwargs = { reward_type = "dense" }, or a compute_reward'
+    elif hindsight is None:
+        remedy = 'run.algorithm = "sac" with algorithm.hindsight = "future"'
     return Finding(
         f"observations are a Dict of {', '.join(sorted(GOAL_PARTS))}, flattened to one vector",
         "goals are not relabelled in hindsight, and a reward that is given only at the goal is hardly found",
-        'a dense reward, as with env_kwargs = { reward_type = "dense" }',
+        remedy,
     )
 
 

@@ -26,6 +26,7 @@ from spreeze_zmq.base.schema import (
 )
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.envs import EnvironmentSpec, Look
+from spreeze_zmq.envs.goals import LACK, goal_places
 from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.plan.moves import movable
 from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
@@ -98,9 +99,8 @@ def load(
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
     stack, memory = values.get("frame_stack", 1), algorithms.memory_size(algorithm, options)
-    fields = (
-        {role: algorithm.fields_of(PART_OF[role], stack, memory) for role in learners} if algorithm else {}
-    )
+    fields = _fields(algorithm, options, learners, stack, memory)
+    _check_hindsight(options, environment, seen, mistakes)
     channels = read_channels(tables["channels"], learners, fields, mistakes, grouped=grouped, named=declared)
     name = _run_name(run["name"], read)
     if mistakes.found or environment is None or algorithm is None or options is None:
@@ -225,6 +225,36 @@ def _read_algorithm(
             _check_batch(options, mistakes)
             return values, options
     return values, None
+
+
+def _fields(
+    algorithm: type[Algorithm] | None, options: Any, learners: Iterable[str], stack: int, memory: int
+) -> dict[str, tuple[str, ...]]:
+    """The rollout arrays that each learner asks for; none of an unknown algorithm."""
+    if algorithm is None:
+        return {}
+    relabels = algorithm.relabels(options)
+    return {role: algorithm.fields_of(PART_OF[role], stack, memory, relabels=relabels) for role in learners}
+
+
+def _check_hindsight(
+    options: TrainingOptions | None,
+    environment: EnvironmentSpec | None,
+    seen: Look | None,
+    mistakes: Mistakes,
+) -> None:
+    """Note an environment without goals to relabel, or that does not say what they would have paid."""
+    if not isinstance(options, ReplayOptions) or options.hindsight == "off" or environment is None:
+        return
+    try:
+        goal_places(environment.obs_parts)
+        problem = str((seen.facts if seen else {}).get(LACK, ""))
+    except InvalidEnvironment as error:
+        problem = str(error)
+    if not problem and environment.obs_dtype == "uint8":
+        problem = "goals of uint8 are not relabelled: give them as floats"
+    if problem:
+        mistakes.add(("algorithm", "hindsight"), problem)
 
 
 def _check_batch(options: TrainingOptions, mistakes: Mistakes) -> None:

@@ -175,7 +175,7 @@ def test_a_network_of_another_shape_is_refused(load):
         ),
         (
             "",
-            '    critic_fields = ("obs", "log_prob")\n',
+            '    critic_fields = ("obs", "memory")\n',
             "a replay does not keep; Options that inherit Roll",
         ),
         (

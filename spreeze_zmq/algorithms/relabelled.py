@@ -1,0 +1,76 @@
+"""The ``relabel`` of an algorithm as a replay calls it: what it raises or returns is checked and named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spreeze_zmq.algorithms.declared import blaming
+from spreeze_zmq.base.errors import AlgorithmError, InvalidEnvironment
+from spreeze_zmq.envs.goals import goal_places, is_goal_dict
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.replay import Episode, Goals, Transitions, misfit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spreeze_zmq.algorithms.algorithm import Algorithm
+    from spreeze_zmq.replay.hindsight import Rewards
+    from spreeze_zmq.replay.relabelling import Relabel
+
+#: Steps of the episode that is made up before a run.
+STEPS = 5
+
+
+def checked(algorithm: Algorithm) -> Relabel:
+    """The ``relabel`` of an algorithm.
+
+    Raises:
+        AlgorithmError: when it is called, for what it raises or returns.
+    """
+
+    def relabel(batch: Transitions, episode: Episode) -> Transitions | None:
+        with blaming(algorithm, "relabel"):
+            returned = algorithm.relabel(batch, episode)
+        if problem := misfit(batch, returned):
+            raise AlgorithmError(algorithm, f"relabel {problem}")
+        return returned
+
+    return relabel
+
+
+def goals_of(env: EnvironmentSpec, rewards: Rewards | None) -> Goals | None:
+    """The goals of an environment with these rewards; None where its observation is no goal Dict."""
+    return Goals(goal_places(env.obs_parts), rewards) if is_goal_dict(env.obs_parts) else None
+
+
+class _NoReward:
+    """Rewards of a made up episode: nothing is reached."""
+
+    ends = True
+
+    def reward(self, achieved: NDArray[np.float32], desired: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.zeros(len(achieved), np.float32)
+
+    def terminated(self, achieved: NDArray[np.float32], desired: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.zeros(len(achieved), np.bool_)
+
+
+def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
+    """Relabel an episode of zeros, if the algorithm does. Raises AlgorithmError."""
+    kind, options = type(algorithm), algorithm.options
+    if not kind.relabels(options):
+        return
+    if env.obs_dtype == "uint8":
+        raise AlgorithmError(kind, "relabel is for vectors: a replay of images stores each frame once")
+    try:
+        goals = goals_of(env, _NoReward())
+    except InvalidEnvironment as error:
+        raise AlgorithmError(kind, f"relabel: {error}") from None
+    action = np.zeros((STEPS, *env.action_shape), "float32" if env.action_kind == "box" else "int64")
+    obs, reward = np.zeros((STEPS + 1, *env.obs_shape), np.float32), np.zeros(STEPS, np.float32)
+    more = {name: np.zeros(STEPS, np.float32) for name in kind.fields_of("critic") if name == "log_prob"}
+    rng = np.random.default_rng(0)
+    episode = Episode(obs, action, reward, True, more, goals, rng, lambda count: obs[[0] * count])
+    checked(algorithm)(Transitions.of(episode, options.n_step), episode)

@@ -1,0 +1,191 @@
+"""Episodes: which transitions belong together, joined from the rollouts of each sampler."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import Rollout
+
+if TYPE_CHECKING:
+    from spreeze_zmq.replay.hindsight import Goals
+
+#: An episode that goes on for longer is handed on in parts.
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Episode:
+    """``L`` steps of one environment, from the first that was received to the end of the episode.
+
+    Attributes:
+        obs: ``[L + 1, *obs_shape]`` as the environment gives it, flattened; the last one follows the last
+            step.
+        action: ``[L, *action_shape]`` in the environment's own units.
+        reward: ``[L]`` float32.
+        terminated: whether it ended in a state of value zero, and was not cut.
+        more: ``[L, ...]`` each: further arrays of the rollouts that the algorithm asks for, by name.
+        goals: where goals are and what the environment pays for them; None where observations are no goal
+            Dict.
+        rng: the only source of random numbers to use, so that a run in lock-step repeats itself.
+        drawn: gives ``[count, *obs_shape]`` observations of any transitions in the replay.
+    """
+
+    obs: NDArray[Any]
+    action: NDArray[Any]
+    reward: NDArray[np.float32]
+    terminated: bool
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    goals: Goals | None = None
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    drawn: Callable[[int], NDArray[Any]] = lambda count: np.empty((count, 0))
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """``M`` transitions of one episode, each with up to ``n_step`` rewards that are summed for it.
+
+    Attributes:
+        obs: ``[M, *obs_shape]``.
+        action: ``[M, *action_shape]``.
+        next_obs: ``[M, *obs_shape]``, after the last of these rewards.
+        reward: ``[M, n_step]`` float32, each by itself.
+        terminated: ``[M, n_step]``: whether the episode ends with a state of value zero after each; later
+            rewards of the row do not count.
+        step: ``[M, n_step]``: the number of each reward's step in the episode, whose last one is repeated.
+        counts: ``[M, n_step]``: whether there is such a step; rewards beyond the episode's end do not count.
+        more: ``[M, ...]`` each: further arrays by name, those of the first step.
+    """
+
+    obs: NDArray[Any]
+    action: NDArray[Any]
+    next_obs: NDArray[Any]
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    step: NDArray[np.intp]
+    counts: NDArray[np.bool_]
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    @classmethod
+    def of(cls, episode: Episode, n_step: int) -> Transitions:
+        """All transitions of an episode in order, ``M = L``."""
+        length = len(episode)
+        wanted = np.arange(length)[:, None] + np.arange(n_step)
+        step, counts = np.minimum(wanted, length - 1), wanted < length
+        terminated = counts & (step == length - 1) & episode.terminated
+        return cls(
+            obs=episode.obs[:-1],
+            action=episode.action,
+            next_obs=episode.obs[step[:, -1] + 1],
+            reward=episode.reward[step],
+            terminated=terminated,
+            step=step,
+            counts=counts,
+            more=episode.more,
+        )
+
+    def rows(self, index: NDArray[Any]) -> Transitions:
+        """Some of the transitions, by their numbers or a mask; a number may be there many times."""
+        arrays = {name: value[index] for name, value in vars(self).items() if name != "more"}
+        return Transitions(**arrays, more={name: value[index] for name, value in self.more.items()})
+
+    def _replace(self, **fields: Any) -> Transitions:
+        """A copy with other values of some fields, as of a ``NamedTuple``."""
+        return replace(self, **fields)
+
+    def summed(self, gamma: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """``[M]`` each: the discounted sum of the rewards up to the first that terminates, and the discount
+        of what follows, 0 after termination (as ``n_step_returns``).
+        """
+        over = np.cumsum(self.terminated & self.counts, 1) > 0
+        taken = self.counts.copy()
+        taken[:, 1:] &= ~over[:, :-1]
+        powers = np.power(np.float64(gamma), np.arange(taken.shape[1] + 1)).astype(np.float32)
+        returns = (np.where(taken, self.reward, np.float32(0.0)) * powers[:-1]).sum(1, dtype=np.float32)
+        return returns, np.where(over[:, -1], np.float32(0.0), powers[taken.sum(1)])
+
+
+class _Stream:
+    """The rollouts of one sampler since the oldest episode that goes on.
+
+    Steps are numbered from the stream's first one.
+    """
+
+    def __init__(self, rollout: Rollout) -> None:
+        self.incarnation, self.num_envs = rollout.incarnation, rollout.num_envs
+        self.produced = rollout.produced - rollout.num_transitions
+        self.first = self.end = 0
+        self.pieces: deque[Rollout] = deque()
+        self.begins = np.zeros(rollout.num_envs, np.intp)
+
+    def continues_with(self, rollout: Rollout) -> bool:
+        """Whether nothing is missing between the last rollout and this one."""
+        own = self.incarnation, self.produced, self.num_envs
+        return own == (rollout.incarnation, rollout.produced - rollout.num_transitions, rollout.num_envs)
+
+    def append(self, rollout: Rollout) -> None:
+        self.pieces.append(rollout)
+        self.produced, self.end = rollout.produced, self.end + rollout.num_steps
+
+    def cut(self, env: int, stop: int, final: NDArray[Any], terminated: bool, more: Sequence[str]) -> Episode:
+        """The episode of an environment up to step ``stop``, which ``final`` followed."""
+        begin, start, names = self.begins[env], self.first, ("action", "reward", *more)
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("obs", *names)}
+        for piece in self.pieces:
+            span = slice(max(0, begin - start), min(piece.num_steps, stop - start))
+            if span.start < span.stop:
+                for name, found in parts.items():
+                    found.append(getattr(piece, name)[span, env])
+            start += piece.num_steps
+        self.begins[env] = stop
+        joined = {name: np.concatenate(parts[name]) for name in names}
+        obs = np.concatenate([*parts["obs"], final[None]])
+        return Episode(
+            obs, joined["action"], joined["reward"], terminated, {name: joined[name] for name in more}
+        )
+
+    def forget(self) -> None:
+        """Drop the rollouts that no episode needs that goes on."""
+        oldest = int(self.begins.min())
+        while self.pieces and self.first + self.pieces[0].num_steps <= oldest:
+            self.first += self.pieces.popleft().num_steps
+
+
+class Episodes:
+    """Joins rollouts to episodes. Where rollouts are lost or a sampler has been restarted, its episodes begin
+    with the next step that is received.
+
+    Args:
+        more: further arrays of the rollouts that episodes keep.
+    """
+
+    def __init__(self, more: Sequence[str] = ()) -> None:
+        self._more = tuple(more)
+        self._streams: dict[str, _Stream] = {}
+
+    def ended(self, rollout: Rollout) -> Iterator[Episode]:
+        """The episodes that end in a rollout, and parts of very long ones."""
+        assert rollout.obs is not None
+        assert rollout.terminated is not None
+        assert rollout.final_obs is not None
+        stream = self._streams.get(rollout.sampler)
+        if stream is None or not stream.continues_with(rollout):
+            stream = self._streams[rollout.sampler] = _Stream(rollout)
+        base = stream.end
+        stream.append(rollout)
+        for t, env, final in zip(*rollout.ended_at, rollout.final_obs, strict=True):
+            yield stream.cut(int(env), base + int(t) + 1, final, bool(rollout.terminated[t, env]), self._more)
+        for env in np.flatnonzero(stream.end - stream.begins >= MOST_STEPS):
+            yield stream.cut(int(env), stream.end, rollout.obs[-1, env], False, self._more)
+        stream.forget()

@@ -1,0 +1,104 @@
+"""What a replay keeps of each episode once it has ended, beside its transitions as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import Rollout, odd_number
+from spreeze_zmq.replay.episodes import Episode, Episodes, Transitions
+from spreeze_zmq.replay.hindsight import Goals
+
+#: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
+Relabel = Callable[[Transitions, Episode], "Transitions | None"]
+Rows = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """How the episodes of a replay are relabelled.
+
+    Attributes:
+        relabel: the algorithm's; what it returns fits (:func:`misfit`).
+        goals: of the environment; None where its observation is no goal Dict.
+        seed: of the random numbers.
+    """
+
+    relabel: Relabel
+    goals: Goals | None
+    seed: int
+
+
+class Relabeller:
+    """Makes rows of a replay's table of the episodes that end.
+
+    Args:
+        how: it relabels.
+        gamma: discount of one step.
+        n_step: largest number of rewards summed.
+        more: further arrays of the rollouts that are kept.
+        drawn: gives observations of any transitions in the replay, for rows of the table.
+
+    Attributes:
+        num_episodes: that have ended; with the seed it gives each episode its random numbers.
+    """
+
+    def __init__(
+        self,
+        how: Relabelling,
+        gamma: float,
+        n_step: int,
+        more: Sequence[str],
+        drawn: Callable[[NDArray[np.float64]], NDArray[Any]],
+    ) -> None:
+        self._how, self._gamma, self._n_step = how, gamma, n_step
+        self._episodes, self._drawn = Episodes(more), drawn
+        self.num_episodes = 0
+
+    def rows(self, rollout: Rollout) -> Iterator[Rows]:
+        """``[M, ...]`` each for every episode that ends in a rollout: ``obs``, ``action``, ``next_obs``,
+        ``reward``, ``discount`` and further arrays.
+        """
+        for ended in self._episodes.ended(rollout):
+            rng = np.random.default_rng((self._how.seed, self.num_episodes))
+            self.num_episodes += 1
+            episode = replace(ended, goals=self._how.goals, rng=rng, drawn=self._drawing(rng))
+            kept = self._how.relabel(Transitions.of(episode, self._n_step), episode)
+            if kept is not None and len(kept):
+                reward, discount = kept.summed(self._gamma)
+                own = {"obs": kept.obs, "action": kept.action, "next_obs": kept.next_obs}
+                yield {**own, "reward": reward, "discount": discount, **kept.more}
+
+    def _drawing(self, rng: np.random.Generator) -> Callable[[int], NDArray[Any]]:
+        return lambda count: self._drawn(rng.random(count))
+
+
+def misfit(given: Transitions, returned: Any) -> str:
+    """Why what a relabelling returned for ``given`` cannot be kept, in words; empty if it can. It may have
+    any number of rows; every array has as many, of the shape and dtype that it had.
+    """
+    if returned is None:
+        return ""
+    if not isinstance(returned, Transitions):
+        return (
+            f"returned a {type(returned).__name__}, expected transitions such as batch._replace(...), or None"
+        )
+    before, after = ({**vars(each), **each.more} for each in (given, returned))
+    rows = np.shape(after["obs"])[:1]
+    for name in before.keys() - {"more"}:
+        array, old = after.get(name), before[name]
+        shape = (*rows, *old.shape[1:])
+        if not isinstance(array, np.ndarray) or array.shape != shape:
+            got = (
+                f"of shape {array.shape}" if isinstance(array, np.ndarray) else f"as a {type(array).__name__}"
+            )
+            return f"returned {name} {got}, expected an array of shape {shape}"
+        if not np.can_cast(array.dtype, old.dtype, "same_kind"):
+            return f"returned {name} of {array.dtype}, expected {old.dtype}"
+        if odd := odd_number(array):
+            return f"returned {name} with {odd}"
+    return ""
