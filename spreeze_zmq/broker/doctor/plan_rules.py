@@ -90,11 +90,13 @@ def goal_observation(vitals: Vitals) -> Finding | None:
     if hindsight not in (None, "off"):
         effect = "relabelled transitions are paid by another rule than the others"
         return Finding(differs, effect, "step() that pays what compute_reward gives") if differs else None
+    if ":" in str(vitals.algorithm.get("name")) and hindsight is not None:
+        return None  # it may relabel them by itself
     remedy = 'algorithm.hindsight = "future"'
     if lacks:
         remedy = 'a dense reward, as with env_kwargs = { reward_type = "dense" }, or a compute_reward'
     elif hindsight is None:
-        remedy = 'run.algorithm = "sac" with algorithm.hindsight = "future"'
+        remedy = 'run.algorithm = "sac", or "dqn", with algorithm.hindsight = "future"'
     return Finding(
         f"observations are a Dict of {', '.join(sorted(GOAL_PARTS))}, flattened to one vector",
         "goals are not relabelled in hindsight, and a reward that is given only at the goal is hardly found",
