@@ -1,7 +1,9 @@
-"""Visualizer: shows the run and its newest policy at work on a web page; it changes nothing in the run."""
+"""Visualizer: shows the run and its newest policy at work on a web page; settings may be changed there."""
 
 import sys
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.files import plain
@@ -9,6 +11,9 @@ from spreeze_zmq.component import Component, run
 from spreeze_zmq.plan.roles import FEED
 from spreeze_zmq.screen.page import address, story
 from spreeze_zmq.wire.channels import Subscriber
+
+#: Requests of browsers that wait to be sent; older ones are left out.
+MOST_ASKED = 16
 
 
 def main(component: Component) -> None:
@@ -32,14 +37,21 @@ def main(component: Component) -> None:
         cpu_share=component.options["cost_share"],
     )
     token = address.token_of(folder.page_address)
+    asked: deque[dict[str, Any]] = deque(maxlen=MOST_ASKED)
     server = Server(
-        listener, token, lambda: [story.run_entry(plan, live=True), *story.journal(folder)], agent
+        listener,
+        token,
+        lambda: [story.run_entry(plan, live=True), *story.journal(folder)],
+        agent,
+        asked.append,
     )
     feed = component.open(FEED, Subscriber)
     server.start()
     component.ready()
     while component.running:
         component.poll([feed], timeout_s=1.0)
+        while asked:
+            component.report("request", asked.popleft())
         while (message := feed.receive()) is not None:
             if not server.num_visitors:
                 continue

@@ -64,6 +64,19 @@ def checked(plan: Plan, name: Any, value: Any) -> float:
         ) from None
 
 
+def offered(plan: Plan) -> dict[str, dict[str, Any]]:
+    """What a request may change in this run: name -> its bounds, and as ``stated`` what the topology says."""
+    if _why_none(plan):
+        return {}
+    return {
+        name: {
+            **{bound: getattr(option, bound) for bound in _BOUNDS if getattr(option, bound) is not None},
+            "stated": stated(plan, name),
+        }
+        for name, option in moves_of(plan).items()
+    }
+
+
 def followers(plan: Plan, name: str) -> tuple[str, ...]:
     """The roles that follow a change of an option."""
     return (CRITIC_LEARNER,) if name == REPLAY_RATIO else plan.learning.learners

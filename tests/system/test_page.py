@@ -85,8 +85,8 @@ def num_points(page):
 
 @pytest.mark.long("one run is looked at in a browser, from its start to its end")
 def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
-    """Pendulum: the picture moves, curves grow, a killed worker and its return show, the page comes back
-    after its server's death, and nothing overflows or complains.
+    """Pendulum: the picture moves, curves grow, a setting is changed, a killed worker and its return show,
+    the page comes back after its server's death, and nothing overflows or complains.
     """
     run = launch("--set", "run.stop.return=500", "--set", "components.sampler.count=2")
     errors = []
@@ -99,6 +99,13 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         points, _ = wait_for(lambda: num_points(page), "curve")
         wait_for(lambda: num_points(page) > points, "growth of the curve")
         page.locator("#figures", has_text="GFLOP/s that the cores or GPUs multiply").wait_for()
+
+        setting = page.locator("#settings tr[data-name=learning_rate]")
+        setting.locator("input").fill("0.001")
+        setting.get_by_text("set", exact=True).click()
+        page.locator("#events li.why", has_text="page: set learning_rate 0.003 -> 0.001").wait_for()
+        setting.locator(".number", has_text="0.001").wait_for()
+        page.evaluate("scrollTo(0, 0)")
 
         run.kill("sampler-0")
         gone = page.locator("#events li.bad", has_text="sampler-0 was killed by SIGKILL")

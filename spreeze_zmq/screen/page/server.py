@@ -2,8 +2,9 @@
 
 Two checks keep strangers out. Every path must begin with the token, which only the user can read in a file of
 the run's folder. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other web page
-can use the user's browser. Files are read once, from the package: no path of a request reaches the disk, and
-nothing that a browser sends is a command.
+can use the user's browser. Files are read once, from the package: no path of a request reaches the disk. All
+that a browser may ask for is another value of a setting, which the broker grants or refuses as it does those
+of observers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from spreeze_zmq.base.rollout import LARGEST
+from spreeze_zmq.broker.requests import SET
 from spreeze_zmq.screen.page.agent import PolicyPlayer
 
 log = logging.getLogger("spreeze")
@@ -48,6 +51,8 @@ HEADERS = {
 }
 #: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
 MAX_WAITING = 2000
+#: Bytes of what a browser asks for, and how it calls itself in the journal.
+MAX_ASKED, WHO = 1000, "page"
 
 
 class Server:
@@ -58,6 +63,8 @@ class Server:
         token: the first part of every path.
         story: returns the entries for a new browser, oldest first; may be slow, runs in another thread.
         agent: shows the agent at work.
+        ask: takes the fields of a ``request`` that a browser makes, in the server's thread; None where
+            nothing may be asked for.
     """
 
     def __init__(
@@ -66,7 +73,9 @@ class Server:
         token: str,
         story: Callable[[], Iterable[Mapping[str, Any]]],
         agent: PolicyPlayer,
+        ask: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
+        self._ask = ask
         self._listener, self._token, self._story, self._agent = listener, token, story, agent
         self._files = _own_files()
         self._visitors: set[asyncio.Queue[str | None]] = set()
@@ -180,7 +189,7 @@ class Server:
         """Send the entries so far, then every new one."""
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)
-        gone = asyncio.ensure_future(visitor.wait_closed())
+        gone = asyncio.ensure_future(self._hear(visitor))
         over = asyncio.ensure_future(self._stopping.wait())
         try:
             told = self._tell()
@@ -200,6 +209,13 @@ class Server:
             over.cancel()
             self._visitors.discard(waiting)
 
+    async def _hear(self, visitor: ServerConnection) -> None:
+        """Pass on what a browser asks for, until it has gone."""
+        with contextlib.suppress(ConnectionClosed):
+            async for text in visitor:
+                if self._ask is not None and (request := wish(text)) is not None:
+                    self._ask(request)
+
     def _tell(self) -> asyncio.Future[str]:
         """The story as one text, to come from a thread that ends with the process, however long it takes."""
         told: asyncio.Future[str] = self._loop.create_future()
@@ -215,6 +231,20 @@ class Server:
 
         threading.Thread(target=tell, name="story", daemon=True).start()
         return told
+
+
+def wish(text: str | bytes) -> dict[str, Any] | None:
+    """The fields of a ``request`` for another value of a setting; None of what is no such thing."""
+    if len(text) > MAX_ASKED:
+        return None
+    try:
+        option, value = (json.loads(text)[name] for name in ("option", "value"))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    if not isinstance(option, str) or not is_number:
+        return None
+    return {"who": WHO, "what": SET, "option": option, "value": float(value)}
 
 
 def _is_own(address: str) -> bool:

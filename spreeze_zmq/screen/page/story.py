@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.files import plain
+from spreeze_zmq.plan.moves import offered
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.journal_lines import JournalLines
@@ -28,14 +30,22 @@ Entry = dict[str, Any]
 
 
 def run_entry(plan: Plan, *, live: bool) -> Entry:
-    """The facts of a run that do not change while it runs: ``SHOWN_TABLES`` as run.json has them."""
+    """The facts of a run that do not change while it runs: ``SHOWN_TABLES`` as run.json has them, and the
+    settings that may move as the topology states them.
+    """
     tables = json.loads(plan.to_json())
     about = {name: tables[name] for name in SHOWN_TABLES}
     name = Path(plan.run_dir).name or plan.name
     return {
         "topic": "run",
         "t_s": 0.0,
-        "about": {**about, "live": live, "name": name, "limits": limits(plan)},
+        "about": {
+            **about,
+            "live": live,
+            "name": name,
+            "limits": limits(plan),
+            "moves": plain(offered(plan)) if live else {},
+        },
     }
 
 

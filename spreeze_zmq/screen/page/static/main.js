@@ -10,11 +10,14 @@ import { showGroups } from "./groups.js";
 import { showFigures, showHead } from "./head.js";
 import { showMachines } from "./machines.js";
 import { Run } from "./run.js";
+import { Settings } from "./settings.js";
 
 const run = new Run();
 const charts = new Charts(run);
 const explorer = new Explorer(document.getElementById("explorer"), run, charts);
 const flow = new Flow(document.getElementById("flow"), run);
+const settings = new Settings(document.getElementById("settings"), run, (wish) => socket?.send(JSON.stringify(wish)));
+let socket = null;
 let due = false;
 let drawn_ms = 0;
 
@@ -29,6 +32,7 @@ function draw() {
   showGroups(document.getElementById("groups"), run);
   charts.draw();
   explorer.draw();
+  settings.draw();
   showEvents(document.getElementById("events"), run);
 }
 
@@ -46,7 +50,7 @@ function notice(text) {
 }
 
 function connect(delay_s) {
-  const socket = new WebSocket(new URL("feed", location.href.replace(/^http/, "ws")));
+  socket = new WebSocket(new URL("feed", location.href.replace(/^http/, "ws")));
   let opened = false;
   socket.onmessage = ({ data }) => {
     for (const entry of JSON.parse(data)) if (run.take(entry)) begin();
@@ -73,6 +77,7 @@ function begin() {
   document.title = `${run.about.run.env} · spreeze`;
   flow.begin();
   charts.begin();
+  settings.begin();
 }
 
 connect(0.5);

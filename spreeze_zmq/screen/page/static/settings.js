@@ -1,0 +1,38 @@
+// The settings that may move while a run trains, as they are, and a field for another value of each.
+
+import { element, plain } from "./format.js";
+
+export class Settings {
+  /** `ask` sends what somebody wishes to the run, whose broker grants or refuses it. */
+  constructor(card, run, ask) {
+    Object.assign(this, { card, run, ask, now: new Map() });
+  }
+
+  /** Another run, or the same one anew: make its rows. */
+  begin() {
+    const moves = Object.entries(this.run.about.moves);
+    this.card.hidden = !moves.length;
+    this.now = new Map(moves.map(([name]) => [name, element("td", { class: "number" })]));
+    this.card.querySelector("table").replaceChildren(...moves.map(([name, bounds]) => this.row(name, bounds)));
+  }
+
+  draw() {
+    const { about, ended, values } = this.run;
+    for (const [name, cell] of this.now) cell.textContent = shown(values.get(name) ?? about.moves[name].stated);
+    if (ended) this.card.hidden = true;
+  }
+
+  row(name, { minimum, above, maximum }) {
+    const field = element("input", { type: "number", step: "any", min: minimum ?? above, max: maximum, required: "", "aria-label": `another ${plain(name)}` });
+    const form = element("form", {}, field, element("button", {}, "set"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.ask({ option: name, value: field.valueAsNumber });
+      field.value = "";
+    });
+    return element("tr", { "data-name": name }, element("th", { scope: "row" }, plain(name)), this.now.get(name), element("td", {}, form));
+  }
+}
+
+/** A number, a word such as auto, or where a schedule begins and ends. */
+const shown = (value) => (value !== null && typeof value === "object" ? `${value.from} to ${value.to}` : String(value ?? "none"));
