@@ -11,6 +11,7 @@ SpreezeError                exit code 1: the run failed
 │   ├── EndpointTaken       another process has the port that the topology names
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
+├── StateNotKept            what an environment is in the middle of cannot be kept, or put back
 ├── WireError               a refused message; the reader counts it and continues
 ├── ChannelError            an endpoint that cannot be bound or reached
 ├── PeerTimeout             a wait ran past its deadline; names both processes
@@ -126,6 +127,10 @@ class EndpointTaken(InputError):
         super().__init__(
             f"{endpoint} cannot be bound: another process has it; end that process, or choose another port"
         )
+
+
+class StateNotKept(SpreezeError):
+    """What an environment is in the middle of cannot be kept, or a new one be brought there; says why."""
 
 
 class EnvironmentFailure(SpreezeError):

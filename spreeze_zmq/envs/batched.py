@@ -13,7 +13,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.errors import (
+    EnvironmentFailure,
+    StateNotKept,
+    in_one_line,
+    let_interrupts_pass,
+    place_of,
+)
+from spreeze_zmq.base.kept_state import put_into
 from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
@@ -30,6 +37,9 @@ Begun = tuple[NDArray[Any], dict[str, Any]]
 Seeds = Sequence[int | None]
 #: Of a reset, passed to each environment.
 Options = dict[str, Any] | None
+
+#: Arrays of a batch that its state holds.
+_KEPT = ("_length", "_return", "_last_obs")
 
 
 class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -120,6 +130,49 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _replace(self, row: int) -> None:
         """Replace an environment that failed by a new one, where a reset alone does not repair it."""
+
+    def _keep(self) -> Any:
+        """The state of the environments, as plain values; ``_put_back`` of another batch goes on there."""
+        raise StateNotKept(f"the engine '{self.backend}' does not tell it")
+
+    def _put_back(self, state: Any) -> None:
+        raise StateNotKept(f"the engine '{self.backend}' does not take it")
+
+    # What a later process goes on from.
+
+    def get_state(self) -> dict[str, Any]:
+        """All that the next steps follow from, between two steps: numbers, texts, arrays, lists and maps.
+
+        Raises:
+            StateNotKept: the environments, or this engine, cannot be kept; says why.
+        """
+        own = {name: np.array(getattr(self, name)) for name in _KEPT}
+        return {
+            **{"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs},
+            **{"seed": self._seed, "failures": [self.failures.count, self.failures.episodes]},
+            **{"num_steps": self._num_steps, **own, "inner": self._keep()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Bring a new batch, which has been reset, to where another one was at :meth:`get_state`.
+
+        Raises:
+            StateNotKept: it is the state of another batch, or damaged; the environments then want a reset.
+        """
+        own = {"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs}
+        try:
+            for name, value in own.items():
+                if state[name] != value:
+                    raise StateNotKept(f"its {name} is {str(state[name])[:60]}, not {value}")
+            if not all(state[name].shape == np.shape(getattr(self, name)) for name in _KEPT):
+                raise StateNotKept("its arrays have other shapes")
+            self._put_back(state["inner"])
+            for name in _KEPT:
+                setattr(self, name, put_into(getattr(self, name), state[name]))
+            self.failures.count, self.failures.episodes = map(int, state["failures"])
+            self._seed, self._num_steps = int(state["seed"]), int(state["num_steps"])
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise StateNotKept(f"{type(error).__name__}: {in_one_line(error)}") from error
 
     # The interface of gymnasium.vector.
 

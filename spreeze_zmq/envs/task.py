@@ -12,10 +12,12 @@ from gymnasium import Space
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment, definition_of
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment, StateNotKept, definition_of
+from spreeze_zmq.base.kept_state import Keeper, Maker
 from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.door import WrongReturn, fitting
 from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.kept import keep_task, put_task_back
 
 log = logging.getLogger("spreeze.envs")
 
@@ -82,6 +84,16 @@ class Task(ABC):
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Info ``[len(rows), ...]`` about the current state of ``rows``, after a reset and after a step."""
         return {}
+
+    def get_state(self) -> dict[str, Any]:
+        """What the next steps follow from, as plain values: by default all attributes that are arrays,
+        numbers, texts, or lists and maps of these. Raises StateNotKept.
+        """
+        return keep_task(self)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`get_state` of another such task. Raises StateNotKept."""
+        put_task_back(self, state)
 
     def close(self) -> None:  # noqa: B027
         """Free what ``allocate`` allocated, if needed."""
@@ -188,6 +200,16 @@ class NativeBatch(BatchedEnv):
                 whole[rows] = value
                 info[name], info[f"_{name}"] = whole, mask
         return info
+
+    def _keep(self) -> Any:
+        return {"task": self.task.get_state(), "rngs": Keeper().keep(self._rngs, "its generators")}
+
+    def _put_back(self, state: Any) -> None:
+        self.task.set_state(state["task"])
+        rngs = Maker().make(state["rngs"])
+        if len(rngs) != self.num_envs:
+            raise StateNotKept(f"it has {len(rngs)} generators for {self.num_envs} environments")
+        self._rngs = rngs
 
     def _place(self, row: int, method: str) -> str:
         return definition_of(type(self.task))

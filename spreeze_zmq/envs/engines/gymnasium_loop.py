@@ -24,6 +24,7 @@ from spreeze_zmq.base.errors import (
 from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
 from spreeze_zmq.envs.infos import stacked
+from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.spec import members
 
 log = logging.getLogger("spreeze.envs")
@@ -145,6 +146,13 @@ class GymnasiumLoop(BatchedEnv):
                 self._raised(row, "reset", error)
                 seed = self._repair(row)
                 self._failed.discard(row)
+
+    def _keep(self) -> Any:
+        return [keep_env(env) for env in self.envs]
+
+    def _put_back(self, state: Any) -> None:
+        for env, one in zip(self.envs, state, strict=True):
+            put_env_back(env, one)
 
     def _place(self, row: int, method: str) -> str:
         return definition_of(getattr(type(self.envs[row].unwrapped), method, None))

@@ -136,6 +136,17 @@ class Randomizer:
         """The live ``[N, ...]`` array of a field of MjModel; ``None`` if the field is not randomized."""
         return self._fields.get(name)
 
+    def get_state(self) -> dict[str, Floats]:
+        """Copies of the fields, ``[N, ...]`` each."""
+        return {name: values.copy() for name, values in self._fields.items()}
+
+    def set_state(self, state: Mapping[str, Floats]) -> None:
+        """Continue from :meth:`get_state` of another batch."""
+        for name, values in self._fields.items():
+            values[:] = state[name]
+        if self._derives:
+            self._batch.set_const()
+
     def values(self) -> dict[str, Floats]:
         """A copy of the current parameters: name as written -> ``[N, ...]``."""
         return {r.name: self._fields[r.field][(slice(None), *r.index)].copy() for r in self._ranges}

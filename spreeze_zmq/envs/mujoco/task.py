@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment, StateNotKept
 from spreeze_zmq.envs.batched import Options
 from spreeze_zmq.envs.mujoco import post_constraint
 from spreeze_zmq.envs.mujoco.randomization import Floats, Randomizer, read_ranges
@@ -172,6 +172,25 @@ class MujocoTask(Task):
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` ``[N]`` of a task without a terminal state."""
         return self._never
+
+    def get_state(self) -> dict[str, Any]:
+        """The whole state of each simulation (time, positions, velocities, controls, the solver's warm
+        start), the drawn parameters and the task's own attributes, computed fields among them. Raises
+        StateNotKept.
+        """
+        if self.model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+            raise StateNotKept("its model lets bodies sleep")
+        drawn = {} if self.randomizer is None else self.randomizer.get_state()
+        return {"simulations": self.batch.state.copy(), "drawn": drawn, "task": super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`get_state` of another such task. Raises StateNotKept."""
+        if state["simulations"].shape != self.batch.state.shape:
+            raise StateNotKept("it is of another model")
+        if self.randomizer is not None:
+            self.randomizer.set_state(state["drawn"])
+        super().set_state(state["task"])
+        self.batch.state[:] = state["simulations"]
 
     def close(self) -> None:
         """Free the simulations."""

@@ -1,0 +1,194 @@
+"""What an environment, or a task of many, is in the middle of, as plain values; see ``base.kept_state``.
+
+An environment may speak for itself, and for what it wraps, by two methods: ``get_state()`` returns plain
+values (numbers, texts, arrays, lists, and maps), ``set_state(state)`` goes on from there. Of any other its
+attributes are kept, if they are plain values, random generators or MuJoCo's data.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import types
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from spreeze_zmq.base.errors import StateNotKept, in_one_line, let_interrupts_pass
+from spreeze_zmq.base.kept_state import Keeper, Maker, put_into
+
+#: What does not change while an environment is stepped: how it was made.
+_STATIC = (
+    *(gymnasium.Space, EnvSpec, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+    *(functools.partial, types.ModuleType, np.dtype, np.ufunc, logging.Logger, PurePath, range, frozenset),
+)
+#: Attributes of a layer that are what it wraps, or its arguments as they were given.
+_PASSED_OVER = ("env", "_saved_kwargs")
+#: Attributes of tasks that are made from their arguments.
+_OF_TASKS = ("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space")
+
+
+def keep_env(env: gymnasium.Env[Any, Any]) -> list[Any]:
+    """The state of each layer of an environment, from its outermost wrapper inwards.
+
+    Raises:
+        StateNotKept: a layer has an attribute that is no plain value; names it.
+    """
+    keeper, states = Keeper(_known), []
+    for layer in _layers(env):
+        name = type(layer).__qualname__
+        if speaks_for_itself(layer):
+            states.append(
+                {"own": keeper.keep(_called(layer, "get_state"), f"what {name}.get_state() returns")}
+            )
+            generator = getattr(layer.unwrapped, "_np_random", None)
+            states.append({"np_random": keeper.keep(generator, f"{name}.np_random")})
+            return states
+        states.append(_keep_attributes(layer, name, keeper, _PASSED_OVER))
+    return states
+
+
+def put_env_back(env: gymnasium.Env[Any, Any], states: Any) -> None:
+    """Bring a new environment to the state of another one, of :func:`keep_env`.
+
+    Raises:
+        StateNotKept: it is the state of another kind of environment.
+    """
+    maker, given = Maker(_put_known), iter(_listed(states))
+    for layer in _layers(env):
+        state = _mapped(next(given, None), type(layer).__qualname__)
+        if speaks_for_itself(layer):
+            _called(layer, "set_state", maker.make(state.get("own")))
+            generator = _mapped(next(given, None), "np_random").get("np_random")
+            inner: Any = layer.unwrapped
+            inner._np_random = maker.make(generator, getattr(inner, "_np_random", None))
+            break
+        _put_attributes(layer, state, maker, _PASSED_OVER)
+    if next(given, None) is not None:
+        raise StateNotKept("it is of more layers")
+
+
+def keep_task(task: Any) -> dict[str, Any]:
+    """The attributes of a native task, ``[N, ...]`` arrays and plain values. Raises StateNotKept."""
+    return _keep_attributes(task, type(task).__qualname__, Keeper(_known, views=True), _OF_TASKS)
+
+
+def put_task_back(task: Any, state: Any) -> None:
+    """Continue from :func:`keep_task`. Raises StateNotKept."""
+    _put_attributes(task, _mapped(state, type(task).__qualname__), Maker(_put_known), _OF_TASKS)
+
+
+def speaks_for_itself(layer: Any) -> bool:
+    """Whether a layer has both methods of its own."""
+    return all(callable(getattr(type(layer), name, None)) for name in ("get_state", "set_state"))
+
+
+def _called(layer: Any, method: str, *arguments: Any) -> Any:
+    try:
+        return getattr(layer, method)(*arguments)
+    except BaseException as error:
+        let_interrupts_pass(error)
+        raise StateNotKept(f"{type(layer).__qualname__}.{method}() raised {in_one_line(error)}") from error
+
+
+def _layers(env: gymnasium.Env[Any, Any]) -> Iterator[Any]:
+    while True:
+        yield env
+        if not isinstance(env, gymnasium.Wrapper):
+            return
+        env = env.env
+
+
+def _keep_attributes(owner: Any, name: str, keeper: Keeper, passed_over: tuple[str, ...]) -> dict[str, Any]:
+    if any(vars(kind).get("__slots__") for kind in type(owner).__mro__):
+        raise StateNotKept(f"{name} has __slots__")
+    kept = {}
+    for attribute, value in vars(owner).items():
+        if attribute not in passed_over and not _is_static(value):
+            kept[attribute] = keeper.keep(value, f"{name}.{attribute}")
+    return {"class": name, "attributes": kept}
+
+
+def _put_attributes(owner: Any, state: Mapping[str, Any], maker: Maker, passed_over: tuple[str, ...]) -> None:
+    name, attributes = type(owner).__qualname__, state.get("attributes")
+    if state.get("class") != name or not isinstance(attributes, dict):
+        raise StateNotKept(f"it is the state of a {str(state.get('class'))[:60]}, not of a {name}")
+    for attribute, plain in attributes.items():
+        present = getattr(owner, attribute, None)
+        if attribute in passed_over or attribute.startswith("__") or _is_static(present):
+            raise StateNotKept(f"{name}.{attribute[:60]} is no part of its state")
+        vars(owner)[attribute] = maker.make(plain, present)
+
+
+def _is_static(value: Any) -> bool:
+    kind = type(value)
+    renders = kind.__module__.startswith("gymnasium.") and kind.__name__.endswith("Renderer")
+    return isinstance(value, _STATIC) or renders
+
+
+def _listed(states: Any) -> list[Any]:
+    if not isinstance(states, list):
+        raise StateNotKept("it is no list of layers")
+    return states
+
+
+def _mapped(state: Any, name: str) -> dict[str, Any]:
+    if not isinstance(state, dict):
+        raise StateNotKept(f"it has no state of {name}")
+    return state
+
+
+# --- MuJoCo's model and data, of environments that are stepped in Python
+
+
+def _known(value: Any) -> dict[str, Any] | None:
+    mujoco: Any = sys.modules.get("mujoco")
+    if mujoco is None:
+        return None
+    if isinstance(value, mujoco.MjModel):
+        return {"model": _sum_of(value)}
+    if isinstance(value, mujoco.MjData):
+        spec = mujoco.mjtState.mjSTATE_INTEGRATION
+        state = np.empty(mujoco.mj_stateSize(value.model, spec))
+        mujoco.mj_getState(value.model, value, state, spec)
+        return {"data": state, "fields": {name: np.array(array) for name, array in _fields(value)}}
+    return None
+
+
+def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
+    mujoco: Any = sys.modules.get("mujoco")
+    if mujoco is not None and "model" in plain and isinstance(present, mujoco.MjModel):
+        if plain["model"] != _sum_of(present):
+            raise StateNotKept("its MjModel has other numbers than a new one")
+        return present
+    if mujoco is not None and "data" in plain and isinstance(present, mujoco.MjData):
+        mujoco.mj_setState(present.model, present, plain["data"], mujoco.mjtState.mjSTATE_INTEGRATION)
+        mujoco.mj_forward(present.model, present)  # what has no fixed size, such as contacts
+        for name, array in _fields(present):
+            if name in plain["fields"] and plain["fields"][name].shape == array.shape:
+                put_into(array, plain["fields"][name])
+        return present
+    raise StateNotKept("it is not what is there in a new one")
+
+
+def _fields(data: Any) -> Iterator[tuple[str, Any]]:
+    """The arrays of MjData whose size follows from the model, and so is the same in every step."""
+    for name in dir(data):
+        if not name.startswith(("_", "efc_", "iefc_", "island_", "map_")):
+            value = getattr(data, name)
+            if type(value) is np.ndarray and value.dtype.kind in "fiub" and value.flags.writeable:
+                yield name, value
+
+
+def _sum_of(model: Any) -> int:
+    import mujoco
+
+    content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, content)
+    return zlib.crc32(content.data)

@@ -1,0 +1,143 @@
+"""A batch that is brought to the state of another one goes on bit by bit as that one does."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import StateNotKept
+from spreeze_zmq.run.sampler_state import packed, unpacked
+
+
+class Own(gymnasium.Env):
+    """An environment whose state are attributes of several kinds, two of them one object."""
+
+    observation_space = gymnasium.spaces.Box(-100, 100, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.seen, self.goal = np.zeros(2), [], (1.5, "left")
+        self.newest = self.place
+        self.num_steps = np.int32(0)
+        return self._obs(), {}
+
+    def step(self, action):
+        self.place += action[0] + self.np_random.normal(0, 0.1, 2)
+        self.seen.append(float(self.place.sum()))
+        self.num_steps += 1
+        return self._obs(), float(self.newest[0]), len(self.seen) == 7, False, {}
+
+    def _obs(self):
+        return np.array((*self.newest, sum(self.seen)), np.float32)
+
+
+class Speaking(Own):
+    """One that speaks for itself, about an object that is no plain value."""
+
+    def reset(self, **options):
+        self.hidden = object()
+        return super().reset(**options)
+
+    def get_state(self):
+        return {"place": self.place, "seen": self.seen, "num_steps": int(self.num_steps)}
+
+    def set_state(self, state):
+        self.place = self.newest = state["place"]
+        self.seen, self.num_steps = state["seen"], np.int32(state["num_steps"])
+
+
+class Hiding(Own):
+    """One that does not, with such an object."""
+
+    def reset(self, **options):
+        self.hidden = object()
+        return super().reset(**options)
+
+
+HERE = __name__
+CASES = {
+    "a task in NumPy": ("Pendulum-v1", {"max_episode_steps": 13}),
+    "another": ("CartPole-v1", {}),
+    "MuJoCo": ("HalfCheetah-v5", {"max_episode_steps": 13}),
+    "MuJoCo with contact forces": ("Ant-v5", {"max_episode_steps": 13}),
+    "MuJoCo with computed fields": ("Humanoid-v5", {}),
+    "drawn parameters": (
+        "Hopper-v5",
+        {"randomize": {"body_mass": [0.5, 1.5], "opt.wind": {"add": [0, 1]}}},
+    ),
+    "Gymnasium": ("Acrobot-v1", {"max_episode_steps": 13}),
+    "Gymnasium's MuJoCo": ("Humanoid-v5", {"backend": "gymnasium"}),
+    "one's own": (f"{HERE}:Own", {}),
+    "one that speaks for itself": (f"{HERE}:Speaking", {}),
+}
+
+
+def made(env_id, seed, options):
+    """A batch of three that has been reset."""
+    batch = envs.make(env_id, 3, seed=seed, step_info=False, **options)
+    batch.reset()
+    return batch
+
+
+def played(batch, actions):
+    """What a batch returns of some steps."""
+    found = []
+    for action in actions:
+        obs, reward, terminated, truncated, info = batch.step(action)
+        episode = info.get("episode", {"r": np.zeros(3), "l": np.zeros(3)})
+        found.append((obs, reward, terminated, truncated, info.get("final_obs", obs), *episode.values()))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_goes_on_where_another_one_was(case):
+    """Through ends of episodes, with the same observations, rewards, lengths and returns; and its state, as
+    bytes, is that one's.
+    """
+    env_id, options = CASES[case]
+    one, other = made(env_id, 1, options), made(env_id, 2, options)
+    one.action_space.seed(1)
+    actions = [one.action_space.sample() for _ in range(60)]
+    played(one, actions[:20])
+    played(other, actions[:7])
+    state = packed(one.get_state())
+    other.set_state(unpacked(state))
+    assert packed(other.get_state()) == state
+    expected, got = played(one, actions[20:]), played(other, actions[20:])
+    assert any(step[2].any() or step[3].any() for step in expected) or "MuJoCo" in case
+    for step, same in zip(expected, got, strict=True):
+        for left, right in zip(step, same, strict=True):
+            np.testing.assert_array_equal(left, right)
+    one.close(), other.close()
+
+
+def test_what_cannot_be_kept_is_named():
+    """The attribute, and of which kind it is; so is an engine that tells nothing."""
+    with pytest.raises(StateNotKept, match=r"Hiding.hidden is a builtins.object"):
+        made(f"{HERE}:Hiding", 1, {}).get_state()
+    batch = made(f"{HERE}:Own", 1, {})
+    batch.envs[0].unwrapped.view = batch.envs[0].unwrapped.place[:1]
+    with pytest.raises(StateNotKept, match=r"Own.view is a view of another array"):
+        batch.get_state()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda state: state.update(env="Other-v0"), "its env is Other-v0"),
+        (lambda state: state.update(num_envs=4), "its num_envs is 4"),
+        (lambda state: state.pop("_length"), "KeyError"),
+        (lambda state: state.update(inner=[]), "shorter|ValueError"),
+        (lambda state: state.update(inner=[[{"class": "Else", "attributes": {}}]] * 3), "state of a Else"),
+        (lambda state: state["inner"][0][-1]["attributes"].update(step=1), "step is no part of its state"),
+    ],
+)
+def test_a_state_of_another_kind_is_refused_in_one_line(damage, said):
+    """Whatever it holds; nothing is executed."""
+    batch = made(f"{HERE}:Own", 1, {})
+    state = unpacked(packed(batch.get_state()))
+    damage(state)
+    with pytest.raises(StateNotKept, match=said) as refused:
+        batch.set_state(state)
+    assert "\n" not in str(refused.value)
