@@ -222,9 +222,9 @@ class Broker:
 
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""
-        best_return = self.record.evaluations.best_return
-        counts = {**self.record.learning.counts, "core_s": self.record.core_s}
-        state = {"t_s": self.now_s, "counts": counts, "best_return": best_return}
+        counts = dict(self.record.learning.counts)
+        state = {"t_s": self.now_s, "core_s": self.record.core_s, "counts": counts}
+        state["best_return"] = self.record.evaluations.best_return
         if folder := self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
             self.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])})
 

@@ -18,10 +18,11 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.broker.experience import Experience
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
+from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.plan.plan import first_index
-from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.wire import rollout_message
 from spreeze_zmq.wire.channels import Pusher, Subscriber
@@ -64,6 +65,9 @@ class Collector:
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs = self.envs.reset()[0].astype(self.obs_dtype, copy=False)
         self.frames = FrameStack()
+        self.state = SamplerState(component) if component.plan.balance.in_order else None
+        if self.state is not None:
+            self.obs = self.state.restore(self.envs, self.rng, self.obs)
         self.policy: Policy | None = None
         self.actions: list[NDArray[Any]] = []
         self.log_probs: list[NDArray[np.float32]] = []
@@ -157,6 +161,8 @@ class Collector:
         if self.steps is None:
             self.frames = policy.frame_stack()
             self.frames.begin(self.obs)
+            if self.state is not None:
+                self.state.restore_frames(self.frames)
             self.steps = played(self.envs, self.frames, self.act)
         history = self.frames.history() if self.frames.stack > 1 else None
         memory = self.frames.memory.copy() if policy.memory_size else None
@@ -189,6 +195,7 @@ class Collector:
             log_prob=np.stack(self.log_probs) if self.log_prob else None,
             history=history,
             memory=memory,
+            state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
         )
         self.experience.rollout = rollout
         return rollout
@@ -210,6 +217,8 @@ class Outlet:
         self.component, self.learner = component, learner
         self.pusher = component.open(channel, Pusher)
         self.fields = component.plan.channels[channel].fields
+        if learner == CRITIC_LEARNER:
+            self.fields = (*self.fields, "state")
         self.produced = 0
 
     def wait_for_place(self) -> None:

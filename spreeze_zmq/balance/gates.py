@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -79,6 +80,15 @@ class DelayGate:
     def meet(self, critic_updates: int) -> None:
         """Start to follow a critic that has made ``critic_updates``; both counts start at 0."""
         self._met_at, self.critic_updates, self.actor_updates = critic_updates, 0, 0
+
+    def state(self) -> dict[str, int]:
+        """What to go on from as if nobody had restarted."""
+        return {"critic": self.critic_updates, "actor": self.actor_updates, "met_at": self._met_at}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Continue from :meth:`state`."""
+        self.critic_updates, self.actor_updates = state["critic"], state["actor"]
+        self._met_at = state["met_at"]
 
     def hear(self, critic_updates: int) -> None:
         """Note that the critic has made ``critic_updates`` by now."""

@@ -24,7 +24,7 @@ class ArrayForm:
 
     Attributes:
         leading: the names of its leading dimensions: ``T`` steps, ``N`` environments, ``K`` episodes that
-            ended, and sums such as ``T + 1``.
+            ended, ``B`` bytes, and sums such as ``T + 1``.
         entry: what stands at each place of these: ``obs``, ``action`` or ``memory``, whose shapes are the
             environment's and the algorithm's, an ``index`` ``(t, n)``, or one ``number``.
         dtypes: those that it may have.
@@ -102,6 +102,8 @@ class Rollout:
             repeated. Only if the networks take stacks of ``k``.
         memory: the state of a recurrent policy before the first action; zeros at an episode's first step.
             Only if the algorithm asks for it.
+        state: what its sampler goes on from, see ``run.sampler_state``; only to the critic-learner of a run
+            in order, whatever that asks for.
     """
 
     sampler: str
@@ -121,6 +123,7 @@ class Rollout:
     log_prob: NDArray[np.float32] | None = _array("T, N", "number", "float32")
     history: NDArray[np.float32] | NDArray[np.uint8] | None = _array("k - 1, N", "obs", *_OBS)
     memory: NDArray[np.float32] | None = _array("N", "memory", "float32")
+    state: NDArray[np.uint8] | None = _array("B", "number", "uint8")
 
     @property
     def num_transitions(self) -> int:

@@ -22,8 +22,9 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait for the last checkpoint at the end of a run.
-LAST_CHECKPOINT_S = 5.0
+#: Longest wait for the last checkpoint at the end of a run; of one in order, which holds its replay and comes
+#: after the last update.
+LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -164,10 +165,13 @@ class Helm:
             return
         log.info("the run ends: %s", reason)
         self._notes.note("end", {"reason": reason}, now_s)
-        learning = self.state == "training"
+        in_order = (
+            self._plan.balance.in_order
+        )  # its last checkpoint comes after updates that are not made yet
+        learning = self.state == "training" or (in_order and self._record.learners_are_ready)
         self.exit_reason, self.state = reason, "stopping"
         self.show(now_s)  # the evaluator only receives policies from now on
         self._stop_by_s = now_s
         if learning:
             self.checkpoint(now_s)
-            self._stop_by_s += LAST_CHECKPOINT_S
+            self._stop_by_s += LAST_IN_ORDER_S if in_order else LAST_CHECKPOINT_S

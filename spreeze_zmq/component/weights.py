@@ -25,7 +25,7 @@ class Weights:
 
     Attributes:
         version: version of the weights taken last; -1 before the first.
-        num_taken: number of versions taken.
+        num_taken: number of versions taken, in turn those of the lives of a run before that it goes on from.
     """
 
     def __init__(self, subscriber: Subscriber, *, in_turn: bool) -> None:
@@ -34,6 +34,11 @@ class Weights:
         self.version = -1
         self.num_taken = 0
         self._said: set[tuple[str, int]] = set()
+        self._passes_over = False
+
+    def go_on(self, version: int, num_taken: int) -> None:
+        """Go on after a version that the run before has taken; it may come again, for others."""
+        self.version, self.num_taken, self._passes_over = version, num_taken, True
 
     def say_once(self, message: Message, what: str) -> None:
         """Say what is odd about a sender's weights, once in each of its lives."""
@@ -53,6 +58,8 @@ class Weights:
             ChannelError: in turn, a version was lost.
         """
         message = self.subscriber.receive() if self.in_turn else self.subscriber.newest()
+        while self._passes_over and message is not None and message.fields["version"] <= self.version:
+            message = self.subscriber.receive()
         if message is None:
             return None
         version: int = message.fields["version"]

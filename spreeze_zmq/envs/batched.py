@@ -140,6 +140,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     # What a later process goes on from.
 
+    @property
+    def first_seed(self) -> int:
+        """The seed given to ``make``."""
+        return self._seed
+
     def get_state(self) -> dict[str, Any]:
         """All that the next steps follow from, between two steps: numbers, texts, arrays, lists and maps.
 

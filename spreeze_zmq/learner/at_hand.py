@@ -37,7 +37,7 @@ def random_rollout(
     arrays: dict[str, Any] = {
         name: np.zeros(form.shape(sizes, entries), env.obs_dtype if form.entry == "obs" else form.dtypes[0])
         for name, form in ARRAY_FIELDS.items()
-        if (name != "history" or before) and (name != "memory" or memory_size)
+        if name != "state" and (name != "history" or before) and (name != "memory" or memory_size)
     }
     shape = (before + num_steps + 1, num_envs, *env.obs_shape)
     pixels = env.obs_dtype == "uint8"

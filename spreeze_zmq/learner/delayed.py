@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +16,15 @@ from spreeze_zmq.wire import Message
 class DelayExperience(ReplayExperience):
     """Trains the policy against the newest critics, one update for each ``policy_delay`` critic updates.
 
-    In order, it follows every version of the critics with exactly the samples that they were trained on.
+    In order, it follows every version of the critics with exactly the samples that they were trained on; at
+    the end of the run it takes the samples of the last rounds, too, which the next version would want.
     """
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.gate = DelayGate(self.options.policy_delay, self.component.options["slack_updates"])
         self._critics_from = self._received = self._wanted = 0
+        self._goes_on = False
         self._taken: Mapping[str, int] = {}
 
     # --- what it waits for
@@ -39,15 +42,25 @@ class DelayExperience(ReplayExperience):
 
     @property
     def wants(self) -> bool:
-        """Always, except in order: then up to the samples that the critics were trained on."""
-        return not self.in_order or self._lacks_samples() or self.stopping
+        """Always, except in order: then up to the samples that the critics were trained on, and when all
+        critics of the run have come up to the last sample.
+        """
+        if not self.in_order or self._lacks_samples() or self.stopping:
+            return True
+        return self._has_followed_all() and self._received < self.enough - self.begun
 
     @property
     def done(self) -> bool:
-        """Whether it has followed the last critics of the run, after all updates that the ratio allows."""
-        if self.counts.env_steps < self.enough or self.ready or self.limits.schedule is None:
+        """Whether it has followed the last critics of the run, and has all samples."""
+        return self._has_followed_all() and self._received >= self.enough - self.begun
+
+    def _has_followed_all(self) -> bool:
+        """In order: whether the last version of the critics in this run has come, and been followed."""
+        schedule, transitions = self.limits.schedule, self.enough - self.begun
+        if schedule is None or not self._num_weights or transitions == math.inf or self.ready:
             return False
-        return self.gate.critic_updates == self.limits.schedule.updates_allowed(self._received)
+        last = schedule.updates_allowed(int(transitions)) // schedule.publish_every
+        return self.gate.critic_updates >= last * schedule.publish_every
 
     @property
     def owed(self) -> str:
@@ -65,12 +78,14 @@ class DelayExperience(ReplayExperience):
     def meet(self, message: Message) -> None:
         """Note how far the critic-learner is."""
         updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
+        if self._goes_on:  # with the critics of the run before
+            self._critics_from, self._goes_on = message.incarnation, False
         if message.incarnation != self._critics_from:
             self._critics_from = message.incarnation
             self.limits.published = None  # by the earlier critic-learner: samplers may wait for a new limit
             self.gate.meet(updates)
             self.cadence.restart()
-            self.counts.env_steps = env_steps
+            self.begun = self.counts.env_steps = env_steps
         self.gate.hear(updates)
         self._wanted += env_steps - self.counts.env_steps
         self.counts.env_steps = env_steps
@@ -109,3 +124,18 @@ class DelayExperience(ReplayExperience):
     def gauges(self) -> dict[str, float]:
         """The size of the replay."""
         return {"actor_replay_size": len(self.replay)}
+
+    # --- what is kept
+
+    def order(self) -> dict[str, Any]:
+        """Also how far it has followed the critics, and where it counts from."""
+        own = {"gate": self.gate.state(), "received": self._received, "wanted": self._wanted}
+        return {**super().order(), **own, "begun": self.begun}
+
+    def go_on(self, order: Mapping[str, Any]) -> int:
+        """Also with the critics of the run before."""
+        super().go_on(order)
+        self.gate.restore(order["gate"])
+        self._received, self._wanted, self.begun = order["received"], order["wanted"], order["begun"]
+        self._goes_on = True
+        return self._received // self.component.plan.components[SAMPLER].count.initial

@@ -62,6 +62,8 @@ class Experience(ABC):
         counts: counted here, kept by the learner.
 
     Attributes:
+        begun: in order, the env steps before its rounds began to count: those of a run that it does not go on
+            from exactly.
         intake: the rollouts that arrive.
         replay: the rollouts that are kept.
         lag: transitions by the lag of their policy on receipt, or on-policy when their round began.
@@ -81,7 +83,7 @@ class Experience(ABC):
         self.counts, self.cadence, self.limits = counts, outlet.cadence, outlet.limits
         self.options, self.balance = half.algorithm.options, component.plan.balance
         self.in_order = self.balance.in_order
-        self.enough = component.plan.run.stop.env_steps or math.inf
+        self.begun = 0
         memory_size = type(half.algorithm).memory_size(self.options)
         self.intake = Intake(component, self.options.frame_stack, self.too_stale, self.unfit, memory_size)
         self.lag = LagHistogram()
@@ -94,9 +96,23 @@ class Experience(ABC):
         """Whether another rollout may be added now."""
 
     @property
+    def enough(self) -> float:
+        """Env steps at which the run ends; in order at the end of a round, so that all samplers are equally
+        far.
+        """
+        limit = self.component.plan.run.stop.env_steps or math.inf
+        if not self.in_order or limit == math.inf:
+            return limit
+        num_samplers = self.component.plan.components[SAMPLER].count.initial
+        a_round = max(1, num_samplers * self.balance.rollout_transitions)
+        return self.begun + a_round * math.ceil((limit - self.begun) / a_round)
+
+    @property
     def ready(self) -> bool:
         """Whether another update may begin now."""
-        return not self.stopping and self._has_batch() and not self._lacks_weights()
+        if self.stopping or self.outlet.owed:
+            return False
+        return self._has_batch() and not self._lacks_weights()
 
     @property
     def pooled(self) -> Sequence[Statistics]:
@@ -221,6 +237,19 @@ class Experience(ABC):
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`, after the half and the counts."""
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a run can go on exactly from where this one has done all that its samples allow."""
+        return self.in_order
+
+    @abstractmethod
+    def order(self) -> dict[str, Any]:
+        """What such a run needs besides :meth:`state`, once all is done."""
+
+    @abstractmethod
+    def go_on(self, order: Mapping[str, Any]) -> int:
+        """Continue from :meth:`order`, after :meth:`restore`; returns each sampler's transitions so far."""
 
     def go_back(self) -> None:  # noqa: B027
         """Forget what follows from weights that have been replaced by earlier ones."""

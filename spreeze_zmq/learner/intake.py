@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
@@ -39,6 +40,7 @@ class Intake:
         fields: the arrays of a rollout that the learner needs.
         receipts: the learner's side of the account of samples.
         stale_transitions: transitions refused as too stale.
+        states: sampler -> the state that came with its newest rollout; see ``run.sampler_state``.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Intake:
         self.puller.on_refused = self._on_unread
         self.receipts = Receipts()
         self.stale_transitions = 0
+        self.states: dict[str, NDArray[np.uint8]] = {}
         sampler = component.plan.components[SAMPLER]
         #: Code of each refusal and the check that gives its reason; the first reason decides.
         self._checks = (
@@ -77,6 +80,11 @@ class Intake:
     def ready(self) -> bool:
         """Whether the next rollout has already been pulled, so that no wait on the channel is needed."""
         return self._turns is not None and self._turns.ready
+
+    @property
+    def has_heard_all(self) -> bool:
+        """In order: whether each sampler has sent a rollout."""
+        return self._turns is None or self._turns.has_heard_all
 
     def take(self) -> Rollout | None:
         """The next rollout; None if none has arrived, or if it is refused."""
@@ -153,6 +161,8 @@ class Intake:
                 self._refuse(rollout, WireError(code, problem))
                 return False
         self.receipts.take(rollout)
+        if rollout.state is not None:
+            self.states[rollout.sampler] = rollout.state
         return True
 
     def _refuse(self, rollout: Rollout, error: WireError) -> None:
@@ -222,6 +232,11 @@ class Turns:
     def ready(self) -> bool:
         """Whether the next rollout of the order has arrived."""
         return bool(self._queue)
+
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether each sampler has sent a rollout."""
+        return self._incarnations.keys() == self._waiting.keys()
 
     def put(self, rollout: Rollout) -> None:
         """Add a rollout.

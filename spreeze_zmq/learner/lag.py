@@ -44,9 +44,13 @@ class Versions:
         """Number of versions of this process after its first."""
         return self.newest - self.first
 
-    def restore(self, version: int) -> None:
-        """Continue from a checkpoint's ``version``, or from a later one that has been published since."""
+    def restore(self, version: int, first: int | None = None) -> None:
+        """Continue from a checkpoint's ``version``, or from a later one that has been published since; in
+        order as a process whose ``first`` version was an earlier one.
+        """
         self.newest = self.first = max(self.newest, version)
+        if first is not None:
+            self.first = first
         self._write()
 
     def advance(self) -> None:
@@ -92,6 +96,7 @@ class CollectionLimits:
         schedule: the schedule of an off-policy run by count; None if none limits collection.
         by_position: whether limits follow from the positions taken.
         published: stream -> position taken, as last published; None if samplers may not have received it.
+        before: transitions of each sampler in the run before that one in order goes on from exactly.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -101,6 +106,12 @@ class CollectionLimits:
         self.schedule = None if self._on_policy else plan.balance.schedule(plan.components, plan.learning)
         self.by_position = self.schedule is not None and not balance.in_order
         self.published: Mapping[str, int] | None = {}
+        self.before = 0
+
+    def in_turn(self, since_first: int) -> int:
+        """In order: the position up to which each sampler may begin rollouts under a version."""
+        assert self.schedule is not None
+        return max(0, self.schedule.collect_until(since_first) - self.before)
 
     def collect_until(self, taken: Mapping[str, int], versions: Versions) -> dict[str, int] | None:
         """Stream -> position up to which its sampler may begin rollouts, ``"*"`` for all others; None for no
@@ -120,7 +131,7 @@ class CollectionLimits:
             return None
         self.published = taken
         if not self.by_position:
-            return {"*": self.schedule.collect_until(versions.since_first)}
+            return {"*": self.in_turn(versions.since_first)}
         return _limits(taken, self.schedule.share)
 
     def used_up(self, taken: Mapping[str, int]) -> bool:

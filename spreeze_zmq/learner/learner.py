@@ -19,6 +19,7 @@ from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
+from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.learner.publication import Cadence, Outlet, Record
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
@@ -207,6 +208,9 @@ class Learner:
         ready = self.experience.ready
         if not self.outlet.serve(wait=not ready):
             return
+        if self.outlet.owed:
+            self.outlet.publish_owed(all_heard=self.experience.intake.has_heard_all)
+            return
         if self.outlet.published and self.experience.due():
             self.publish(is_new=True)
             self.record.write(self.experience.recorded(), self.metrics)
@@ -264,7 +268,8 @@ class Learner:
 def learn(component: Component, learner: Learner) -> None:
     """Run a learner, from its checkpoint if there is one, until it is stopped; then drain its rollouts."""
     experience = learner.experience
-    vault = Vault(component, learner.state, experience.replay, lambda: experience.done)
+    going_on = GoingOn(learner)
+    vault = Vault(component, learner.state, experience.replay, lambda: experience.done, going_on)
     if (state := vault.restore()) is not None:
         try:
             learner.restore(state)
@@ -274,8 +279,12 @@ def learn(component: Component, learner: Learner) -> None:
                 f"the checkpoint's networks differ from this run's: {problem}; where another release chose "
                 "them, state its choice, such as algorithm.network=nature_cnn"
             ) from error
+        going_on.restore(state)
     component.ready()
-    learner.publish()
+    if learner.outlet.owed:
+        learner.outlet.publish_owed(all_heard=False)
+    elif not learner.outlet.published:
+        learner.publish()
     while component.running:
         learner.wait()
         learner.take_weights()

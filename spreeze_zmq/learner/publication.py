@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
@@ -164,6 +165,8 @@ class Outlet:
         limits: of collection, which go out with the weights.
         published: whether this process has published any weights.
         updates: updates of the half when its weights were published last.
+        recent: in order, the policies under which samplers may still collect, without their limits.
+        owed: those of them that a run that goes on has to publish again, the oldest first.
     """
 
     def __init__(self, component: Component, half: AutogradHalf, cadence: Cadence) -> None:
@@ -175,6 +178,9 @@ class Outlet:
         self.limits = CollectionLimits(plan)
         self._layout = {"layout": half.layout} if len(plan.learning.learners) > 1 else {}
         self.published, self.updates = False, 0
+        in_turn = self.of_policy and plan.balance.in_order and self.limits.schedule is not None
+        self.recent: deque[Message] = deque(maxlen=1 + (plan.balance.max_policy_lag or 0) if in_turn else 0)
+        self.owed: deque[Message] = deque()
         self._publisher = component.open(POLICY if self.of_policy else CRITIC, Publisher)
         self._download = Download(torch.device(component.options["device"]))
         self._make: Make | None = None
@@ -250,6 +256,7 @@ class Outlet:
             with self.cadence.publishing():
                 message = make(self._download.array())
                 self._publisher.publish(message)
+            self._note(message)
         except (OverflowError, WireError) as error:
             if isinstance(error, WireError) and error.reason != "not_finite":
                 raise
@@ -257,6 +264,46 @@ class Outlet:
             raise Diverged("weights", f"{error}; {hint}") from error
         self.cadence.sent(message)
         return True
+
+    def _note(self, message: Message) -> None:
+        if self.recent.maxlen:
+            if self.recent and self.recent[-1].fields["version"] == message.fields["version"]:
+                self.recent.pop()
+            fields = {name: value for name, value in message.fields.items() if name != "collect_until"}
+            arrays = {name: np.array(array) for name, array in message.arrays.items()}
+            self.recent.append(Message(message.kind, fields, arrays))
+
+    # --- a run in order that goes on
+
+    def get_state(self) -> dict[str, Any]:
+        """What a run that goes on exactly needs, of types that torch reads without running code."""
+        kept = [
+            {"fields": m.fields, "arrays": {name: torch.from_numpy(each) for name, each in m.arrays.items()}}
+            for m in self.recent
+        ]
+        return {"first": self.versions.first, "recent": kept}
+
+    def set_state(self, state: Mapping[str, Any], before: int) -> None:
+        """Continue from :meth:`get_state`; each sampler has collected ``before`` transitions since then."""
+        self.versions.restore(self.versions.newest, state["first"])
+        self.limits.before = before
+        for kept in state["recent"]:
+            arrays = {name: each.numpy() for name, each in kept["arrays"].items()}
+            message = Message("policy", dict(kept["fields"]), arrays)
+            self.recent.append(message)
+            if self.limits.in_turn(message.fields["version"] - self.versions.first):
+                self.owed.append(message)
+
+    def publish_owed(self, *, all_heard: bool) -> None:
+        """Publish again what samplers collect under: the oldest policy at once, the others when all samplers
+        have it, since who comes late gets the newest alone.
+        """
+        while self.owed and (all_heard or not self.published):
+            message = self.owed.popleft()
+            limit = self.limits.in_turn(message.fields["version"] - self.versions.first)
+            fields = {**message.fields, "collect_until": {"*": limit}}
+            self._publisher.publish(Message(message.kind, fields, message.arrays))
+            self.published = True
 
 
 class Record:
@@ -266,6 +313,16 @@ class Record:
 
     def __init__(self, path: Path, cadence: Cadence) -> None:
         self.path = path if cadence.every else None
+        self.lines = 0
+
+    def go_on(self, before: Path, lines: int) -> None:
+        """Begin with these first lines of the record of the run before, if it is there."""
+        if self.path is None or not before.is_file():
+            return
+        self.path.parent.mkdir(exist_ok=True)
+        with before.open(encoding="utf-8") as past, append_text(self.path) as file:
+            file.writelines(itertools.islice(past, lines))
+        self.lines = lines
 
     def write(self, counts: Mapping[str, int], metrics: Mapping[str, Any]) -> None:
         """Append one line; waits for the device."""
@@ -275,3 +332,4 @@ class Record:
         line = json.dumps({**counts, **{name: float(value) for name, value in metrics.items()}})
         with append_text(self.path) as file:
             file.write(line + "\n")
+        self.lines += 1

@@ -91,6 +91,23 @@ class ReplayExperience(Experience):
             self.replay.relabeller.num_episodes = state.get("episodes", 0)
         self._tell_scale()
 
+    @property
+    def keeps_order(self) -> bool:
+        """Only with a replay that is saved."""
+        return self.in_order and self.component.plan.run.save_replay and self.limits.schedule is not None
+
+    def order(self) -> dict[str, Any]:
+        """What the samplers' next rollouts are joined to."""
+        scale = self.replay.scale
+        return {"streams": self.replay.ring.streams(), "running": {} if scale is None else scale.running()}
+
+    def go_on(self, order: Mapping[str, Any]) -> int:
+        """Join the next rollouts to those of the run before."""
+        self.replay.ring.go_on(order["streams"])
+        if self.replay.scale is not None:
+            self.replay.scale.go_on(order["running"])
+        return 0
+
     def _tell_scale(self) -> None:
         """Let the algorithm know what rewards are divided by, for values in the environment's units."""
         if self.replay.scale is not None:
@@ -223,10 +240,11 @@ class RatioExperience(ReplayExperience):
     # --- what goes out
 
     def due(self) -> bool:
-        """By the clock or the count, and at the end of the run."""
+        """By the clock, and at the end of the run; or by the count alone."""
         if self.half.num_updates == self.outlet.updates:
             return False
-        return self.cadence.due(self.half.num_updates - self._updates_before) or self._trained_out()
+        due = self.cadence.due(self.half.num_updates - self._updates_before)
+        return due or (self._trained_out() and not self.in_order)
 
     def limits_due(self) -> bool:
         """When samplers may have used up their share."""
@@ -271,6 +289,7 @@ class RatioExperience(ReplayExperience):
         come again: to train on a few fresh transitions would spoil trained networks.
         """
         super().restore(state)
+        self.begun = self.counts.env_steps
         self._count_replay_as_trained()
         if not len(self.replay) and not self.in_order:
             lost = min(self.counts.env_steps, self.options.replay_capacity)
@@ -278,3 +297,17 @@ class RatioExperience(ReplayExperience):
             log.warning("without its replay: updates go on after %d transitions", self.gate.learning_starts)
             self.refills = True
         self._updates_before = self.half.num_updates
+
+    def order(self) -> dict[str, Any]:
+        """Also its gate, and where it counts from."""
+        gate = {"received": self.gate.received, "trained": self.gate.trained}
+        own = {"begun": self.begun, "updates_before": self._updates_before}
+        return {**super().order(), **gate, **own, "first_policy": self._first_policy}
+
+    def go_on(self, order: Mapping[str, Any]) -> int:
+        """Also with the counts of the run before."""
+        super().go_on(order)
+        self.gate.received, self.gate.trained = order["received"], order["trained"]
+        self.begun, self._updates_before = order["begun"], order["updates_before"]
+        self._first_policy, self.refills = order["first_policy"], False
+        return self.gate.received // self.component.plan.components[SAMPLER].count.initial

@@ -214,6 +214,24 @@ class RoundExperience(Experience):
         if self.rewards is not None and state["rewards"]:
             self.rewards.load_state_dict(state["rewards"])
         self.generator.set_state(state["order"].cpu())
+        self.begun = self.counts.env_steps
+
+    @property
+    def keeps_order(self) -> bool:
+        """Only where no rollouts of the next round wait while one is trained on."""
+        return self.in_order and self.balance.max_policy_lag == 0
+
+    def order(self) -> dict[str, Any]:
+        """The rounds, and what the samplers' next rollouts are joined to."""
+        running = {} if self.rewards is None else self.rewards.running()
+        return {"rounds": self.rounds, "begun": self.begun, "running": running}
+
+    def go_on(self, order: Mapping[str, Any]) -> int:
+        """Count the rounds on."""
+        self.rounds, self.begun = order["rounds"], order["begun"]
+        if self.rewards is not None:
+            self.rewards.go_on(order["running"])
+        return 0
 
     def go_back(self) -> None:
         """Give up the unfinished round, whose targets are of the networks that diverged."""

@@ -16,6 +16,7 @@ import torch
 
 from spreeze_zmq.base.errors import CheckpointError, Diverged
 from spreeze_zmq.component import Component
+from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.run.checkpoint import Checkpoint, write_part
 
@@ -35,6 +36,7 @@ class Vault:
             outlive their policy.
         settled: whether the learner has done all updates that the run's samples allow. In order, the
             checkpoint at the last sample waits for that, so that every such run is saved at the same update.
+        going_on: what that one holds beside the state, and every one of a run in order of its samplers.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Vault:
         state: Callable[[], dict[str, Any]],
         replay: Replay | ObservationReplay | RoundStore,
         settled: Callable[[], bool],
+        going_on: GoingOn | None = None,
     ) -> None:
         self.component = component
         self.state = state
@@ -51,7 +54,7 @@ class Vault:
             self.replay = replay
         self.state_file = f"{component.role}.pt"
         self.replay_prefix = f"{component.role}-replay-"
-        self.settled = settled
+        self.settled, self.going_on = settled, going_on
         self.returns = 0
         self._request: Mapping[str, Any] | None = None
         component.on("checkpoint", self._on_request)
@@ -63,12 +66,13 @@ class Vault:
             Diverged: a number in the state is not finite; the request stays, for after the learner's return
                 to a checkpoint.
         """
-        if self._request is not None and (not self._is_last(self._request) or self.settled()):
-            state = self.state()
+        if self._request is not None and (not (is_last := self._is_last(self._request)) or self.settled()):
+            own = self.going_on.state() if is_last and self.going_on is not None else {}
+            state = {**self.state(), **own}
             if place := not_finite(state):
                 raise Diverged("checkpoint", f"{place} is not finite; a lower learning_rate may help")
             request, self._request = self._request, None
-            self._save(request["folder"], state)
+            self._save(request["folder"], state, exact=bool(own))
 
     def last_good(self, error: Diverged, updates: int) -> dict[str, Any]:
         """The state of the last checkpoint, to return to after ``error``; reports the return.
@@ -103,7 +107,7 @@ class Vault:
         enough = plan.run.stop.env_steps
         return plan.balance.in_order and enough is not None and request.get("env_steps", 0) >= enough
 
-    def _save(self, name: str, state: Mapping[str, Any]) -> None:
+    def _save(self, name: str, state: Mapping[str, Any], *, exact: bool) -> None:
         folder = self.component.folder.checkpoints / name
         files = [write_part(folder, self.state_file, partial(_write_state, state))]
         if self.replay is not None:
@@ -113,11 +117,16 @@ class Vault:
                 for file in Path(scratch).iterdir():
                     part_name = self.replay_prefix + file.name
                     files.append(write_part(folder, part_name, partial(os.replace, file)))
+        for other, content in self.going_on.files().items() if self.going_on is not None else ():
+            files.append(write_part(folder, other, partial(_write_bytes, content)))
         part = {file.name: file.to_dict() for file in files}
         written = [folder / file.name for file in files]
         losses = self.component.folder.losses(self.component.role)
         written += [losses] if losses.exists() else []
-        self.component.report("part", {"folder": name, "part": part}, files=written)
+        fields: dict[str, Any] = {"folder": name, "part": part}
+        if exact and self.going_on is not None:
+            fields["counts"] = self.going_on.counts()
+        self.component.report("part", fields, files=written)
 
     def restore(self) -> dict[str, Any] | None:
         """Restore the replay if it was saved, and return the saved state; None for a fresh start.
@@ -157,6 +166,10 @@ class Vault:
 def _write_state(state: Mapping[str, Any], path: Path) -> None:
     with path.open("wb") as file:  # given a path, torch.save would write its name into the file
         torch.save(state, file)
+
+
+def _write_bytes(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
 
 
 def not_finite(state: Any, place: str = "state") -> str:

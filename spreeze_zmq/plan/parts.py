@@ -51,7 +51,9 @@ class RunPlan:
     seed: int = option(0, "the seed from which all others are drawn", minimum=0, maximum=2**32 - 1)
     stop: StopPlan = option(StopPlan, "when to stop, whichever comes first; never without it")
     checkpoint_minutes: float = option(5.0, "time between checkpoints", above=0)
-    save_replay: bool = option(False, "whether checkpoints hold the replay too")
+    save_replay: bool = option(
+        "auto", "whether checkpoints hold the replay too; auto does in a run in order", words=("auto",)
+    )
     resume_from: str | None = None
 
 

@@ -75,7 +75,7 @@ ROLES: Mapping[str, Role] = {
             single="one trains the critics; a larger algorithm.batch_size trains on more at once",
             defaults={"count": 1},
             reports=("part",),
-            writes=_parts_of(CRITIC_LEARNER),
+            writes=(*_parts_of(CRITIC_LEARNER), "checkpoints/*/sampler-*.state"),
         ),
         Role(
             ACTOR_LEARNER,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.errors import StateNotKept, WireError
 from spreeze_zmq.base.frames import channels_first
 from spreeze_zmq.policy.actor import Actions, Floats
 from spreeze_zmq.policy.description import count, counts, number
@@ -74,6 +74,17 @@ class FrameStack:
         """``[stack - 1, N, *obs_shape]``: the observations before the newest ones; a copy."""
         before = np.moveaxis(self._frames[:, :-1], 1, 0)
         return np.array(np.moveaxis(before, -3, -1) if self._channels_last else before, order="C")
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """What the next inputs follow from, between two steps."""
+        return {"memory": self.memory.copy(), "frames": self._frames.copy()}
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from :meth:`get_state`, after :meth:`begin`. Raises StateNotKept where it does not fit."""
+        now = self.get_state()
+        if any(state[name].shape != array.shape for name, array in now.items()):
+            raise StateNotKept("its frames, or what the policy remembers, are of another policy")
+        self.memory[:], self._frames = state["memory"], state["frames"].astype(now["frames"].dtype)
 
     def in_order(self, obs: NDArray[Any]) -> NDArray[Any]:
         """Observations ``[..., *obs_shape]`` with the channels of images first; may be a view."""

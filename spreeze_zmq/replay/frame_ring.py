@@ -21,6 +21,8 @@ from spreeze_zmq.replay.ring import Column, Ring
 FRAMES_PER_TRANSITION = 17 / 16
 #: Transitions of a recovered table that are checked for lost frames, and dropped, together.
 RECOVERED_TOGETHER = 64
+#: In place of the incarnation of a sampler that has gone on in another process; those count from 1.
+_RUN_BEFORE = 0
 
 
 class FrameRing(Ring):
@@ -145,7 +147,8 @@ class FrameRing(Ring):
         if rollout.sampler not in self._streams:
             return None
         incarnation, produced, stacks = self._streams[rollout.sampler]
-        follows = (incarnation, produced) == (rollout.incarnation, rollout.produced - rollout.num_transitions)
+        before = rollout.produced - rollout.num_transitions
+        follows = (incarnation, produced) in ((rollout.incarnation, before), (_RUN_BEFORE, before))
         oldest = self._frames.num_added + most - self._frames.capacity
         return stacks if follows and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
 
@@ -180,6 +183,14 @@ class FrameRing(Ring):
         return self._seen
 
     # --- files
+
+    def streams(self) -> dict[str, torch.Tensor]:
+        """Sampler -> the frames ``[N, k]`` of its last observations."""
+        return {sampler: torch.from_numpy(stacks) for sampler, (_, _, stacks) in self._streams.items()}
+
+    def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`streams`."""
+        self._streams = {sampler: (_RUN_BEFORE, 0, stacks.numpy()) for sampler, stacks in streams.items()}
 
     def save(self, folder: Path) -> None:
         """Write ``folder``, with the frames in the folder ``frames`` below it."""

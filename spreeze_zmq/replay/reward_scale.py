@@ -26,6 +26,7 @@ class RunningReturns:
     def __init__(self, gamma: float, *, past_truncation: bool) -> None:
         self._gamma, self._past_truncation = gamma, past_truncation
         self._running: dict[str, NDArray[np.float64]] = {}
+        self._before: dict[str, NDArray[np.float64]] = {}
 
     def of(self, rollout: Rollout) -> NDArray[np.float64]:
         """The running return after each step of a rollout, ``[T, N]``."""
@@ -33,7 +34,7 @@ class RunningReturns:
         assert rollout.terminated is not None
         assert rollout.truncated is not None
         stream = f"{rollout.sampler}/{rollout.incarnation}"
-        running = self._running.get(stream)
+        running = self._running.get(stream, self._before.pop(rollout.sampler, None))
         if running is None or running.shape != rollout.reward.shape[1:]:
             running = np.zeros(rollout.num_envs)
         returns = np.empty(rollout.reward.shape)
@@ -46,6 +47,15 @@ class RunningReturns:
             running = np.where(ended, 0.0, running)
         self._running[stream] = running
         return returns
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Sampler -> the running returns of its newest life."""
+        newest = {stream.rpartition("/")[0]: running for stream, running in self._running.items()}
+        return {sampler: torch.from_numpy(running.copy()) for sampler, running in newest.items()}
+
+    def restore(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`state`: the episodes of each sampler go on."""
+        self._before = {sampler: running.numpy().copy() for sampler, running in state.items()}
 
 
 class RewardScale:
@@ -93,6 +103,14 @@ class RewardScale:
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Continue from ``state_dict()``."""
         self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
+
+    def running(self) -> dict[str, torch.Tensor]:
+        """The running returns, for a run whose samplers go on in their episodes."""
+        return self._returns.state()
+
+    def go_on(self, running: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`running`."""
+        self._returns.restore(running)
 
 
 class ReturnScale:
@@ -143,3 +161,11 @@ class ReturnScale:
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`state_dict`."""
         self.adopt(state["counts"].numpy().copy())
+
+    def running(self) -> dict[str, torch.Tensor]:
+        """The running returns, for a run whose samplers go on in their episodes."""
+        return self._returns.state()
+
+    def go_on(self, running: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`running`."""
+        self._returns.restore(running)

@@ -235,6 +235,13 @@ class Ring:
         """Set the sampling's generator to a state of ``random_state()``."""
         self._generator.set_state(state.cpu())
 
+    def streams(self) -> dict[str, torch.Tensor]:
+        """Sampler -> what its next rollout shares with its last one; empty where each holds all it needs."""
+        return {}
+
+    def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`streams`, after :meth:`load`: the next rollout of each follows the last."""
+
     def save(self, folder: Path) -> None:
         """Write ``folder``: a mappable npy per dtype, the sampling's state, and ``replay.json``."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -158,12 +158,14 @@ class CheckpointRequest:
     def __init__(self, folder: Path, learners: Collection[str], interval_s: float) -> None:
         self._folder, self._learners, self._interval_s = folder, learners, interval_s
         self._parts: dict[str, list[Part]] = {}
+        self._counts: dict[str, Mapping[str, float]] = {}
         self.pending = ""
         self.next_s = interval_s
 
     def begin(self, env_steps: int, now_s: float) -> str:
         """Begin a checkpoint and return its folder name; one that is still pending is abandoned."""
-        self._parts, self.pending = {}, f"{env_steps:012d}-{int(now_s * 1000):09d}"
+        self._parts, self._counts = {}, {}
+        self.pending = f"{env_steps:012d}-{int(now_s * 1000):09d}"
         self.next_s = now_s + self._interval_s
         return self.pending
 
@@ -179,7 +181,8 @@ class CheckpointRequest:
         Args:
             role: of the learner.
             fields: of its message; ignored unless it is for the pending checkpoint.
-            state: what the manifest keeps about the run.
+            state: what the manifest keeps about the run; its ``counts`` are those of the parts where these
+                have them, and ``exact`` says that all have.
 
         Raises:
             WireError: the message is malformed, or the part is not on the disk as described.
@@ -188,16 +191,29 @@ class CheckpointRequest:
             return ""
         try:
             self._parts[role] = [Part.from_dict(file) for file in fields["part"].values()]
+            self._counts[role] = fields.get("counts", {})
             if self.missing:
                 return ""
             parts = [file for files in self._parts.values() for file in files]
-            complete(self._folder / self.pending, parts, state)
+            complete(self._folder / self.pending, parts, self._as_of_parts(state))
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             self._parts.pop(role, None)
             raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
         prune(self._folder)
         self._parts, done, self.pending = {}, self.pending, ""
         return done
+
+    def _as_of_parts(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state with the counts of the parts, as far as it has such counts."""
+        if not all(self._counts.values()):
+            return dict(state)
+        told = {name: count for counts in self._counts.values() for name, count in counts.items()}
+        counts = {name: _whole(told.get(name, count)) for name, count in state["counts"].items()}
+        return {**state, "counts": counts, "exact": True}
+
+
+def _whole(count: float) -> float:
+    return int(count) if float(count).is_integer() else count
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:

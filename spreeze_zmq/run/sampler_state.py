@@ -13,8 +13,15 @@ import numpy as np
 from spreeze_zmq.base.errors import StateNotKept
 
 FORMAT = 1
+#: The key of a state that is none, but the reason why there is none.
+WHY_NOT = "why_not"
 _ARRAY = {"dtype", "shape", "bytes"}
 _KINDS = "biuf"
+
+
+def state_file(sampler: str) -> str:
+    """The name of a sampler's part of a checkpoint."""
+    return f"{sampler}.state"
 
 
 def packed(state: dict[str, Any]) -> bytes:

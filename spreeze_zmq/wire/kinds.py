@@ -105,7 +105,7 @@ KINDS: dict[str, KindSpec] = {
     "failure": KindSpec(
         _fields("name: text, summary: text, traceback: text, updates: count?, checkpoint: text?")
     ),
-    "part": KindSpec(_fields("folder: text, part: map")),
+    "part": KindSpec(_fields("folder: text, part: map, counts: numbers?")),
     "fusion": KindSpec(_fields("groups: rows")),
     "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
     "workers": KindSpec(_fields("role: text, count: count<=PROCESSES, reason: text")),

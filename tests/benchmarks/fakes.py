@@ -90,7 +90,7 @@ class Fake:
         types = {"obs": env.obs_dtype, "action": "float32" if env.action_kind == "box" else "int64"}
         arrays = {}
         for name, form in ARRAY_FIELDS.items():
-            if form.entry in entries and name != "history":
+            if form.entry in entries and name not in ("history", "state"):
                 dtype = types.get(form.entry, form.dtypes[0])
                 arrays[name] = np.zeros(form.shape(sizes, entries), dtype)
         return Rollout(self.name, self.incarnation, 0, 0, 0, NUM_STEPS, 1, **arrays)

@@ -116,7 +116,7 @@ def load(
         components = with_time_to_start(components, tables["components"], seen.timing)
     balance, components = resolve_balance(written, components, learning, mistakes)
     check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
-    run_plan = _run_plan(run)
+    run_plan = _run_plan(run, balance.in_order)
     _check_schedules(values, run_plan.stop, balance.in_order, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
@@ -321,7 +321,8 @@ def _start_timeout_s(components: Any) -> float:
         return 0.0
 
 
-def _run_plan(run: Mapping[str, Any]) -> RunPlan:
+def _run_plan(run: Mapping[str, Any], in_order: bool) -> RunPlan:
     stop = dict(run["stop"])
     values = {option.name: run[option.name] for option in options_of(RunPlan)}
+    values["save_replay"] = in_order if values["save_replay"] == "auto" else values["save_replay"]
     return RunPlan(**{**values, "stop": StopPlan(stop.pop("return", None), **stop)})
