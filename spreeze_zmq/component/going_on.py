@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import CheckpointError, StateNotKept
+from spreeze_zmq.base.errors import CheckpointError, StateNotKept, in_one_line
 from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.kept_state import Keeper, Maker
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.policy import FrameStack
-from spreeze_zmq.run.sampler_state import WHY_NOT, packed, state_file, unpacked
+from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, packed, state_file, unpacked
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
 
 log = logging.getLogger("spreeze")
 
-#: The largest file of one sampler.
-MOST_BYTES = 1 << 30
 #: What values of other kinds than expected make the code raise that reads them.
 _ODD = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
@@ -66,7 +64,8 @@ class SamplerState:
         if self.component.plan.run.resume_from is None:
             return obs
         try:
-            state = self._read()
+            if (state := self._read()) is None:
+                return obs
             envs.set_state(state["envs"])
             Maker().make(state["rng"], rng)
             if state["obs"].shape != obs.shape or state["obs"].dtype != obs.dtype:
@@ -90,19 +89,25 @@ class SamplerState:
                 self._begin_anew(error)
             self._frames = None
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any] | None:
+        """The state; None where the checkpoint has none, as the launcher has said."""
         checkpoint = self.component.restore_point()
         name = state_file(self.component.name)
         if checkpoint is None or name not in checkpoint.parts:
-            raise StateNotKept(f"the checkpoint has no {name}")
+            log.info("new episodes: the checkpoint has no %s", name)
+            return None
         path: Path = checkpoint.part(name)
         try:
             state = unpacked(read_whole(path, MOST_BYTES))
         except (OSError, StateNotKept, ValueError) as error:
             raise StateNotKept(f"{path}: {error}") from error
         if WHY_NOT in state:
-            raise StateNotKept(f"it was not kept: {state[WHY_NOT]}")
+            log.info("new episodes: %s", state[WHY_NOT])
+            return None
         return state
 
     def _begin_anew(self, error: Exception) -> None:
-        log.warning("this run is not exact: %s begins new episodes: %s", self.component.name, error)
+        why = error if isinstance(error, StateNotKept) else in_one_line(error)
+        what = f"this run is not exact: {self.component.name} begins new episodes: {why}"
+        log.warning("%s", what)
+        self.component.report_failure(what, "")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import CheckpointError, InputError, WireError
+from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
+from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.journal import Journal, read_journal, time_of
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED
@@ -23,12 +24,14 @@ from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
+from spreeze_zmq.plan.exactness import differing
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import SPACES, PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
+from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
 from spreeze_zmq.wire import KINDS, Message
 from spreeze_zmq.wire.fields import check_fields
 
@@ -144,6 +147,27 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     return ""
 
 
+def why_not_exact(plan: Plan, origin: Origin) -> str:
+    """Why a run in order will not give the numbers that one run of all its steps gives, in words; empty where
+    it will.
+    """
+    if not origin.checkpoint.state.get("exact"):
+        return "the checkpoint is not the last one of such a run, which ended at its run.stop.env_steps"
+    if others := differing(origin.run.plan, plan):
+        return f"its {' and '.join(others)} are not those of the run before"
+    for index in range(plan.components[SAMPLER].count.initial):
+        name = state_file(f"{SAMPLER}-{index}")
+        if name not in origin.checkpoint.parts:
+            return f"sampler-{index} has told no state, and begins new episodes"
+        try:
+            kept = unpacked(read_whole(origin.checkpoint.part(name), MOST_BYTES))
+        except (OSError, StateNotKept, ValueError) as error:
+            return f"{name}: {error}"
+        if reason := kept.get(WHY_NOT):
+            return f"the environments begin new episodes: {str(reason)[:200]}"
+    return ""
+
+
 def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
     """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
     ``t_s`` before the checkpoint's.
@@ -228,6 +252,8 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
         yield f"the best policy so far is {policy}, until a better one comes"
     elif policy.exists():
         yield f"the best policy so far, {policy}, is left behind: {why_not_best}"
+    if plan.balance.in_order and (why_not := why_not_exact(plan, origin)):
+        yield f"in order, but not exactly as one run would go on: {why_not}"
     saved = any("-replay-" in name for name in origin.checkpoint.parts)
     if not (plan.learning.on_policy or plan.balance.in_order or saved):
         yield (

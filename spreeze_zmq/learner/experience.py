@@ -84,6 +84,7 @@ class Experience(ABC):
         self.options, self.balance = half.algorithm.options, component.plan.balance
         self.in_order = self.balance.in_order
         self.begun = 0
+        self._limit = component.plan.run.stop.env_steps or math.inf
         memory_size = type(half.algorithm).memory_size(self.options)
         self.intake = Intake(component, self.options.frame_stack, self.too_stale, self.unfit, memory_size)
         self.lag = LagHistogram()
@@ -100,12 +101,11 @@ class Experience(ABC):
         """Env steps at which the run ends; in order at the end of a round, so that all samplers are equally
         far.
         """
-        limit = self.component.plan.run.stop.env_steps or math.inf
-        if not self.in_order or limit == math.inf:
-            return limit
+        if not self.in_order or self._limit == math.inf:
+            return self._limit
         num_samplers = self.component.plan.components[SAMPLER].count.initial
         a_round = max(1, num_samplers * self.balance.rollout_transitions)
-        return self.begun + a_round * math.ceil((limit - self.begun) / a_round)
+        return self.begun + a_round * math.ceil((self._limit - self.begun) / a_round)
 
     @property
     def ready(self) -> bool:

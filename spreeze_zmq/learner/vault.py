@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -68,7 +69,7 @@ class Vault:
         """
         if self._request is not None and (not (is_last := self._is_last(self._request)) or self.settled()):
             own = self.going_on.state() if is_last and self.going_on is not None else {}
-            state = {**self.state(), **own}
+            state = self.state() if not own else _canonical({**self.state(), **own})
             if place := not_finite(state):
                 raise Diverged("checkpoint", f"{place} is not finite; a lower learning_rate may help")
             request, self._request = self._request, None
@@ -166,6 +167,17 @@ class Vault:
 def _write_state(state: Mapping[str, Any], path: Path) -> None:
     with path.open("wb") as file:  # given a path, torch.save would write its name into the file
         torch.save(state, file)
+
+
+def _canonical(value: Any) -> Any:
+    """An equal value in which equal texts are one object and no two lists or maps are: what is written of it
+    then follows from its contents alone, and not from what has been read from another checkpoint.
+    """
+    if type(value) is str:
+        return sys.intern(value)
+    if type(value) is dict:
+        return {_canonical(key): _canonical(item) for key, item in value.items()}
+    return type(value)(map(_canonical, value)) if type(value) in (list, tuple) else value
 
 
 def _write_bytes(content: bytes, path: Path) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 from spreeze_zmq.base.errors import StateNotKept
 
 FORMAT = 1
+#: The largest state of one sampler.
+MOST_BYTES = 1 << 30
 #: The key of a state that is none, but the reason why there is none.
 WHY_NOT = "why_not"
 _ARRAY = {"dtype", "shape", "bytes"}

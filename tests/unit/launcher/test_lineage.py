@@ -18,16 +18,17 @@ from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
 from spreeze_zmq.launcher.closing import further
-from spreeze_zmq.launcher.lineage import Origin, reached
+from spreeze_zmq.launcher.lineage import Origin, reached, why_not_exact
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.checkpoint import complete, write_part
+from spreeze_zmq.run.checkpoint import Checkpoint, complete, write_part
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
+from spreeze_zmq.run.sampler_state import packed
 from tests.unit.evaluation.test_saved import save
 
 PENDULUM = {"run": {"env": "Pendulum-v1", "algorithm": "sac", "seed": 1}}
@@ -120,6 +121,80 @@ def test_what_counts_and_what_is_left_is_said(parent, tmp_path):
         "the replay was not saved: updates wait until a tenth of its transitions has come again "
         "(run.save_replay = true saves it)",
     ]
+
+
+def in_order_plan(stop=None, **changes):
+    """Of two samplers, in lock-step."""
+    settings = {"components": {"sampler": {"count": 2, "envs": 4}}, "balance": {"mode": "lockstep"}}
+    run = {**PENDULUM["run"], "stop": stop or {"env_steps": 1000}}
+    return topology.load({"run": run, **settings, **changes})
+
+
+def in_order(parent):
+    """Such a plan; the parent gets its run.json, and a last checkpoint with two samplers' states."""
+    plan = in_order_plan()
+    parent.run_file.write_text(plan.to_json())
+    folder = parent.checkpoints / "000000000700-000070000"
+    states = {"sampler-0.state": packed({"envs": {}}), "sampler-1.state": packed({"envs": {}})}
+    parts = [write_part(folder, name, lambda path, c=c: path.write_bytes(c)) for name, c in states.items()]
+    counts = {"env_steps": 700, "trained_transitions": 5600}
+    complete(folder, parts, {"t_s": 70.0, "counts": counts, "best_return": None, "exact": True})
+    return plan, folder
+
+
+def rewrite(folder, name=None, content=b"", **state):
+    """Write a manifest again, with another state, or another content of a file; none removes the file."""
+    found = Checkpoint.read(folder)
+    parts = dict(found.parts)
+    if name is not None:
+        del parts[name]
+    if content:
+        parts[name] = write_part(folder, name, lambda path: path.write_bytes(content))
+    complete(folder, parts.values(), {**found.state, **state})
+
+
+def test_a_run_in_order_that_goes_on_exactly_says_nothing(parent):
+    """Its options are the same, and all states are there."""
+    plan, _ = in_order(parent)
+    assert why_not_exact(plan, Origin.of(parent.path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"exact": None}, "the checkpoint is not the last one of such a run"),
+        ({"name": "sampler-1.state"}, "sampler-1 has told no state"),
+        ({"name": "sampler-1.state", "content": b"torn"}, "sampler-1.state: torn, or not a sampler's"),
+        (
+            {"name": "sampler-1.state", "content": b"\x81\xa6format\x09"},
+            "its format is 9, this version reads 1",
+        ),
+        (
+            {"name": "sampler-0.state", "content": packed({"why_not": "Arm.sim is a mylib.Sim"})},
+            "the environments begin new episodes: Arm.sim is a mylib.Sim",
+        ),
+    ],
+)
+def test_a_run_in_order_that_does_not_go_on_exactly_says_why(parent, tmp_path, change, said):
+    """In one line, among those of the start."""
+    plan, folder = in_order(parent)
+    rewrite(folder, **change)
+    _, lines = resume(tmp_path / "child", parent, plan)
+    [line] = [line for line in lines if "in order, but not exactly" in line]
+    assert said in line
+    assert "\n" not in line
+
+
+def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
+    """They are named; another limit is none."""
+    in_order(parent)
+    components = {"sampler": {"count": 2, "envs": 8}}
+    plan = in_order_plan(algorithm={"gamma": 0.9}, components=components)
+    assert why_not_exact(plan, Origin.of(parent.path)) == (
+        "its algorithm and balance and samplers are not those of the run before"
+    )
+    plan = in_order_plan(stop={"env_steps": 5000})
+    assert why_not_exact(plan, Origin.of(parent.path)) == ""
 
 
 @pytest.mark.parametrize(

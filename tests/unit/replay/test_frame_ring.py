@@ -1,6 +1,7 @@
 """The replay of images against one that keeps every stack whole, over random streams of rollouts."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -229,6 +230,28 @@ def test_a_saved_replay_of_images_goes_on_exactly(tmp_path):
             rollout, _ = stream.collect(4)
             for each in (replay, other):
                 each.add(rollout)
+
+
+def test_a_sampler_that_goes_on_in_another_process_shares_frames_with_its_last_rollout(tmp_path):
+    """Both replays write the same bytes afterwards: that of one run, and that of the run that goes on, to
+    which the sampler is another life.
+    """
+    whole, first, second = (make_replay(200, 3, seed=seed) for seed in (1, 1, 2))
+    stream = Stream("sampler-0", 3, 3)
+    rollouts = [stream.collect(4)[0] for _ in range(4)]
+    for rollout in rollouts:
+        whole.add(rollout)
+    for rollout in rollouts[:2]:
+        first.add(rollout)
+    first.save(tmp_path / "first")
+    second.load(tmp_path / "first")
+    second.ring.go_on(first.ring.streams())
+    for rollout in rollouts[2:]:
+        second.add(replace(rollout, incarnation=9, produced=rollout.produced - 2 * 12))
+    for name, replay in (("whole", whole), ("second", second)):
+        replay.save(tmp_path / name)
+    for path in (tmp_path / "whole").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "whole")).read_bytes()
 
 
 def test_a_saved_replay_with_rows_of_no_frames_is_refused(tmp_path):

@@ -1,5 +1,7 @@
 """What rewards are divided by: the deviation of returns on-policy, the largest return off-policy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,23 @@ def test_the_deviation_goes_on_from_its_state():
     second.load_state_dict(first.state_dict())
     later = rollout(1, 3.0)
     assert second(later).tolist() == first(later).tolist()
+
+
+@pytest.mark.parametrize("kind", [lambda: RewardScale(0.9), lambda: ReturnScale(0.9, 5.0)])
+def test_a_sampler_that_goes_on_in_another_process_goes_on_in_its_returns(kind):
+    """In its next rollout alone: a later life of it begins at 0."""
+    whole, first, second = kind(), kind(), kind()
+    take = {scale: getattr(scale, "add", scale) for scale in (whole, first, second)}
+    lives = [paid([1.0, 2.0]), paid([3.0, 1.0]), replace(paid([2.0, 2.0]), incarnation=7)]
+    for each in lives:
+        take[whole](each)
+    take[first](lives[0])
+    second.load_state_dict(first.state_dict())
+    second.go_on(first.running())
+    for incarnation, each in zip((4, 5), lives[1:], strict=True):
+        take[second](replace(each, incarnation=incarnation))
+    assert second.sums().tolist() == whole.sums().tolist()
+    assert second.running()["sampler-0"].tolist() == whole.running()["sampler-0"].tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""In lock-step a run that is resumed, once or thrice, leaves the bytes of one run of all its steps."""
+
+import json
+
+import pytest
+
+from tests.system.conftest import thorough_but
+from tests.system.test_algorithms import LOCKSTEP, counted, started
+
+#: Env steps at which each run ends, the last one where the whole run does: within rounds, of 512, and at
+#: their ends; the first before learning begins, where there is a replay.
+POINTS = (700, 1024, 1900, 2560)
+#: A road and the points at which it is resumed.
+CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ("sac", "td3", "dqn", "ppo", "pqn"))]
+
+
+def until(env_steps):
+    """Where a run ends; the minutes are for a crowded machine."""
+    return "--set", f"run.stop.env_steps={env_steps}", "--set", "run.stop.minutes=none"
+
+
+def manifest(run):
+    """The newest manifest's state."""
+    folder = max((run.folder / "checkpoints").iterdir())
+    return json.loads((folder / "MANIFEST.json").read_text())["state"]
+
+
+@pytest.mark.long("three runs, one after the other")
+@pytest.mark.parametrize(("road", "points"), thorough_but(("sac", (1024,)), of=CHAINS))
+def test_a_resumed_run_in_lockstep_leaves_the_bytes_of_a_whole_one(launch, road, points):
+    """Its checkpoint, with the replays and the samplers' states, its losses from the first update on, and the
+    counts of its manifest; nothing says that it is not exact.
+    """
+    whole = started(launch, road, *LOCKSTEP, *until(POINTS[-1]))
+    run = started(launch, road, *LOCKSTEP, *until(points[0]))
+    assert run.end(100) == 0, run.said()
+    for end in (*points[1:], POINTS[-1]):
+        run = started(launch, road, *LOCKSTEP, *until(end), "--resume", str(run.folder))
+        assert run.end(100) == 0, run.said()
+        assert "exact" not in run.output.read_text()
+    assert whole.end(100) == 0, whole.said()
+    assert counted(run) == counted(whole)
+    assert manifest(run)["counts"] == manifest(whole)["counts"]
+    assert manifest(run)["exact"] is True
