@@ -16,6 +16,7 @@ class Own(gymnasium.Env):
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
+        """Two names for one array."""
         super().reset(seed=seed)
         self.place, self.seen, self.goal = np.zeros(2), [], (1.5, "left")
         self.newest = self.place
@@ -23,6 +24,7 @@ class Own(gymnasium.Env):
         return self._obs(), {}
 
     def step(self, action):
+        """Noise from its own generator."""
         self.place += action[0] + self.np_random.normal(0, 0.1, 2)
         self.seen.append(float(self.place.sum()))
         self.num_steps += 1
