@@ -152,7 +152,10 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
     it will.
     """
     if not origin.checkpoint.state.get("exact"):
-        return "the checkpoint is not the last one of such a run, which ended at its run.stop.env_steps"
+        return (
+            "its checkpoint is not the last one of a run in order that stopped at run.stop.env_steps, "
+            "with its replay (run.save_replay)"
+        )
     if others := differing(origin.run.plan, plan):
         return f"its {' and '.join(others)} are not those of the run before"
     for index in range(plan.components[SAMPLER].count.initial):

@@ -98,14 +98,18 @@ class ReplayExperience(Experience):
 
     def order(self) -> dict[str, Any]:
         """What the samplers' next rollouts are joined to."""
-        scale = self.replay.scale
-        return {"streams": self.replay.ring.streams(), "running": {} if scale is None else scale.running()}
+        scale, made = self.replay.scale, self.replay.relabeller
+        running = {} if scale is None else scale.running()
+        unended = {} if made is None else made.state()
+        return {"streams": self.replay.ring.streams(), "running": running, "unended": unended}
 
     def go_on(self, order: Mapping[str, Any]) -> int:
         """Join the next rollouts to those of the run before."""
         self.replay.ring.go_on(order["streams"])
         if self.replay.scale is not None:
             self.replay.scale.go_on(order["running"])
+        if self.replay.relabeller is not None:
+            self.replay.relabeller.go_on(order["unended"])
         return 0
 
     def _tell_scale(self) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: An episode that goes on for longer is handed on in parts.
 MOST_STEPS = 10_000
+#: In place of the incarnation of a sampler that goes on in another process; those count from 1.
+RUN_BEFORE = 0
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,29 @@ class _Stream:
 
     def continues_with(self, rollout: Rollout) -> bool:
         """Whether nothing is missing between the last rollout and this one."""
-        own = self.incarnation, self.produced, self.num_envs
-        return own == (rollout.incarnation, rollout.produced - rollout.num_transitions, rollout.num_envs)
+        own = self.produced, self.num_envs
+        follows = own == (rollout.produced - rollout.num_transitions, rollout.num_envs)
+        return follows and self.incarnation in (rollout.incarnation, RUN_BEFORE)
+
+    def state(self, names: Sequence[str]) -> dict[str, Any]:
+        """What its episodes need that go on."""
+        pieces = [{name: np.array(getattr(piece, name)) for name in names} for piece in self.pieces]
+        return {"begins": self.begins - self.first, "pieces": pieces}
+
+    @classmethod
+    def restored(cls, sampler: str, state: Mapping[str, Any]) -> _Stream:
+        """Continue from :meth:`state` with the first rollout of another process."""
+        pieces, begins = state["pieces"], state["begins"]
+        shapes = [piece["reward"].shape for piece in pieces]
+        rollouts = [
+            Rollout(sampler, RUN_BEFORE, 0, 0, 0, *shape, **piece)
+            for shape, piece in zip(shapes, pieces, strict=True)
+        ]
+        stream = cls(Rollout(sampler, RUN_BEFORE, 0, 0, 0, 0, len(begins)))
+        for rollout in rollouts:
+            stream.append(rollout)
+        stream.begins = np.array(begins, np.intp)
+        return stream
 
     def append(self, rollout: Rollout) -> None:
         self.pieces.append(rollout)
@@ -173,6 +196,15 @@ class Episodes:
     def __init__(self, more: Sequence[str] = ()) -> None:
         self._more = tuple(more)
         self._streams: dict[str, _Stream] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Sampler -> arrays of the episodes that go on."""
+        names = ("obs", "action", "reward", *self._more)
+        return {sampler: stream.state(names) for sampler, stream in self._streams.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`, with samplers that go on in other processes."""
+        self._streams = {sampler: _Stream.restored(sampler, each) for sampler, each in state.items()}
 
     def ended(self, rollout: Rollout) -> Iterator[Episode]:
         """The episodes that end in a rollout, and parts of very long ones."""

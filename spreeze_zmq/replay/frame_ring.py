@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import CheckpointError, InputError
 from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.replay.episodes import RUN_BEFORE
 from spreeze_zmq.replay.ring import Column, Ring
 
 #: Frames stored per transition: one, and a final frame for every 16 steps (episodes of 16 steps or longer).
 FRAMES_PER_TRANSITION = 17 / 16
 #: Transitions of a recovered table that are checked for lost frames, and dropped, together.
 RECOVERED_TOGETHER = 64
-#: In place of the incarnation of a sampler that has gone on in another process; those count from 1.
-_RUN_BEFORE = 0
 
 
 class FrameRing(Ring):
@@ -148,7 +147,7 @@ class FrameRing(Ring):
             return None
         incarnation, produced, stacks = self._streams[rollout.sampler]
         before = rollout.produced - rollout.num_transitions
-        follows = (incarnation, produced) in ((rollout.incarnation, before), (_RUN_BEFORE, before))
+        follows = (incarnation, produced) in ((rollout.incarnation, before), (RUN_BEFORE, before))
         oldest = self._frames.num_added + most - self._frames.capacity
         return stacks if follows and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
 
@@ -190,7 +189,7 @@ class FrameRing(Ring):
 
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`."""
-        self._streams = {sampler: (_RUN_BEFORE, 0, stacks.numpy()) for sampler, stacks in streams.items()}
+        self._streams = {sampler: (RUN_BEFORE, 0, stacks.numpy()) for sampler, stacks in streams.items()}
 
     def save(self, folder: Path) -> None:
         """Write ``folder``, with the frames in the folder ``frames`` below it."""

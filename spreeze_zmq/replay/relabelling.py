@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, odd_number
@@ -59,6 +60,15 @@ class Relabeller:
         self._episodes, self._drawn = Episodes(more), drawn
         self.num_episodes = 0
 
+    def state(self) -> dict[str, Any]:
+        """The episodes that go on, as tensors; for a run whose samplers go on in them."""
+        found: dict[str, Any] = _each(self._episodes.state(), torch.from_numpy)
+        return found
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        self._episodes.restore(_each(state, lambda tensor: tensor.numpy()))
+
     def rows(self, rollout: Rollout) -> Iterator[Rows]:
         """``[M, ...]`` each for every episode that ends in a rollout: ``obs``, ``action``, ``next_obs``,
         ``reward``, ``discount`` and further arrays.
@@ -75,6 +85,13 @@ class Relabeller:
 
     def _drawing(self, rng: np.random.Generator) -> Callable[[int], NDArray[Any]]:
         return lambda count: self._drawn(rng.random(count))
+
+
+def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """The same maps and lists with every array converted."""
+    if isinstance(value, Mapping):
+        return {name: _each(item, convert) for name, item in value.items()}
+    return [_each(item, convert) for item in value] if isinstance(value, list) else convert(value)
 
 
 def misfit(given: Transitions, returned: Any) -> str:

@@ -113,6 +113,18 @@ def test_an_episode_begins_after_what_is_lost(gap):
     assert places(episodes.ended(rollout([[5], [9]], [(0, 0, 6, True)], **gap))) == [([5, 6], True)]
 
 
+def test_episodes_go_on_with_a_sampler_that_goes_on_in_another_process():
+    """Its first rollout follows the last one of the process before; steps that no episode needs are gone."""
+    first, second = Episodes(("log_prob",)), Episodes(("log_prob",))
+    assert len(list(first.ended(rollout([[7, 100], [0, 101], [1, 102]], [(0, 0, 8, True)])))) == 1
+    second.restore(first.state())
+    found = list(second.ended(rollout([[1, 102], [9, 103]], [(0, 0, 2, True)], incarnation=5)))
+    assert places(found) == [([0, 1, 2], True)]
+    assert found[0].more["log_prob"].tolist() == [0, -1]
+    [found] = second.ended(rollout([[9, 103], [10, 200]], [(0, 1, 104, False)], produced=4, incarnation=5))
+    assert places([found]) == [([100, 101, 102, 103, 104], False)]
+
+
 def test_an_endless_episode_comes_in_parts():
     """So that what is kept of it has a bound."""
     episodes, step, found = Episodes(), 500, []
