@@ -147,10 +147,11 @@ class Vault:
         log.info("going on from %s", path)
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise CheckpointError(
-                f"{path} cannot be read: {error}; resume from another checkpoint"
-            ) from error
+        except Exception as error:  # torch's own words for what it does not unpickle advise to run it
+            odd = type(error).__name__ == "UnpicklingError"
+            why = "it is damaged, or holds more than tensors and numbers, which is never run"
+            why = why if odd else str(error).strip().split("\n")[0]
+            raise CheckpointError(f"{path} cannot be read: {why}; resume from another checkpoint") from error
         return state
 
     def _restore_replay(self, checkpoint: Checkpoint) -> None:

@@ -1,13 +1,19 @@
 """The two learners as real processes; the test is their sampler, their broker and each one's other half."""
 
+import os
+
 import numpy as np
 import pytest
+import torch
 
 from spreeze_zmq.algorithms.packing import Packing
+from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
+from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.peers.players import OtherLearner, Sampler
-from spreeze_zmq.run.checkpoint import Part, complete
+from spreeze_zmq.replay import RoundStore
+from spreeze_zmq.run.checkpoint import Part, complete, write_part
 from tests.pace import slowness
 
 OVERRIDES = ["algorithm.hidden_sizes=[16]", "algorithm.learning_starts=256", "balance.replay_ratio=4"]
@@ -261,3 +267,32 @@ def test_a_lone_learner_makes_no_actor_updates(peers):
         channel.close()
     assert counters["critic_updates"] == 7
     assert "actor_updates" not in counters
+
+
+class Payload:
+    """Code that runs where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_a_checkpoint_of_others_runs_nothing(peers, tmp_path):
+    """Whole by its manifest, with code in place of tensors: one line that names the file, and no more."""
+    folder, executed = peers.folder.checkpoints / "1", tmp_path / "executed"
+    evil = {"half": Payload(executed)}
+    part = write_part(folder, "critic_learner.pt", lambda path: torch.save(evil, path))
+    complete(folder, [part], {})
+    component = Component("critic_learner", peers.plan, 0)
+    vault = Vault(component, dict, RoundStore(1, "cpu"), lambda: True)
+    with pytest.raises(
+        CheckpointError, match=r"critic_learner\.pt cannot be read: .*never run; resume"
+    ) as refusal:
+        vault.restore()
+    assert "\n" not in str(refusal.value)
+    assert not executed.exists()
+    torch.load(folder / part.name, weights_only=False)  # else it would prove nothing
+    assert executed.exists()

@@ -1,4 +1,4 @@
-"""The table of promises in tests/README.md names tests that there are."""
+"""The tables of promises, in tests/README.md and of security in README.md, name tests that there are."""
 
 import ast
 import re
@@ -30,3 +30,14 @@ def test_every_promise_names_a_test_that_runs():
         named = re.findall(r"`([^`]+)`", tests)
         assert named, promise
         assert [name for name in named if not shows(name)] == [], promise
+
+
+def test_every_boundary_of_what_is_trusted_names_its_test():
+    """What is trusted because the user started it needs none; all else does."""
+    table = (TESTS.parent / "README.md").read_text().split("## Security\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == 6
+    for about in rows:
+        named = re.findall(r"`(\S+\.py\S*)`", about[-1])
+        assert named, about
+        assert [name for name in named if not shows(name)] == [], about
