@@ -21,7 +21,7 @@ from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import LEARNERS
 
-MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
+MARKS = {"kept": "ok", "broken": "BROKEN", "not verified": "not verified"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from spreeze_zmq.peers.peers import NotSeen, Peers, Stalled
 
 #: Longest time between two reports; PROTOCOL.md asks for half a second.
 REPORT_S = 1.6
-KEPT, BROKEN, NOT_SEEN = "kept", "broken", "not seen"
+KEPT, BROKEN, NOT_VERIFIED = "kept", "broken", "not verified"
 
 
 class Broken(Exception):
@@ -77,10 +77,10 @@ def judge(clause: Clause, peers: Peers, stalled: Stalled | None) -> Result:
         return Result(clause, KEPT, seen)
     except Broken as broken:
         if clause.number != "M3" and peers.refusals:
-            return Result(clause, NOT_SEEN, "messages were refused, see M3")
+            return Result(clause, NOT_VERIFIED, "messages were refused, see M3")
         return Result(clause, BROKEN, str(broken))
     except NotSeen as reason:
-        return Result(clause, NOT_SEEN, str(reason))
+        return Result(clause, NOT_VERIFIED, str(reason))
 
 
 def expect(condition: object, seen: str) -> str:
@@ -104,6 +104,12 @@ def another_incarnation(peers: Peers) -> str:
     """L9: the life after a SIGKILL takes the name, with another incarnation."""
     first, second = peers.note("lives")
     return expect(first != second, f"the incarnations are {first} and {second}")
+
+
+def leaves_no_child(peers: Peers) -> str:
+    """L14: of the processes that it had started none outlives it."""
+    left, started = peers.note("left"), peers.note("children")
+    return expect(not left, f"it left {', '.join(left)}" if left else f"of {started} children none is left")
 
 
 def no_gap(peers: Peers, start: str, stop: str) -> str:

@@ -7,14 +7,20 @@ import time
 from itertools import pairwise
 from typing import Any
 
+import psutil
+
 from spreeze_zmq.peers import garbage
-from spreeze_zmq.peers.clauses import Clause, exits_with_0, expect, no_gap
+from spreeze_zmq.peers.clauses import Clause, exits_with_0, expect, leaves_no_child, no_gap
 from spreeze_zmq.peers.peers import Life, NotSeen, Peers, Stalled
 from spreeze_zmq.plan.roles import CONTROL, REPORT
 from spreeze_zmq.wire import Message
 
 #: Index of the process in the act ``birth``.
 INDEX = 3
+#: Longest time until a peer is found again: 200 ms, and patience.
+FOUND_S = 1.0
+#: Longest time from a process's bye to its end: a LINGER of 1 s, and patience.
+LINGER_S = 3.0
 
 
 # --- steps of every act
@@ -30,12 +36,29 @@ def begin(peers: Peers, index: int) -> Life:
 
 def begin_again(peers: Peers, first: Life, index: int, mark: str) -> Life:
     """Kill a life, start the next one of the same name after a mark, and wait for its hello."""
-    first.kill()
+    children = first.children()
+    first.kill_alone()
+    note_children(peers, children)
     before = peers.notes["incarnation"]
     peers.mark(mark)
     second = peers.start(index)
     peers.notes["lives"] = before, hello_of(peers, mark, "L9").incarnation
     return second
+
+
+def note_children(peers: Peers, children: list[psutil.Process]) -> None:
+    """Note which of a process's children have not ended with it, after some time, and kill these."""
+
+    def left() -> list[psutil.Process]:
+        return [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+    peers.wait(2.0, lambda: not left())
+    named = []
+    for child in left():
+        named.append(f"{child.name()} ({child.pid})")
+        child.kill()
+    peers.notes["children"] = peers.notes.get("children", 0) + len(children)
+    peers.notes["left"] = peers.notes.get("left", []) + named
 
 
 def hello_of(peers: Peers, start: str | None = None, clause: str = "H1") -> Message:
@@ -48,19 +71,27 @@ def hello_of(peers: Peers, start: str | None = None, clause: str = "H1") -> Mess
     return hello
 
 
-def end(peers: Peers, life: Life, clause: str, *, by_message: bool = False) -> None:
-    """Ask it to stop, by SIGTERM or by a message, and note its exit code and how long it took."""
-    grace_s, began_s = peers.about.stop_grace_s, time.monotonic()
-    if by_message:
-        peers.publish(CONTROL, "stop", roles=[peers.role], reason="enough")
+def end(peers: Peers, life: Life, clause: str, *, stops: str = "") -> None:
+    """Ask it to stop, by SIGTERM or by a message that ``stops`` a role or ``*``; note its exit code, how long
+    it took, and how long after its bye.
+    """
+    grace_s, began_s, children = peers.about.stop_grace_s, time.monotonic(), life.children()
+    peers.mark("asked to stop")
+    if stops:
+        peers.publish(CONTROL, "stop", roles=[stops], reason="enough")
     else:
         life.process.send_signal(signal.SIGTERM)
     if not peers.wait(grace_s, lambda: life.ended):
-        how = "the message stop" if by_message else "SIGTERM"
+        if peers.between("asked to stop", None, "bye"):
+            raise Stalled("C7", f"it had said bye, and not ended {grace_s:.0f} s later")
+        how = f"a stop of {stops}" if stops else "SIGTERM"
         raise Stalled(clause, f"it had not ended {grace_s:.0f} s after {how}")
-    took_s = time.monotonic() - began_s
+    ended_s = time.monotonic()
     peers.wait(0.1)
-    peers.notes["exit"] = (life.process.poll(), took_s, life)
+    peers.notes["exit"] = (life.process.poll(), ended_s - began_s, life)
+    byes = peers.times("asked to stop", None, "bye")
+    peers.notes["lingered"] = ended_s - byes[-1].at_s if byes else None
+    note_children(peers, children)
 
 
 # --- the act "birth"
@@ -75,7 +106,7 @@ def birth(peers: Peers) -> None:
     time.sleep(0.8)
     if life.ended:
         raise Stalled("C1", f"nobody had bound yet when {life.ending()}")
-    peers.open()
+    peers.open(later=CONTROL)
     hello_of(peers)
     peers.mark("hello")
     peers.notes["lock"] = life.lock_state()
@@ -83,10 +114,19 @@ def birth(peers: Peers) -> None:
     peers.wait(1.5)
     life.measure()
     peers.mark("starved")
+    bind_late(peers)
     address_others(peers, life)
     send_garbage(peers, life)
     end(peers, life, "L5")
     peers.mark("ended")
+
+
+def bind_late(peers: Peers) -> None:
+    """Bind the broker's channel, to which it has tried to connect since it began, and note when it comes."""
+    peers.open()
+    began_s = time.monotonic()
+    peers.wait(3 * FOUND_S, lambda: peers.ends[CONTROL].subscriptions)
+    peers.notes["found_s"] = time.monotonic() - began_s
 
 
 def rival_of(peers: Peers) -> int | None:
@@ -143,6 +183,18 @@ def leaves(peers: Peers, life: Life, seconds: float = 0.6) -> bool:
 
 
 # --- checks of the act "birth"
+
+
+def _finds_its_peer_soon(peers: Peers) -> str:
+    found_s = peers.note("found_s")
+    return expect(found_s <= FOUND_S, f"a peer that binds late is found after {found_s:.1f} s")
+
+
+def lingers_little(peers: Peers) -> str:
+    """C7: it ends soon after its last message, whatever waits in its queues."""
+    if (lingered_s := peers.note("lingered")) is None:
+        raise NotSeen("no bye came, see H8")
+    return expect(lingered_s <= LINGER_S, f"it ended {lingered_s:.1f} s after its bye")
 
 
 def _takes_its_name(peers: Peers) -> str:
@@ -252,7 +304,10 @@ CLAUSES = (
     Clause("L5", "birth", exits_with_0),
     Clause("L7", "birth", "passed over"),
     Clause("L8", "birth", _has_an_incarnation),
+    Clause("L14", "birth", leaves_no_child),
+    Clause("C7", "birth", lingers_little),
     Clause("C1", "birth", "hello"),
+    Clause("C1", "birth", _finds_its_peer_soon),
     Clause("M2", "birth", _counts_its_messages),
     Clause("M3", "birth", _keeps_the_format),
     Clause("M4", "birth", "garbage"),

@@ -215,7 +215,7 @@ def rejoin(peers: Peers, first: Life, sampler: Sampler, other: OtherLearner) -> 
         peers.until("T2", "a policy of the next life", lambda: peers.between("second", None, "policy"))
     most = sampler.num_pushed + 20  # after these it has drained its channel
     peers.meanwhile = lambda: sampler.push(min(1, most - sampler.num_pushed))
-    end(peers, second, "L6", by_message=True)
+    end(peers, second, "L6", stops="*")
     peers.mark("stopped")
 
 

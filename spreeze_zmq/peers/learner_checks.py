@@ -130,6 +130,7 @@ def _refuses_another_layout(peers: Peers) -> str:
 BOTH = (
     Clause("L6", "learn", clauses.exits_with_0),
     Clause("L9", "learn", clauses.another_incarnation),
+    Clause("L14", "learn", clauses.leaves_no_child),
     Clause("M4", "learn", "fuzzed"),
     Clause("M5", "learn", "newer"),
     Clause("T3", "learn", _accounts_for_all),

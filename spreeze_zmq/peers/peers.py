@@ -117,6 +117,18 @@ class Life:
         except psutil.Error:  # it has just ended
             pass
 
+    def children(self) -> list[psutil.Process]:
+        """The processes that it has started, and theirs."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.Error:
+            return []
+
+    def kill_alone(self) -> None:
+        """Kill it, as whoever runs out of memory is, and not its children."""
+        self.process.kill()
+        self.process.wait()
+
     def kill(self) -> None:
         """Kill it and its children."""
         if not self.ended:
@@ -139,9 +151,12 @@ class Ends:
         self.ends: dict[str, Any] = {}
         self.meanwhile: Callable[[], Any] = lambda: None
 
-    def open(self, sender: str = NAME, incarnation: int = INCARNATION) -> None:
-        """Open the other end of each channel that the role uses, all of one sender."""
-        for name, end in self.plan.components[self.role].channels.items():
+    def open(self, sender: str = NAME, incarnation: int = INCARNATION, *, later: str = "") -> None:
+        """Open the other end of each channel that the role uses and that is not open, all of one sender; but
+        for one that comes ``later``.
+        """
+        own = self.plan.components[self.role].channels.items()
+        for name, end in ((name, end) for name, end in own if name not in (*self.ends, later)):
             self.ends[name] = self.opened(name, OTHER_END[end], sender, incarnation)
 
     def opened(self, name: str, end: str, sender: str, incarnation: int) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
@@ -18,7 +19,7 @@ from spreeze_zmq.wire import Message
 #: Ordinary steps that are repeated, and the share of them that may differ (contacts).
 REPEATED, MAY_DIFFER = 150, 0.05
 NEEDED = {"obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"}
-STEPS, FIRST, LAST = "steps", "first steps", "last steps"
+STEPS, FIRST, LAST, CROSSING = "steps", "first steps", "last steps", "steps into obs[T]"
 OBSERVATION, REWARD, TERMINATED = range(3)
 
 
@@ -73,10 +74,14 @@ class Physics:
 
 
 def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
-    """The rollouts up to a mark. Raises NotSeen if there are none or an array of ``NEEDED`` is missing."""
+    """The rollouts up to a mark. Raises NotSeen if there are none, an array of ``NEEDED`` is missing, or a
+    number is not finite.
+    """
     found = rollouts(peers, None, stop)
     if not found or not set(found[0].arrays) >= NEEDED:
         raise NotSeen("no learner got whole rollouts")
+    if any(odd_number(array) for message in found for array in message.arrays.values()):
+        raise NotSeen("numbers are not finite, see X16")
     return found
 
 
@@ -89,7 +94,8 @@ def steps(peers: Peers) -> Iterator[tuple[dict[str, Any], int, int, NDArray[np.b
 
 
 def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
-    """Repeats steps under version 0: some ordinary ones, all that end an episode, all that follow an end.
+    """Repeats steps under version 0: some ordinary ones, all that end an episode, all that follow an end, and
+    the last of each rollout.
 
     Returns:
         By kind of step, for each whether the next observation, the reward and ``terminated`` differ.
@@ -97,12 +103,14 @@ def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
     if "differences" in peers.notes:
         return peers.notes["differences"]  # type: ignore[no-any-return]
     physics, fresh = Physics(peers.plan.environment), np.zeros(0, bool)
-    found: dict[str, list[tuple[bool, bool, bool]]] = {STEPS: [], FIRST: [], LAST: []}
+    found: dict[str, list[tuple[bool, bool, bool]]] = {STEPS: [], FIRST: [], LAST: [], CROSSING: []}
     for arrays, _, t, ended in steps(peers):
         fresh = fresh if len(fresh) == len(ended) else np.zeros(len(ended), bool)
         chosen = {*np.flatnonzero(ended | fresh).tolist()}
         if t % 3 == 0 and len(found[STEPS]) < REPEATED and not fresh.any():
             chosen.add(len(found[STEPS]) % len(ended))
+        crosses = t == arrays["reward"].shape[0] - 1
+        chosen |= {*range(len(ended))} if crosses else set()
         rows = {tuple(place): row for row, place in enumerate(arrays["final_index"].tolist())}
         for n in chosen:
             obs, action = arrays["obs"][t, n], arrays["action"][t, n]
@@ -110,7 +118,7 @@ def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
                 following, reward, terminated = physics.step(obs, action)
                 came = arrays["final_obs"][rows[t, n]] if ended[n] else arrays["obs"][t + 1, n]
                 wrong = _far(came, following), _far(arrays["reward"][t, n], reward)
-                kind = LAST if ended[n] else FIRST if fresh[n] else STEPS
+                kind = LAST if ended[n] else FIRST if fresh[n] else CROSSING if crosses else STEPS
                 found[kind].append((*wrong, bool(arrays["terminated"][t, n]) != terminated))
         fresh = ended
     peers.notes["differences"] = found

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.peers.every_role import begin, begin_again, end
 from spreeze_zmq.peers.peers import Life, Peers, Stalled
-from spreeze_zmq.plan.roles import POLICY, experience_of
+from spreeze_zmq.plan.roles import CONTROL, POLICY, SAMPLER, experience_of
 from spreeze_zmq.wire import Message
 
 #: Rollouts within which an episode should end, in an environment without a time limit.
@@ -141,7 +141,8 @@ def idle_learners(peers: Peers, exact: Message, at: int, size: int) -> None:
     at = max(pushed(peers), default=at + 150 * size) + 2 * size
     come_to(peers, "X12", "after a learner that took nothing takes again", at, "released")
     peers.holding = experience
-    peers.wait(0.4)
+    peers.mark("holding")
+    peers.wait(slow_s, lambda: pushes_no_more(peers))  # messages are left in its queues when it is stopped
 
 
 def pushed(peers: Peers) -> list[int]:
@@ -171,14 +172,19 @@ def in_order(peers: Peers) -> None:
     come_to(peers, "C5", "of the next life, under the policy that it finds", 7 * size, "rejoined")
     publish_policy(peers, 4, exact)
     come_to(peers, "X2", "under version 4", 12 * size, "last")
-    end(peers, second, "L6", by_message=True)
+    end(peers, second, "L6", stops="*")
     peers.wait(0.3)
     peers.mark("stopped")
 
 
 def bad_input(peers: Peers) -> None:
-    """A policy that cannot be used, and a run file of another format."""
+    """It is stopped by its role's name while it starves; a policy that cannot be used, and a run file of
+    another format.
+    """
     peers.open()
+    end(peers, begin(peers, 8), "L6", stops=SAMPLER)
+    peers.mark("stopped by its role")
+    peers.ends[CONTROL].latest.clear()
     file = peers.folder.run_file
     publish_policy(peers, 1, policies.unusable_policy(peers.plan.environment))
     lives = {"unusable": begin(peers, 6)}

@@ -16,9 +16,16 @@ MISTAKES = {
     "L4": [("print(os.getpid(), file=lock, flush=True)", "")],
     "L5": [("signal.signal(signal.SIGTERM, on_sigterm)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")],
     "L6": [('if kind == "stop" and', "if False and")],
+    "L6-all": [('{"sampler", "*"} & set(fields["roles"])', '"sampler" in fields["roles"]')],
     "L7": [('{"sampler", "*"} & set(fields["roles"])', "True")],
     "L8": [("incarnation = secrets.randbelow(2**53 - 1) + 1", "incarnation = 1")],
     "L9": [("incarnation = secrets.randbelow(2**53 - 1) + 1", "incarnation = 2**40")],
+    "L14": [
+        (
+            "context, began_s, stopping = ",
+            '__import__("subprocess").Popen(["sleep", "60"])\ncontext, began_s, stopping = ',
+        )
+    ],
     "L10": [('if plan["format"] != 2:', "if False:")],
     "C1": [
         (
@@ -26,6 +33,13 @@ MISTAKES = {
             '        if not os.path.exists(self.about["endpoint"][6:]):\n'
             '            sys.exit("nobody is there")\n'
             '        self.socket.connect(self.about["endpoint"])',
+        )
+    ],
+    "C1-slow": [
+        (
+            '            self.socket.subscribe(b"")\n',
+            '            self.socket.subscribe(b"")\n'
+            "            self.socket.reconnect_ivl = self.socket.reconnect_ivl_max = 20_000\n",
         )
     ],
     "C2": [(" or sequence <= self.had.get(key, -1)", "")],
@@ -40,6 +54,7 @@ MISTAKES = {
         )
     ],
     "C6": [('header["incarnation"], header["kind"])', '0, header["kind"])')],
+    "C7": [("self.socket.linger, self.socket.reconnect_ivl_max = 1000, 200", "self.socket.linger = -1")],
     "M2": [('plan["channels"][channel], 0, 0, {}', 'plan["channels"][channel], 1, 0, {}')],
     "M3": [('        "reward": rewards.astype(np.float32)', '        "reward": rewards.astype(np.float64)')],
     "M4": [(NO_GARBAGE, "            except ZeroDivisionError as error:")],
@@ -75,6 +90,7 @@ MISTAKES = {
         )
     ],
     "X8": [("= envs.step(given)", "= envs.step(-given)")],
+    "X8-crossing": [("= envs.step(given)", "= envs.step(-given if t == T - 1 else given)")],
     "X9": [("rewards.astype(np.float32)", "(0.1 * rewards).astype(np.float32)")],
     "X10": [('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])")],
     "X11": [
@@ -91,9 +107,17 @@ MISTAKES = {
     ],
     "X13": [('"policy_version": policy[0]["version"],', '"policy_version": 0,')],
     "X14": [("envs.reset(seed=int(rng.integers(2**31)))", "envs.reset(seed=[5] * N)")],
+    "X14-lives": [("envs.reset(seed=int(rng.integers(2**31)))", "envs.reset(seed=secrets.randbelow(2**31))")],
     "X15": [
         ("AutoresetMode.SAME_STEP", "AutoresetMode.NEXT_STEP"),
         ('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])"),
+    ],
+    "X16": [
+        (
+            '"reward": rewards.astype(np.float32),',
+            '"reward": np.where(np.arange(N), rewards, np.nan).astype(np.float32),',
+        ),
+        ("    if not all(np.isfinite(", "    if False and not all(np.isfinite("),
     ],
     "A1": [('if fields["version"] == 0 and bounded:', "if False:")],
     "A2": [("            x = np.maximum(x, 0)", "            x = np.maximum(x, 0.01 * x)")],

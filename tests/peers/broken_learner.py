@@ -1,8 +1,9 @@
-"""Broken learners: a shipped one of which one thing is changed: ROLE L1,H4 RUN INDEX."""
+"""Broken learners and evaluators: a shipped one of which one thing is changed: ROLE L1,H4 RUN INDEX."""
 
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -119,6 +120,16 @@ def rounds():
         return meet
 
 
+def c7():
+    """Hangs about after its bye."""
+    patch(Component, "close")(lambda right: lambda self, reason: (right(self, reason), time.sleep(20)))
+
+
+def l14():
+    """Leaves a child behind."""
+    patch(Component, "ready")(lambda right: lambda self: (right(self), subprocess.Popen(["sleep", "60"])))
+
+
 def m2():
     """Counts from 1."""
     channels.Pusher._sent = 1
@@ -227,10 +238,42 @@ def t7():
     Packing.check = lambda self, layout, what: None
 
 
+def changed_evaluation(change):
+    """Every evaluation is changed before it is reported."""
+
+    @patch(Component, "report")
+    def changed(right):
+        def report(self, kind, fields, *rest, **more):
+            fields = change(self, fields) if kind == "evaluation" else fields
+            return right(self, kind, fields, *rest, **more)
+
+        return report
+
+
+def e1():
+    """Names another seed than that of its episodes."""
+    changed_evaluation(lambda self, fields: {**fields, "seed": fields["seed"] + 1000})
+
+
+def e2():
+    """Names another moment than that of the policy."""
+    changed_evaluation(lambda self, fields: {**fields, "env_steps": fields["env_steps"] + 1})
+
+
+def e3():
+    """Never finds one the best."""
+    changed_evaluation(lambda self, fields: {**fields, "best": False})
+
+
+def f2():
+    """Reports a best policy that it does not keep."""
+    changed_evaluation(lambda self, fields: self.folder.best_policy.unlink(missing_ok=True) or fields)
+
+
 MISTAKES = {
     name.upper(): mistake
     for name, mistake in list(globals().items())
-    if name[1:].isdecimal() and name[0] in "lcmht"
+    if name[1:].isdecimal() and name[0] in "lcmhtef"
 }
 MISTAKES |= {"H3": h2, "C6-rounds": rounds}
 

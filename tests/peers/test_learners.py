@@ -8,10 +8,10 @@ import pytest
 
 from spreeze_zmq import peers as conform
 from tests.peers.broken_learner import MISTAKES
-from tests.peers.test_conform import broken_of, judged
+from tests.peers.test_conform import broken_of, clauses_of, judged
 from tests.peers.together import together
 
-CRITIC, ACTOR = "critic_learner", "actor_learner"
+CRITIC, ACTOR, EVALUATOR = "critic_learner", "actor_learner", "evaluator"
 
 #: Starts of broken learners: mistakes that do not hide each other, the first of which chooses the act. One of
 #: rounds is made in a run on-policy.
@@ -22,24 +22,22 @@ LEARNING = (
     (CRITIC, "T3", "T4", "T5", "T7", "L9"),
     (ACTOR, "T2", "T3", "T5", "T7"),
 )
+#: Of an evaluator.
+EVALUATING = ((EVALUATOR, "E1", "E2"), (EVALUATOR, "E3"), (EVALUATOR, "F2"))
 #: Of every role's life, whose checks the broken samplers try too.
 LIVING = (
-    (CRITIC, "L6", "H3"),
+    (CRITIC, "L6", "L14", "H3"),
     (ACTOR, "M5"),
     (ACTOR, "C6"),
     (CRITIC, "L1", "L8", "M2", "H4"),
     (ACTOR, "L2", "H1", "H8"),
     (CRITIC, "L3", "L5", "H2"),
+    (CRITIC, "C7"),
     (ACTOR, "L7"),
     (CRITIC, "C1"),
     (ACTOR, "M3"),
     (CRITIC, "M4"),
 )
-
-
-def clauses_of(mistakes):
-    """The clauses that these mistakes break."""
-    return {mistake.partition("-")[0] for mistake in mistakes}
 
 
 def found(role, mistakes):
@@ -57,11 +55,12 @@ def found(role, mistakes):
     return sorted(broken_of(rows)), text
 
 
-def test_every_must_clause_of_a_learner_has_a_broken_one():
+def test_every_must_clause_has_a_broken_learner_or_evaluator():
     """No check is in vain."""
-    learners = [about for role in (CRITIC, ACTOR) for about in conform.clauses_of(role)]
-    assert set(MISTAKES) == {mistake for _, *mistakes in (*LEARNING, *LIVING) for mistake in mistakes}
-    assert clauses_of(MISTAKES) == {about.number for about in learners if about.tier == "must"}
+    judges = [about for role in (CRITIC, ACTOR, EVALUATOR) for about in conform.clauses_of(role)]
+    starts = (*LEARNING, *LIVING, *EVALUATING)
+    assert set(MISTAKES) == {mistake for _, *mistakes in starts for mistake in mistakes}
+    assert clauses_of(MISTAKES) == {about.number for about in judges if about.tier == "must"}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +79,13 @@ def living(tmp_path_factory, native_layers, forked):
     jobs = {start: partial(found, start[0], start[1:]) for start in LIVING}
     with together(tmp_path_factory, "living", jobs, threads=2) as result:
         yield result
+
+
+@pytest.mark.parametrize("start", EVALUATING, ids="-".join)
+def test_a_broken_evaluator_breaks_its_clauses_and_no_others(start, forked):
+    """Of its figures and of its file."""
+    broken, text = found(start[0], start[1:])
+    assert set(broken) == clauses_of(start[1:]), text
 
 
 @pytest.mark.long("each act of a learner starts it anew")

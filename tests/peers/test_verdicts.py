@@ -37,7 +37,7 @@ def test_versions_are_not_seen_before_the_first_policy(peers_of):
     """Of a learner whose first message is refused."""
     peers = peers_of("actor_learner")
     peers.mark("begun")
-    assert verdict(peers, "T2", Stalled("M3", "1 refused")) == "not seen"
+    assert verdict(peers, "T2", Stalled("M3", "1 refused")) == "not verified"
 
 
 def test_a_policy_that_cannot_be_used_breaks_its_clause(peers_of):
@@ -60,7 +60,7 @@ def test_the_usage_of_a_process_that_has_ended_is_not_seen(peers_of):
     life.measure()
     peers.mark("starved")
     assert not peers.refusals
-    assert verdict(peers, "H7") == "not seen"
+    assert verdict(peers, "H7") == "not verified"
 
 
 def test_a_program_that_cannot_be_started_is_bad_input(capsys):
