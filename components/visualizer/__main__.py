@@ -20,6 +20,7 @@ def main(component: Component) -> None:
     """Serve the page and forward to it what the broker publishes."""
     try:
         from spreeze_zmq.screen.page.agent import PolicyPlayer, live_policies
+        from spreeze_zmq.screen.page.neighbours import Neighbours
         from spreeze_zmq.screen.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
@@ -43,6 +44,7 @@ def main(component: Component) -> None:
         token,
         lambda: [story.run_entry(plan, live=True), *story.journal(folder)],
         agent,
+        Neighbours(folder.path, plan.run.env),
         asked.append,
     )
     feed = component.open(FEED, Subscriber)

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
     from spreeze_zmq.screen.page.agent import PolicyPlayer, given_policy
+    from spreeze_zmq.screen.page.neighbours import Neighbours
     from spreeze_zmq.screen.page.server import Server
     from spreeze_zmq.screen.page.story import journal, run_entry
 
@@ -50,7 +51,10 @@ def main(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="spreeze-view-") as made:
         own = Path(made)  # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
         agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
-        server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
+        others = Neighbours(folder.path, plan.run.env)
+        server = Server(
+            listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent, others
+        )
         server.start()
         say(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
         over = threading.Event()

@@ -158,6 +158,7 @@ def look(page, folder):
 
 def over_again(folder, errors):
     """The same run by ``spreeze view``: the whole curve, the agent by the saved policy."""
+    shutil.copytree(folder, folder.with_name("another_run"))
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "view", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -172,9 +173,9 @@ def over_again(folder, errors):
 
 
 def explore(page):
-    """Two numbers over the transitions trained on: drawn, smoothed, zoomed, kept as a file."""
+    """Two numbers over transitions: drawn, smoothed, zoomed, beside another run, kept as a file."""
     part = page.locator("#explorer")
-    first, second, axis = (part.locator("select").nth(place) for place in range(3))
+    first, second, axis, beside = (part.locator("select").nth(place) for place in range(4))
     first.select_option("evaluation: mean_return")
     second.select_option("critic_loss")
     axis.select_option("trained_transitions")
@@ -184,6 +185,8 @@ def explore(page):
     assert part.get_by_text("smoothed").count() == 0
     part.locator("input").fill("0.9")
     part.locator(".u-legend", has_text="critic loss, smoothed").wait_for()
+    beside.select_option("another_run")
+    part.locator(".u-legend", has_text="another_run: critic loss, smoothed").wait_for()
     whole = int(page.locator("#explored").get_attribute("data-points"))
     plot = part.locator(".u-over").bounding_box()
     page.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 40)

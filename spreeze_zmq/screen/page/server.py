@@ -2,9 +2,9 @@
 
 Two checks keep strangers out. Every path must begin with the token, which only the user can read in a file of
 the run's folder. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other web page
-can use the user's browser. Files are read once, from the package: no path of a request reaches the disk. All
-that a browser may ask for is another value of a setting, which the broker grants or refuses as it does those
-of observers.
+can use the user's browser. Files are read once, from the package: no path of a request reaches the disk, but
+for the name of another run that was found beside this one. All that a browser may ask for is another value of
+a setting, which the broker grants or refuses as it does those of observers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection, serve
@@ -33,6 +33,7 @@ from websockets.http11 import Request, Response
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.broker.requests import SET
 from spreeze_zmq.screen.page.agent import PolicyPlayer
+from spreeze_zmq.screen.page.neighbours import Neighbours
 
 log = logging.getLogger("spreeze")
 
@@ -63,6 +64,7 @@ class Server:
         token: the first part of every path.
         story: returns the entries for a new browser, oldest first; may be slow, runs in another thread.
         agent: shows the agent at work.
+        neighbours: other runs whose curves may be drawn beside; None for none.
         ask: takes the fields of a ``request`` that a browser makes, in the server's thread; None where
             nothing may be asked for.
     """
@@ -73,9 +75,10 @@ class Server:
         token: str,
         story: Callable[[], Iterable[Mapping[str, Any]]],
         agent: PolicyPlayer,
+        neighbours: Neighbours | None = None,
         ask: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self._ask = ask
+        self._neighbours, self._ask = neighbours, ask
         self._listener, self._token, self._story, self._agent = listener, token, story, agent
         self._files = _own_files()
         self._visitors: set[asyncio.Queue[str | None]] = set()
@@ -151,11 +154,23 @@ class Server:
             query = urlsplit(request.path).query
             below = path.removeprefix("viewer/") + (f"?{query}" if query else "")
             return await self._agent.fetch(below) or _response(HTTPStatus.NOT_FOUND)
+        if not wants_socket and path.partition("/")[0] == "runs":
+            return await self._answer_runs(unquote(path.partition("/")[2]))
         kind_and_content = self._files.get(path or "index.html")
         if wants_socket or kind_and_content is None:
             return _response(HTTPStatus.NOT_FOUND, "there is no such page\n")
         kind, content = kind_and_content
         return _response(HTTPStatus.OK, content, kind)
+
+    async def _answer_runs(self, name: str) -> Response:
+        """The other runs, or the curves of the one of this name; both are read by another thread."""
+        content = None
+        if self._neighbours is not None:
+            read = functools.partial(self._neighbours.entries, name) if name else self._neighbours.listing
+            content = await asyncio.to_thread(read)
+        if content is None:
+            return _response(HTTPStatus.NOT_FOUND, "there is no such run\n")
+        return _response(HTTPStatus.OK, content, "application/json")
 
     def refusal(self, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """Status and text to refuse a request with; None if it may be answered."""

@@ -77,7 +77,7 @@ def test_a_wish_is_an_option_and_a_number():
 def served():
     """A server's address, and what its browsers have asked for."""
     listener, asked = address.open_port(0), queue.Queue()
-    server = Server(listener, "token", list, None, asked.put)
+    server = Server(listener, "token", list, None, ask=asked.put)
     server.start()
     with closing(server):
         yield address.url(listener, "token").replace("http", "ws", 1), asked

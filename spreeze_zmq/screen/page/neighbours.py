@@ -1,0 +1,60 @@
+"""Other runs of the same environment, whose curves the page can draw beside those of its own run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import plain
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import find_runs
+from spreeze_zmq.screen.page.story import journal
+
+#: Runs that are offered, the newest ones.
+MOST_RUNS = 100
+#: Entries of a run that its curves are drawn of.
+DRAWN = ("point", "evaluation")
+
+
+class Neighbours:
+    """The runs in the folder that holds a run's folder, found anew each time they are asked for.
+
+    Args:
+        folder: of the run.
+        env: its environment's id.
+    """
+
+    def __init__(self, folder: Path, env: str) -> None:
+        self._folder, self._env = folder.resolve(), env
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        """Name of each run -> what the page shows of it, the newest first."""
+        try:
+            runs = find_runs(self._folder.parent)
+        except (InputError, OSError):
+            return {}
+        own = [run for run in reversed(runs) if run.plan["run"].get("env") == self._env]
+        others = [run for run in own if run.folder.resolve() != self._folder][:MOST_RUNS]
+        return {
+            str(run.folder.relative_to(self._folder.parent)): {
+                "algorithm": str(run.plan["run"].get("algorithm")),
+                "seed": run.plan["run"].get("seed"),
+                "state": run.state,
+            }
+            for run in others
+        }
+
+    def listing(self) -> bytes:
+        """:meth:`found` as JSON."""
+        return json.dumps(plain(self.found())).encode()
+
+    def entries(self, name: str) -> bytes | None:
+        """The entries of a run that its curves are drawn of, as JSON; None where none of :meth:`found` is
+        called so.
+        """
+        if name not in self.found():
+            return None
+        entries = journal(RunFolder(self._folder.parent / name))
+        return json.dumps([plain(entry) for entry in entries if entry["topic"] in DRAWN]).encode()

@@ -1,0 +1,59 @@
+"""Other runs beside a run, as its page offers and reads them."""
+
+import json
+import shutil
+
+import pytest
+
+from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.page.neighbours import Neighbours
+
+ENV = "Pendulum-v1"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """The folder of runs: three of one environment, one of another, and what is no run."""
+    for name, about in {
+        "own": {"seed": 1},
+        "later": {"seed": 2},
+        "search/trial-0001": {"seed": 3},
+        "elsewhere": {"env": "CartPole-v1"},
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        plan = json.loads(topology.load("pendulum").to_json())
+        plan["run"] |= about
+        (folder / "run.json").write_text(json.dumps(plan))
+        journal = Journal(folder / "metrics.jsonl")
+        journal.write("evaluation", 1.0, {"env_steps": 10, "mean_return": -1.0, "version": about.get("seed")})
+        journal.write("failure", 2.0, {"name": "sampler-0", "summary": "it fell", "traceback": ""})
+        journal.close()
+    (tmp_path / "notes.txt").write_text("no run")
+    return tmp_path
+
+
+def test_runs_of_the_same_environment_are_offered_and_read(runs):
+    """Also those in folders of several; of what happened there only the curves."""
+    own = Neighbours(runs / "own", ENV)
+    offered = json.loads(own.listing())
+    assert {name: about["seed"] for name, about in offered.items()} == {"later": 2, "search/trial-0001": 3}
+    for name, about in offered.items():
+        [entry] = json.loads(own.entries(name))
+        assert (entry["topic"], entry["about"]["version"]) == ("evaluation", about["seed"])
+
+
+@pytest.mark.parametrize(
+    "name", ["own", "elsewhere", "../later", "later/", "/etc", "..", "", ".", "later/../later", "notes.txt"]
+)
+def test_nothing_else_is_read(runs, name):
+    """Whatever name a browser sends."""
+    assert Neighbours(runs / "own", ENV).entries(name) is None
+
+
+def test_a_run_that_was_moved_away_has_none(runs):
+    """Its folder may be gone while the page is open."""
+    own = Neighbours(runs / "own", ENV)
+    shutil.rmtree(runs)
+    assert own.listing() == b"{}"
