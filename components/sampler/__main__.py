@@ -23,7 +23,7 @@ from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, POLICY, SAMPLER, experience_of
-from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
+from spreeze_zmq.policy import FrameStack, MaskRows, Played, Policy, played, usable
 from spreeze_zmq.wire import rollout_message
 from spreeze_zmq.wire.channels import Pusher, Subscriber
 
@@ -106,6 +106,7 @@ class Collector:
             seed=seed,
             randomize=component.plan.run.randomize,
             first_index=first_index(component.plan, SAMPLER, component.index),
+            action_mask=spec.action_mask,
             **spec.kwargs,
         )
 
@@ -128,7 +129,12 @@ class Collector:
         policy = self.policy
         assert policy is not None
         action, log_prob = policy.act(
-            frames.seen, self.rng, place=self.place, log_prob=self.log_prob, memory=frames.memory
+            frames.seen,
+            self.rng,
+            place=self.place,
+            log_prob=self.log_prob,
+            memory=frames.memory,
+            action_mask=frames.action_mask,
         )
         shape = (self.num_envs, *self.component.environment.action_shape)
         if action.dtype != self.action_dtype or action.size != math.prod(shape):
@@ -160,15 +166,18 @@ class Collector:
         obs[0] = self.obs
         if self.steps is None:
             self.frames = policy.frame_stack()
-            self.frames.begin(self.obs)
+            self.frames.begin(self.obs, self.envs.action_mask)
             if self.state is not None:
                 self.state.restore_frames(self.frames)
             self.steps = played(self.envs, self.frames, self.act)
         history = self.frames.history() if self.frames.stack > 1 else None
         memory = self.frames.memory.copy() if policy.memory_size else None
+        masks = None if self.frames.action_mask is None else MaskRows(self.frames.action_mask)
         for t, step in zip(range(self.num_steps), self.steps, strict=False):
             obs[t + 1], reward[t] = step.obs, step.reward
             terminated[t], truncated[t], info = step.terminated, step.truncated, step.info
+            if masks is not None:
+                masks.add(info, step.ended)
             if "_final_obs" in info:
                 final_obs.append(info["final_obs"][step.ended])
                 whole = step.ended & ~step.failed
@@ -196,6 +205,7 @@ class Collector:
             history=history,
             memory=memory,
             state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
+            **({} if masks is None else masks.arrays()),
         )
         self.experience.rollout = rollout
         return rollout

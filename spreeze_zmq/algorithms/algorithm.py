@@ -82,6 +82,8 @@ class Algorithm(ABC):
         needs_bounds: whether a box of ``acts_in`` must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: rollout arrays that the actor-learner asks the samplers for.
+        takes_masks: whether losses and :meth:`distribution` take the action masks of an environment that
+            gives them; otherwise the run does without them.
         auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster; for algorithms known to
             learn as well with it. It is not inherited: another loss may not.
 
@@ -98,6 +100,7 @@ class Algorithm(ABC):
     needs_bounds: ClassVar[bool] = False
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
+    takes_masks: ClassVar[bool] = False
     auto_bf16: ClassVar[bool] = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -142,12 +145,16 @@ class Algorithm(ABC):
                   ``normalize_rewards`` asks for it;
                 - ``discount``: ``[B]``, ``gamma`` to the number of rewards summed; 0 after termination, not
                   after truncation;
-                - ``weight``: ``[B]``, the importance weight of each transition; None unless ``prioritized``.
+                - ``weight``: ``[B]``, the importance weight of each transition; None unless ``prioritized``;
+                - ``action_mask``, ``next_action_mask``: ``[B, A]`` bool, the actions that are legal at
+                  ``obs`` and at ``next_obs``; None unless ``env.action_mask``. After termination there may be
+                  none.
 
-                With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob`` and what :meth:`targets_of`
-                returned. With a :meth:`memory_size` of ``M`` these are ``T`` steps of ``n`` environments,
-                time-major, so that ``B = T * n``; also ``memory`` ``[n, M]`` before the first step, and
-                ``begins`` ``[T, n]``, whether a step is an episode's first.
+                With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob``, with ``env.action_mask`` an
+                ``action_mask`` ``[B, A]``, and what :meth:`targets_of` returned. With a :meth:`memory_size`
+                of ``M`` these are ``T`` steps of ``n`` environments, time-major, so that ``B = T * n``; also
+                ``memory`` ``[n, M]`` before the first step, and ``begins`` ``[T, n]``, whether a step is an
+                episode's first.
         """
 
     def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
@@ -155,8 +162,8 @@ class Algorithm(ABC):
         there is no actor-learner.
 
         Args:
-            batch: as for :meth:`critic_loss`; with :class:`ReplayOptions` only ``obs`` ``[B, size]``, unless
-                ``policy_fields = TRANSITION_FIELDS``.
+            batch: as for :meth:`critic_loss`; with :class:`ReplayOptions` only ``obs`` ``[B, size]``, and its
+                ``action_mask`` with ``env.action_mask``, unless ``policy_fields = TRANSITION_FIELDS``.
         """
         raise NotImplementedError
 
@@ -169,8 +176,9 @@ class Algorithm(ABC):
                 ``action`` ``[T, N, *action_shape]``, ``reward``, ``terminated``, ``truncated``, ``log_prob``
                 ``[T, N]``; for each of ``K`` ended episodes its last observation ``final_obs`` ``[K, size]``
                 and the place ``(t, n)`` of that in ``final_index`` ``[K, 2]``; ``begins`` ``[T + 1, N]``,
-                whether an observation is an episode's first; and ``memory`` ``[N, M]`` of a recurrent policy
-                before the first step.
+                whether an observation is an episode's first; ``memory`` ``[N, M]`` of a recurrent policy
+                before the first step; and with ``env.action_mask`` the ``action_mask`` ``[T + 1, N, A]`` and
+                ``final_action_mask`` ``[K, A]``.
 
         Returns:
             Tensors ``[T, N, ...]``, which a batch has under the same names.
@@ -255,16 +263,35 @@ class Algorithm(ABC):
 
     @classmethod
     def fields_of(
-        cls, part: str, frame_stack: int = 1, memory_size: int = 0, *, relabels: bool = False
+        cls,
+        part: str,
+        frame_stack: int = 1,
+        memory_size: int = 0,
+        *,
+        relabels: bool = False,
+        masked: bool = False,
     ) -> tuple[str, ...]:
-        """The rollout arrays that the learner of ``part``, one of ``PARTS``, asks for."""
+        """The rollout arrays that the learner of ``part``, one of ``PARTS``, asks for; where the environment
+        is ``masked``, with its action masks.
+        """
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if relabels:
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, *fields)))
         if cls.on_policy():
             memory = ("memory",) if memory_size else ()
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, "log_prob", *memory, *fields)))
+        if masked:
+            final = ("final_action_mask",) if "final_obs" in fields else ()
+            fields = tuple(dict.fromkeys((*fields, "action_mask", *final)))
         return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
+
+    @classmethod
+    def uses_masks(cls, env: EnvironmentSpec, options: Any) -> bool:
+        """Whether a run of it in ``env`` uses the action masks that the environment gives; relabelled
+        transitions have none.
+        """
+        takes = cls.takes_masks and not cls.acts_by_itself() and not cls.relabels(options)
+        return env.action_mask and takes
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:

@@ -15,6 +15,7 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.policy.actor import (
     SHIPPED,
     Actions,
+    Actor,
     ClassActor,
     ClassLoader,
     Drawn,
@@ -124,6 +125,12 @@ class ClassPolicy:
     def env_action(self, action: Actions) -> Actions:
         """Actions in the environment's units and shape."""
         return self._head.env_action(action)
+
+    def among(self, legal: NDArray[np.bool_]) -> Actor:
+        """The distribution restricted to legal actions ``[N, A]``. Raises ValueError where there is none."""
+        if self.acts_by_itself:
+            raise ValueError("an algorithm with an act() of its own takes no action_mask")
+        return self._head.among(legal)
 
     def output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
         """The network's output for observations ``[N, *obs_shape]``, or for an algorithm that acts by itself

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
-from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
 from spreeze_zmq.base.errors import InvalidEnvironment
@@ -51,6 +51,7 @@ class ActionValueAlgorithm(Algorithm):
     """Base of algorithms with one network ``q`` of action values, which is both critic and policy."""
 
     acts_in = ("discrete",)
+    takes_masks = True
 
     options: Any
     q: Module
@@ -125,7 +126,8 @@ class DQN(ActionValueAlgorithm):
         with torch.no_grad():
             target_output_t = self.target_q(o_t)
             selector_t = self.q(o_t) if self.options.double else target_output_t
-            a_t = self._values(selector_t).argmax(1)
+            mask_t = batch.next_action_mask if self.env.action_mask else None
+            a_t = legal(self._values(selector_t), mask_t).argmax(1)
             output_t = self._of_action(target_output_t, a_t)
             target_tm1 = self._target(output_t, batch.reward, batch.discount)
         if self.options.num_atoms == 1:

@@ -190,7 +190,8 @@ class GradientSteps:
             rollouts: a :class:`spreeze_zmq.replay.Round`.
 
         Returns:
-            ``obs`` as it came, ``action``, ``log_prob`` and what ``targets_of`` returns, ``[T * N, ...]``;
+            ``obs`` as it came, ``action``, ``log_prob``, the ``action_mask`` of an environment that gives
+            masks, and what ``targets_of`` returns, ``[T * N, ...]``;
             for a recurrent policy ``[T, N, ...]``, with ``memory`` ``[1, N, M]`` and ``begins`` ``[T, N]``.
         """
         self.algorithm.env_steps = self.env_steps
@@ -201,6 +202,8 @@ class GradientSteps:
             targets = self.algorithm.targets_of(normalised)
         check_targets(self.algorithm, targets, steps, envs)
         kept = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob}
+        if rollouts.action_mask is not None:
+            kept["action_mask"] = rollouts.action_mask[:-1]
         fields = {**kept, **targets}
         if self._memory_size:
             assert rollouts.memory is not None

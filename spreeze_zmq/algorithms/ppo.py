@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-
 #: Scale of a fresh policy's last layer: its first actions are close to uniform, or to the middle.
 POLICY_OUTPUT_SCALE = 0.01
 #: Limits of the log standard deviations of a policy in a box.
@@ -84,7 +83,7 @@ class PPO(Algorithm):
                 check_rate(of_network(self, "learning_rate", "policy", "policy"))
 
     acts_in = ("box", "discrete", "multi_discrete")
-    needs_bounds = False
+    takes_masks = True
 
     options: Options
     value: Module
@@ -137,7 +136,8 @@ class PPO(Algorithm):
             output = self.policy(rollouts.obs[:-1].flatten(0, 1))
         if options.correct_staleness:
             a_tm1 = rollouts.action.flatten(0, 1)
-            log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1)
+            legal = {"mask": rollouts.action_mask[:-1].flatten(0, 1)} if self.env.action_mask else {}
+            log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1, **legal)
             rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
         weights = {"gae_lambda": options.gae_lambda, "rho_bar": options.rho_bar, "c_bar": options.c_bar}
         targets, advantages = rollout_returns(rollouts, self._value, options.gamma, rho_tm1, **weights)
@@ -172,19 +172,20 @@ class PPO(Algorithm):
             output, _ = nn.unroll(self.policy, batch.obs, batch.memory, batch.begins)
         else:
             output = self.policy(batch.obs)
-        log_ratio = self.actions.log_prob(output, batch.action) - batch.log_prob
+        legal = {"mask": batch.action_mask} if self.env.action_mask else {}
+        log_ratio = self.actions.log_prob(output, batch.action, **legal) - batch.log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1.0 - options.clip_range, 1.0 + options.clip_range)
         surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
         metrics = {
-            "entropy": lambda: self.actions.entropy(output).mean(),
+            "entropy": lambda: self.actions.entropy(output, **legal).mean(),
             "kl": lambda: divergence(ratio, log_ratio),
             "clipped": lambda: ((ratio - 1.0).abs() > options.clip_range).float().mean(),
             "rho": batch.rho.mean,
         }
         coefficient: Any = options.entropy_coefficient
         if torch.is_tensor(coefficient) or coefficient:
-            surrogate = surrogate + coefficient * self.actions.entropy(output).mean()
+            surrogate = surrogate + coefficient * self.actions.entropy(output, **legal).mean()
         if options.desired_kl is None:
             return Loss(-surrogate, metrics)
         factor = rate_factor(divergence(ratio, log_ratio).detach(), options.desired_kl)
@@ -192,8 +193,7 @@ class PPO(Algorithm):
 
     def _value(self, obs: Tensor) -> Tensor:
         """The value of observations ``[B, size]``, ``[B]``."""
-        value: Tensor = self.value(obs).float().squeeze(1)
-        return value
+        return torch.squeeze(self.value(obs).float(), 1)
 
     def distribution(self) -> Normal | Categorical:
         """Normal in a box, categorical elsewhere."""

@@ -6,16 +6,18 @@ are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
-from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy, legal
 from spreeze_zmq.algorithms.dqn import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
 from spreeze_zmq.base.schema import option, with_default
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +49,12 @@ class PQN(ActionValueAlgorithm):
         the best action, even where another one was taken.
         """
         options = self.options
-        targets, _ = rollout_returns(rollouts, self._value, options.gamma, gae_lambda=options.q_lambda)
+        value: Callable[[Tensor], Tensor] = self._value
+        if self.env.action_mask:  # behind each observation, so that both are valued together
+            pairs = ("obs", rollouts.action_mask), ("final_obs", rollouts.final_action_mask)
+            rows = {name: torch.cat([getattr(rollouts, name), masks], -1) for name, masks in pairs}
+            rollouts, value = replace(rollouts, **rows), self._legal_value
+        targets, _ = rollout_returns(rollouts, value, options.gamma, gae_lambda=options.q_lambda)
         return {"target": targets}
 
     def critic_loss(self, batch: Any) -> Loss:
@@ -61,6 +68,11 @@ class PQN(ActionValueAlgorithm):
         """The value of the best action, ``[B]``."""
         value: Tensor = self.q(obs).float().amax(1)
         return value
+
+    def _legal_value(self, rows: Tensor) -> Tensor:
+        """The value of the best legal action, ``[B]``, for observations with their masks behind them."""
+        obs, masks = rows[:, : -self.env.num_actions], rows[:, -self.env.num_actions :]
+        return legal(self.q(obs).float(), masks != 0).amax(1)
 
     def distribution(self) -> EpsilonGreedy:
         """Epsilon-greedy on the action values."""

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from spreeze_zmq.algorithms.half import AutogradHalf
 
 #: The shipped algorithms: class names by module name.
-_SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
+_SHIPPED = {
+    "discrete_sac": "DiscreteSAC",
+    "dqn": "DQN",
+    "ppo": "PPO",
+    "pqn": "PQN",
+    "sac": "SAC",
+    "td3": "TD3",
+}
 
 
 def names() -> tuple[str, ...]:

@@ -25,8 +25,8 @@ class ArrayForm:
     Attributes:
         leading: the names of its leading dimensions: ``T`` steps, ``N`` environments, ``K`` episodes that
             ended, ``B`` bytes, and sums such as ``T + 1``.
-        entry: what stands at each place of these: ``obs``, ``action`` or ``memory``, whose shapes are the
-            environment's and the algorithm's, an ``index`` ``(t, n)``, or one ``number``.
+        entry: what stands at each place of these: ``obs``, ``action``, ``mask`` or ``memory``, whose shapes
+            are the environment's and the algorithm's, an ``index`` ``(t, n)``, or one ``number``.
         dtypes: those that it may have.
     """
 
@@ -104,6 +104,10 @@ class Rollout:
             Only if the algorithm asks for it.
         state: what its sampler goes on from, see ``run.sampler_state``; only to the critic-learner of a run
             in order, whatever that asks for.
+        action_mask: which actions were legal at each observation, a flag for each choice; those of several
+            discrete actions one after the other. Only if the environment gives them and the algorithm asks.
+        final_action_mask: the same at each row of ``final_obs``; none need be legal where the episode
+            terminated.
     """
 
     sampler: str
@@ -124,6 +128,8 @@ class Rollout:
     history: NDArray[np.float32] | NDArray[np.uint8] | None = _array("k - 1, N", "obs", *_OBS)
     memory: NDArray[np.float32] | None = _array("N", "memory", "float32")
     state: NDArray[np.uint8] | None = _array("B", "number", "uint8")
+    action_mask: NDArray[np.bool_] | None = _array("T + 1, N", "mask", "bool")
+    final_action_mask: NDArray[np.bool_] | None = _array("K", "mask", "bool")
 
     @property
     def num_transitions(self) -> int:

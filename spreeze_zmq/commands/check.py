@@ -161,6 +161,8 @@ def environment(plan: Plan) -> str:
         action = f"{list(spec.action_shape)} numbers"
     elif spec.action_kind == "discrete":
         action = f"one of {spec.num_actions}"
+    if spec.action_mask:
+        action += f", only legal ones: its action_mask of {spec.num_choices} flags is used"
     limit = (
         f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
     )

@@ -25,6 +25,7 @@ from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
 from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
+from spreeze_zmq.envs.masks import Behind
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.task import Task
@@ -53,6 +54,9 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks;
     - ``failed`` ``[N]`` bool: the environments that failed in this step; absent if none did.
 
+    Where action masks are read, the info of every reset and step has ``action_mask`` ``[N, A]`` bool of the
+    returned observations, and where episodes ended ``final_action_mask`` of the final ones.
+
     Environments get their own copies of actions, within the bounds of their space. One that raises, or that
     returns what its spaces do not promise (see ``door``), does not stop the others. Its step does not count:
     the episode is truncated at the last good observation with a reward of 0, the environment is reset, and
@@ -71,6 +75,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         envs: the environments that are objects of this process; empty for other engines.
         task: the native task that is stepped, if one is.
         close_fault: what was raised in ``close()``, in one line; empty for nothing.
+        masks: how action masks stand behind the observations inside this batch; None where none are read.
+        whole_rows: whether ``step`` and ``reset`` return such rows as they are.
         on_tick: called a few times a second while the batch waits for worker processes; without workers,
             after each environment that is made, reset or stepped in Python.
     """
@@ -79,6 +85,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     backend = ""
     backend_reason = ""
     close_fault = ""
+    masks: Behind | None = None
+    whole_rows = False
     envs: Sequence[gymnasium.Env[Any, Any]] = ()
     task: Task | None = None
 
@@ -130,6 +138,14 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _replace(self, row: int) -> None:
         """Replace an environment that failed by a new one, where a reset alone does not repair it."""
+
+    def gives_masks(self, info: Any) -> bool:
+        """Whether its environments give action masks, by the ``info`` of a reset."""
+        return False
+
+    def read_masks(self) -> None:
+        """Read action masks from the next reset on."""
+        raise NotImplementedError
 
     def _keep(self) -> Any:
         """The state of the environments, as plain values; ``_put_back`` of another batch goes on there."""
@@ -212,7 +228,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         obs[rows] = first
         self._last_obs = obs if self._last_obs is None else self._last_obs.copy()
         self._last_obs[rows] = first
-        return obs, without_reserved(info)
+        info = without_reserved(info)
+        return (obs if self.masks is None else self._parted(obs, info)), info
 
     def step_only(self, rows: NDArray[np.bool_]) -> None:
         """Skip the environments outside ``rows`` ``[N]`` in all steps until the next reset.
@@ -256,7 +273,21 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if failed is not None:
             info["failed"] = failed
         self._last_obs = obs
+        if self.masks is not None:
+            obs = self._parted(obs, info)
         return obs, reward, terminated, truncated, info
+
+    @property
+    def action_mask(self) -> NDArray[np.bool_] | None:
+        """``[N, A]``: the actions that are legal in the next step; None where no masks are read."""
+        return None if self.masks is None or self._last_obs is None else self.masks.parted(self._last_obs)[1]
+
+    def random_actions(self) -> NDArray[Any]:
+        """Uniform actions ``[N, *action]`` for the next step, legal ones where masks are read."""
+        if self.masks is None or self._last_obs is None:
+            drawn: NDArray[Any] = self.action_space.sample()
+            return drawn
+        return self.masks.drawn(self._last_obs, self.action_space.np_random)
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
         """Start a step, whose result ``recv`` returns.
@@ -294,6 +325,15 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             return self._given(actions, num)
         except ValueError as error:
             raise ValueError(f"{self.env_id}: {error}") from None
+
+    def _parted(self, obs: NDArray[Any], info: dict[str, Any]) -> NDArray[Any]:
+        """The observations of rows that have masks behind them; the masks go into ``info``."""
+        if self.masks is None or self.whole_rows:
+            return obs
+        obs, info["action_mask"] = self.masks.parted(obs)
+        if "final_obs" in info:
+            info["final_obs"], info["final_action_mask"] = self.masks.parted(info["final_obs"])
+        return obs
 
     def _end_episodes(
         self, ids: NDArray[np.intp], ended: NDArray[np.bool_], final_obs: NDArray[Any]

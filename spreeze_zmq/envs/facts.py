@@ -75,7 +75,7 @@ class _Walk:
         """Take some steps, at most until an episode ends."""
         until_s = time.monotonic() + seconds
         for _ in range(most):
-            obs, _, terminated, truncated, info = self.batch.step(self.batch.action_space.sample())
+            obs, _, terminated, truncated, info = self.batch.step(self.batch.random_actions())
             self.num_steps += 1
             self._see(obs, info)
             self.ended = bool(terminated[0] or truncated[0])

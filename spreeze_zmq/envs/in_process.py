@@ -32,6 +32,11 @@ class Choice:
     source: EnvironmentSource | None = None  # makes the environments; None for a library's own
     task: type[Task] | None = None  # the native task, if one is stepped
 
+    @property
+    def masked(self) -> bool:
+        """Whether its engine reads action masks."""
+        return self.source is not None and self.task is None
+
     def make(
         self,
         num_envs: int,
@@ -43,6 +48,7 @@ class Choice:
         num_threads: int = 1,
         on_tick: Callable[[], None] = lambda: None,
         first_index: int = 0,
+        action_mask: bool = False,
     ) -> BatchedEnv:
         """Make a batch in this process; the arguments are those of ``envs.make``.
 
@@ -72,7 +78,7 @@ class Choice:
             def make_one(row: int) -> gymnasium.Env[Any, Any]:
                 return self.make_one(first_index + row, num_envs)
 
-            env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick)
+            env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick, action_mask)
         env.backend_reason = self.reason
         return env
 

@@ -60,6 +60,7 @@ def make(
     on_tick: Callable[[], None] = lambda: None,
     randomize: Mapping[str, Any] | None = None,
     first_index: int = 0,
+    action_mask: bool = False,
     **kwargs: Any,
 ) -> BatchedEnv:
     """Make a batch of environments, a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
@@ -87,6 +88,8 @@ def make(
             ``{"body_mass": [0.8, 1.2]}``; see ``spreeze_zmq.envs.mujoco.randomization``.
         first_index: environment ``i`` gets the number ``first_index + i`` where ``kwargs`` have ``{index}``
             in a text; a text that is nothing else becomes an integer.
+        action_mask: whether to read which actions are legal, as the spec of an environment that says so
+            states; infos then have them.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
@@ -105,6 +108,8 @@ def make(
             f" '{choice.backend}' ({choice.reason})"
         )
     options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "first_index": first_index}
+    if action_mask and choice.masked:
+        options["action_mask"] = True
     if num_workers and not (size == num_envs and choice.task is not None):
         options["step_info"] = "final" if step_info == "final" else False
         env = _in_workers(choice, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)

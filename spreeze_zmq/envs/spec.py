@@ -14,7 +14,7 @@ from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
-_OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds"})
+_OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds", "action_mask"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,7 @@ class EnvironmentSpec:
             :func:`obs_parts` describes them; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
         loose_bounds: the first bounds of a box that count as none, in words; empty if all of them count.
+        action_mask: it says at each step which actions are legal, and policies choose among these.
     """
 
     id: str
@@ -56,6 +57,7 @@ class EnvironmentSpec:
     action_start: tuple[int, ...] = ()
     obs_parts: tuple[Mapping[str, Any], ...] = ()
     loose_bounds: str = ""
+    action_mask: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
@@ -72,6 +74,11 @@ class EnvironmentSpec:
                 f"env.num_actions is for discrete action spaces, this environment's is {self.action_kind}"
             )
         return self.action_sizes[0]
+
+    @property
+    def num_choices(self) -> int:
+        """Flags of an action mask: one for each choice of each discrete action."""
+        return sum(self.action_sizes)
 
     @property
     def has_bounds(self) -> bool:

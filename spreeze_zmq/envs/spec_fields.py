@@ -62,4 +62,5 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "action_start": lambda value: value is None or _are_all(value, lambda each: type(each) is int),
     "obs_parts": lambda value: value is None or _are_all(value, lambda each: isinstance(each, Mapping)),
     "loose_bounds": lambda value: value is None or _is_text(value),
+    "action_mask": lambda value: value is None or isinstance(value, bool),
 }

@@ -78,6 +78,7 @@ def look_at(
     spec = spec_of(env_id, env_kwargs, *spaces, batch.episode_limit, batch.own_spaces)
     doing("its reset() or step()")
     observations, fault = fault_of(env_id, env_kwargs, batch)
+    spec = replace(spec, action_mask=batch.masks is not None)
     if fault:
         return Look(spec, Timing(batch.backend, **making), fault), None
     timing = replace(timed(batch), **making)
@@ -100,7 +101,7 @@ def timed(one: BatchedEnv) -> Timing:
     until_s = time.monotonic() + TIMED_S
     while not steps or (len(steps) < TIMED_STEPS and time.monotonic() < until_s):
         step_began_s, cpu_s = served_s(), time.process_time()
-        one.step(one.action_space.sample())
+        one.step(one.random_actions())
         steps.append((served_s() - step_began_s, time.process_time() - cpu_s))
     step_s, step_computes = statistics.median_low(steps)
     computes = (time.process_time() - began_cpu_s) / max(served_s() - began_s, 1e-9)
@@ -119,7 +120,8 @@ def served_s() -> float:
 def fault_of(
     env_id: str, env_kwargs: Mapping[str, Any], batch: BatchedEnv
 ) -> tuple[NDArray[Any] | None, str]:
-    """Reset an environment, step it once with a random action, and reset it again, as samplers do.
+    """Reset an environment, step it once with a random action, and reset it again, as samplers do. Where it
+    gives action masks, they are read from then on.
 
     Args:
         env_id: its name in messages.
@@ -131,8 +133,11 @@ def fault_of(
         line with the user's file and line.
     """
     try:
-        seen = [batch.reset()[0].copy()]
-        seen.append(batch.step(batch.action_space.sample())[0].copy())
+        first, info = batch.reset()
+        if batch.gives_masks(info):
+            batch.read_masks()
+            first, _ = batch.reset()
+        seen = [first.copy(), batch.step(batch.random_actions())[0].copy()]
         return np.concatenate([*seen, batch.reset()[0]]), ""
     except EnvironmentFailure as error:
         close(batch)

@@ -77,7 +77,7 @@ class Arena:
             self.step_cap, self.spec = limit, replace(spec, kwargs=kwargs, max_episode_steps=limit)
         self.width = width
         calls = {"on_failure": on_failure, "on_tick": on_tick}
-        self._options = {**(options or {}), "step_info": "final", **calls}
+        self._options = {**(options or {}), "step_info": "final", "action_mask": spec.action_mask, **calls}
         timing = timing or envs.look(spec.id, spec.kwargs).timing
         engine = engine_of(timing.backend)
         self.native = engine.native

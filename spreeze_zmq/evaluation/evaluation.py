@@ -153,7 +153,8 @@ def _play_round(
     cut, playing = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
     infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
     frames = policy.frame_stack()
-    frames.begin(envs.reset(seed=seed)[0])
+    obs, info = envs.reset(seed=seed)
+    frames.begin(obs, info.get("action_mask"))
     for step in played(envs, frames, without_noise(policy)):
         returns += np.where(playing, step.reward, 0.0)
         lengths += playing

@@ -55,7 +55,8 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     Raises:
         SpreezeError: the environment cannot be made.
     """
-    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
+    options: dict[str, Any] = {"first_index": number, "action_mask": spec.action_mask}
+    env = envs.make(spec.id, 1, step_info=False, **options, **spec.kwargs)
     if env.backend == "mujoco":
         task: Any = env.task
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
@@ -75,6 +76,7 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
             backend="gymnasium",
             step_info=False,
             first_index=number,
+            action_mask=spec.action_mask,
             **{**spec.kwargs, "render_mode": "rgb_array"},
         )
         env.reset(seed=0)
@@ -89,7 +91,8 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
 
 
 def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:
-    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
+    options: dict[str, Any] = {"first_index": number, "action_mask": spec.action_mask}
+    env = envs.make(spec.id, 1, step_info=False, **options, **spec.kwargs)
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) not in (2, 3):
         why_not = why_not.removeprefix(f"{spec.id}: ")
         return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")
@@ -130,7 +133,8 @@ class Episode:
         last step already begins the next episode.
         """
         frames = self.policy.frame_stack()
-        frames.begin(self.stage.env.reset(seed=self.seed)[0])
+        obs, info = self.stage.env.reset(seed=self.seed)
+        frames.begin(obs, info.get("action_mask"))
         yield
         for step in played(self.stage.env, frames, without_noise(self.policy)):
             self.broken = bool(step.failed[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,13 @@ def random_rollout(
     rng, steps, before = np.random.default_rng(1), (num_steps, num_envs), frame_stack - 1
     sizes = {"T": num_steps, "T + 1": num_steps + 1, "N": num_envs, "K": 0, "k - 1": before}
     entries = {**FIXED_ENTRIES, "obs": env.obs_shape, "action": env.action_shape, "memory": (memory_size,)}
+    entries["mask"] = (env.num_choices,)
+    absent = {"history": not before, "memory": not memory_size, "state": True}
+    absent |= dict.fromkeys(("action_mask", "final_action_mask"), not env.action_mask)
     arrays: dict[str, Any] = {
         name: np.zeros(form.shape(sizes, entries), env.obs_dtype if form.entry == "obs" else form.dtypes[0])
         for name, form in ARRAY_FIELDS.items()
-        if name != "state" and (name != "history" or before) and (name != "memory" or memory_size)
+        if not absent.get(name)
     }
     shape = (before + num_steps + 1, num_envs, *env.obs_shape)
     pixels = env.obs_dtype == "uint8"
@@ -53,6 +57,12 @@ def random_rollout(
         arrays["action"] = rng.uniform(env.action_low, env.action_high, shape).astype(np.float32)
     arrays["reward"] = rng.standard_normal(steps).astype(np.float32)
     arrays["log_prob"] = np.full(steps, -1.0, np.float32)
+    if env.action_mask:
+        legal = rng.random((num_steps + 1, num_envs, env.num_choices)) < 0.5
+        starts = np.cumsum((0, *env.action_sizes[:-1]))
+        np.put_along_axis(legal[:-1], arrays["action"].reshape(*steps, -1) + starts, True, 2)
+        legal[-1] = True
+        arrays["action_mask"] = legal
     return Rollout(*("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs), **arrays)
 
 
@@ -74,8 +84,8 @@ def random_replay(
 
 def random_batch_of(
     fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
-) -> Batch | torch.Tensor:
-    """A random batch of such a replay: observations or a ``Batch``."""
+) -> Batch | torch.Tensor | Mapping[str, torch.Tensor]:
+    """A random batch of such a replay, as its ``sample`` gives it."""
     num_steps = math.ceil(batch_size / NUM_ENVS)
     return random_replay(fields, spec, options, device, num_steps).sample(batch_size)
 

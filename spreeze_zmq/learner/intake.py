@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,13 +197,24 @@ class Intake:
             return f"action is {action.dtype}, expected {expected}"
         if env.action_kind != "box" and ((action < 0) | (action >= np.asarray(env.action_sizes))).any():
             return f"action is {action.min()} to {action.max()}, expected 0 to below {list(env.action_sizes)}"
-        return ""
+        return "" if rollout.action_mask is None else self._illegal(action, rollout.action_mask)
+
+    def _illegal(self, action: NDArray[Any], masks: NDArray[np.bool_]) -> str:
+        """The first action ``[T, N, ...]`` that its mask ``[T + 1, N, A]`` forbids; empty without one."""
+        sizes = self.component.environment.action_sizes
+        chosen = action.reshape(*action.shape[:2], -1) + np.cumsum((0, *sizes[:-1]))
+        allowed = np.take_along_axis(masks[:-1], chosen, 2).all(2)
+        if allowed.all():
+            return ""
+        t, n = np.unravel_index(int(allowed.argmin()), allowed.shape)
+        return f"action is {action[t, n].tolist()} at {[int(t), int(n)]}, which its action_mask forbids"
 
     def _wrong_shape(self, rollout: Rollout) -> str:
         """Which array is missing or has a wrong shape or dtype; empty if none."""
         env = self.component.environment
         sizes = {"k - 1": self.num_before}
         entries = {"obs": env.obs_shape, "action": env.action_shape, "memory": (self.memory_size,)}
+        entries["mask"] = (env.num_choices,)
         for name in self.fields:
             array, form = getattr(rollout, name), ARRAY_FIELDS[name]
             if array is None:

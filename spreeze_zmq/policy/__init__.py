@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from spreeze_zmq.policy.actor import register_class_loader
 from spreeze_zmq.policy.file import read_file
+from spreeze_zmq.policy.legal import MaskRows
 from spreeze_zmq.policy.observations import FrameStack, Played, played, without_noise
 from spreeze_zmq.policy.policy import Policy, usable
 
 __all__ = [
     "FrameStack",
+    "MaskRows",
     "Played",
     "Policy",
     "played",

@@ -55,6 +55,16 @@ class Actor(Protocol):
     def env_action(self, action: Actions) -> Actions:
         """The actions to pass to the environment for actions of ``draw``."""
 
+    def among(self, legal: NDArray[np.bool_]) -> Actor:
+        """One that draws legal actions only, once.
+
+        Args:
+            legal: ``[N, A]``, a flag for each choice of each discrete action.
+
+        Raises:
+            ValueError: its actions are not discrete, or the flags are not of that shape.
+        """
+
 
 class ClassActor(Actor, Protocol):
     """The actor of an algorithm's own policy class.
@@ -88,6 +98,10 @@ class Head(Actor):
     def env_action(self, action: Actions) -> Actions:
         """The same actions: they are within the bounds already."""
         return action
+
+    def among(self, legal: NDArray[np.bool_]) -> Actor:
+        """See :class:`Actor`; a box has no choices to forbid."""
+        raise ValueError("an action_mask is for discrete actions, the policy's are a box")
 
 
 class Box:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.policy.actor import Actions, Box, Drawn, Floats, Head, evenly_spread
+from spreeze_zmq.policy.actor import Actions, Actor, Box, Drawn, Floats, Head, evenly_spread
 from spreeze_zmq.policy.description import count, counts, number, numbers_in_order
+from spreeze_zmq.policy.legal import LegalChoices, LegalEpsilonGreedy
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -200,6 +201,10 @@ class Categorical(Head):
         action = self._best(output - np.log(rng.standard_exponential(output.shape)))
         return self._shaped(action), self._log_prob(output, action) if log_prob else None
 
+    def among(self, legal: NDArray[np.bool_]) -> Actor:
+        """See :class:`Actor`."""
+        return LegalChoices(self, legal, self._parts)
+
     def _best(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
         """``[N, k]``."""
         return np.stack([scores[:, part].argmax(1) for part in self._parts], 1)
@@ -250,6 +255,15 @@ class EpsilonGreedy(Head):
         values: Floats = (weight @ self._support) / weight.sum(2)
         return values
 
+    def epsilon(self, num: int, place: Floats | None) -> NDArray[np.float64]:
+        """The probability ``[num]`` of a random action in each environment."""
+        places = evenly_spread(num) if place is None else np.asarray(place)
+        return np.asarray(self._epsilon ** (1.0 + self._spread * places.astype(np.float64)))
+
+    def among(self, legal: NDArray[np.bool_]) -> Actor:
+        """See :class:`Actor`."""
+        return LegalEpsilonGreedy(self, legal, self._num)
+
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn:
         """``num`` uniformly distributed actions, and their log probabilities."""
         return rng.integers(0, self._num, num), np.full(num, -math.log(self._num), np.float32)
@@ -263,9 +277,7 @@ class EpsilonGreedy(Head):
         """An action for each row, int64 ``[N]``, from ``[N]`` uniform numbers (float64; below epsilon the
         action is random) and then ``[N]`` uniform actions.
         """
-        best = self.mode(output)
-        places = evenly_spread(len(output)) if place is None else np.asarray(place)
-        epsilon = self._epsilon ** (1.0 + self._spread * places.astype(np.float64))
+        best, epsilon = self.mode(output), self.epsilon(len(output), place)
         explores = rng.random(len(output)) < epsilon
         action = np.where(explores, rng.integers(0, self._num, len(output)), best)
         if not log_prob:
@@ -280,6 +292,9 @@ HEADS: dict[str, Callable[[Mapping[str, Any], Arrays, int], Head]] = {
     "categorical": Categorical,
     "epsilon_greedy": EpsilonGreedy,
 }
+
+#: Those over discrete actions, which an action mask can restrict.
+CHOICES = frozenset({"categorical", "epsilon_greedy"})
 
 
 def _normal_terms(log_std: Floats, noise: Floats) -> Floats:

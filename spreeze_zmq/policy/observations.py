@@ -32,11 +32,13 @@ class FrameStack:
 
     Attributes:
         memory: ``[N, memory_size]`` float32, which the policy overwrites at each step.
+        action_mask: ``[N, A]`` bool, the actions that are legal now; None where the environment says nothing.
     """
 
     def __init__(self, stack: int = 1, channels_last: bool = False, memory_size: int = 0) -> None:
         self.stack = stack
         self.memory = np.zeros((0, memory_size), np.float32)
+        self.action_mask: NDArray[np.bool_] | None = None
         self._channels_last = channels_last
         self._frames: NDArray[Any] = np.empty((0, stack))  # [N, stack, ...], channels first
 
@@ -46,16 +48,20 @@ class FrameStack:
         stack = count(observation, "stack") if "stack" in observation else 1
         return cls(stack, bool(observation.get("channels_last", False)), memory_size)
 
-    def begin(self, obs: NDArray[Any]) -> None:
+    def begin(self, obs: NDArray[Any], action_mask: NDArray[np.bool_] | None = None) -> None:
         """Begin an episode in every environment with ``obs`` ``[N, *obs_shape]``."""
+        self.action_mask = action_mask
         self.memory = np.zeros((len(obs), self.memory.shape[1]), np.float32)
         frames = self.in_order(obs)
         self._frames = np.repeat(frames[:, None], self.stack, 1) if self.stack > 1 else frames[:, None]
 
-    def add(self, obs: NDArray[Any], ended: NDArray[np.bool_]) -> None:
+    def add(
+        self, obs: NDArray[Any], ended: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None = None
+    ) -> None:
         """Append a step's ``obs`` ``[N, *obs_shape]``; where the last episode has ``ended`` ``[N]``, it
         begins the next one.
         """
+        self.action_mask = action_mask
         self.memory[ended] = 0.0
         frames = self.in_order(obs)
         if self.stack == 1:
@@ -180,10 +186,10 @@ def played(envs: BatchedEnv, frames: FrameStack, act: Callable[[FrameStack], Act
     while True:
         obs, reward, terminated, truncated, info = envs.step(act(frames).reshape(shape))
         obs, ended = obs.astype(dtype, copy=False), terminated | truncated
-        frames.add(obs, ended)
+        frames.add(obs, ended, info.get("action_mask"))
         yield Played(obs, reward, terminated, truncated, info, ended, info.get("failed", none))
 
 
 def without_noise(policy: Policy) -> Callable[[FrameStack], Actions]:
     """How a policy acts where it is judged or shown: ``act`` of :func:`played`, by the mode."""
-    return lambda frames: policy.env_action(policy.mode(frames.seen, frames.memory))
+    return lambda frames: policy.env_action(policy.mode(frames.seen, frames.memory, frames.action_mask))

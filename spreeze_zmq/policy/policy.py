@@ -18,7 +18,7 @@ from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import Layer, counts, load_weights, read_layers
 from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
-from spreeze_zmq.policy.heads import make_head
+from spreeze_zmq.policy.heads import CHOICES, make_head
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 from spreeze_zmq.policy.own_environment import OwnEnvironment
@@ -38,6 +38,7 @@ class Policy:
 
     Attributes:
         memory_size: numbers of recurrent state per environment; 0 for none.
+        takes_masks: whether it chooses among legal actions, and so needs an ``action_mask``.
         version: counts publications; 0 acts uniformly at random.
         description: observations, layers and distribution, or the class; see PROTOCOL.md.
         arrays: float32: parameters, bounds and normaliser; see PROTOCOL.md.
@@ -63,6 +64,7 @@ class Policy:
             self._read(fields, arrays)
             self.description: dict[str, Any] = dict(fields["description"])
             self.memory_size = 0
+            self.takes_masks = _takes_masks(self.description.get("distribution", {}))
             self.frame_stack()
             if module_of(self.description) is not None:
                 loaded = load_class(self.description, self.arrays)
@@ -127,7 +129,7 @@ class Policy:
         stack = self.frame_stack().stack
         return shape if stack == 1 else (stack, *shape)
 
-    def __call__(self, obs: Any, memory: Floats | None = None) -> Any:
+    def __call__(self, obs: Any, memory: Floats | None = None, action_mask: Any = None) -> Any:
         """The deterministic action for one observation, or for each of a batch.
 
         Args:
@@ -135,6 +137,8 @@ class Policy:
                 or Discrete also the environment's own, or a batch as ``gymnasium.vector`` gives it.
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
                 episode begins; overwritten with the next step's.
+            action_mask: ``[A]`` or ``[N, A]``, 1 for each action that is legal, as ``info["action_mask"]``
+                has it; by default that part of a Dict.
 
         Returns:
             Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
@@ -144,17 +148,20 @@ class Policy:
         Raises:
             InputError: observations of another shape, or that hold NaN or infinity; a Dict, Tuple or Discrete
                 that the file does not describe and ``gymnasium.spaces.flatten`` has not flattened; the action
-                would be NaN.
+                would be NaN; a mask that is missing, of another shape, or allows no action.
         """
         shape = self.observation_shape
+        if action_mask is None and isinstance(obs, Mapping) and self.takes_masks:
+            action_mask = obs.get("action_mask")
         rows = self.own.observation(obs, shape)
         if not within_limits(rows) and not np.isfinite(rows).all():
             raise InputError(f"the observation holds {odd_number(rows)}")
         if one := rows.shape == shape:
             rows, memory = rows[None], None if memory is None else memory[None]
+        legal = None if action_mask is None else np.atleast_2d(np.asarray(action_mask) != 0)
         frames = self.frame_stack().in_order(rows)
         try:
-            action = self.own.action(self.env_action(self.mode(frames, memory)))
+            action = self.own.action(self.env_action(self.mode(frames, memory, legal)))
         except WireError as error:
             raise InputError(error.detail) from error
         return action[0] if one else action
@@ -171,6 +178,7 @@ class Policy:
         place: Floats | None = None,
         log_prob: bool = False,
         memory: Floats | None = None,
+        action_mask: NDArray[np.bool_] | None = None,
     ) -> Drawn:
         """Draw an action for each observation; version 0 draws uniformly where the action space allows.
 
@@ -182,6 +190,8 @@ class Policy:
             log_prob: return log densities too.
             memory: ``[N, memory_size]`` of a recurrent policy, that of its :meth:`frame_stack`; overwritten
                 with the next step's.
+            action_mask: ``[N, A]`` bool, the legal actions, among which alone is drawn; a policy that
+                ``takes_masks`` needs it.
 
         Returns:
             The actions ``[N, *action_shape]``, float32 in the environment's own units (for a ``normal`` not
@@ -190,28 +200,51 @@ class Policy:
         Raises:
             WireError: ``bad_policy``, where the observations are of another size, an action is NaN, or log
                 densities are requested of a policy that has none.
+            InputError: the mask is missing, of another shape, or allows no action.
         """
-        uniform = self.actor.uniform(len(obs), rng) if self.version == 0 else None
+        actor = self._among(action_mask, len(obs))
+        uniform = actor.uniform(len(obs), rng) if self.version == 0 else None
         if uniform is not None:
             return uniform if log_prob else (uniform[0], None)
         try:
-            action, density = self.actor.draw(self._output(obs, memory), rng, place, log_prob)
+            action, density = actor.draw(self._output(obs, memory), rng, place, log_prob)
         except ValueError as error:
             raise WireError("bad_policy", str(error)) from error
         return _finite(action), density
 
-    def mode(self, obs: NDArray[Any], memory: Floats | None = None) -> Actions:
+    def mode(
+        self,
+        obs: NDArray[Any],
+        memory: Floats | None = None,
+        action_mask: NDArray[np.bool_] | None = None,
+    ) -> Actions:
         """The deterministic action for each of ``obs``, within the bounds; at version 0 too the network's.
 
-        ``memory`` and WireError as for :meth:`act`.
+        ``memory``, ``action_mask`` and errors as for :meth:`act`.
         """
-        return _finite(self.actor.mode(self._output(obs, memory)))
+        return _finite(self._among(action_mask, len(obs)).mode(self._output(obs, memory)))
 
     def env_action(self, action: Actions) -> Actions:
         """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
         bounds. ``own.action`` makes of them those of an environment whose discrete actions have a ``start``.
         """
         return self.actor.env_action(action)
+
+    def _among(self, action_mask: NDArray[np.bool_] | None, num: int) -> Actor:
+        """What acts in ``num`` environments: the actor, restricted to legal actions where a mask came."""
+        if action_mask is None:
+            if self.takes_masks:
+                raise InputError(
+                    "the policy chooses among legal actions: give it the action_mask, [N, A] of 0 and 1, as "
+                    'info["action_mask"] of its environment has it'
+                )
+            return self.actor
+        if len(action_mask) != num:
+            raise InputError(f"the action_mask has {len(action_mask)} rows for {num} observations")
+        try:
+            return self.actor.among(action_mask)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
         if self.memory_size and (memory is None or memory.shape != (len(obs), self.memory_size)):
@@ -271,6 +304,14 @@ def usable(version: int) -> Iterator[None]:
         yield
     except WireError as error:
         raise InputError(f"policy version {version} cannot be used: {error}") from error
+
+
+def _takes_masks(distribution: Mapping[str, Any]) -> bool:
+    """Whether a table ``description.distribution`` asks for action masks. Raises ValueError for a box."""
+    takes = distribution.get("action_mask", False)
+    if takes is not False and (takes is not True or distribution["kind"] not in CHOICES):
+        raise ValueError(f"action_mask is {takes!r:.60} of a {distribution['kind']!r:.60}")
+    return takes is True
 
 
 def _finite(action: Actions) -> Actions:

@@ -18,7 +18,7 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
-from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.replay.ring import Column, Ring, after_steps
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class Batch:
         discount: ``[B]`` float32, gamma to the number of rewards summed; 0 after termination.
         next_obs: as ``obs``, the observation to bootstrap from.
         weight: ``[B]`` float32, each transition's weight in the loss; None if all are equal.
+        action_mask: ``[B, A]`` bool, the actions that were legal at ``obs``; None where the environment gives
+            no masks.
+        next_action_mask: the same at ``next_obs``.
     """
 
     obs: torch.Tensor
@@ -41,6 +44,8 @@ class Batch:
     discount: torch.Tensor
     next_obs: torch.Tensor
     weight: torch.Tensor | None = None
+    action_mask: torch.Tensor | None = None
+    next_action_mask: torch.Tensor | None = None
 
     def _replace(self, **fields: Any) -> Batch:
         """A copy with other values of some fields, as of a ``NamedTuple``."""
@@ -194,6 +199,9 @@ class Replay(_RingReplay):
         action_dtype = "int64" if env.action_kind == "discrete" else "float32"
         action = Column("action", action_dtype, tuple(env.action_shape))
         numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()), *_columns(more, env))
+        if env.action_mask:
+            masks = ("action_mask", "next_action_mask")
+            numbers += tuple(Column(name, "bool", (env.num_choices,)) for name in masks)
         about = device, seed, beside, settings
         ring: Ring
         if env.obs_dtype == "uint8":
@@ -218,9 +226,14 @@ class Replay(_RingReplay):
         returns, discount, last = n_step_returns(
             rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
         )
-        fields = {"action": rollout.action, "reward": returns, "discount": discount}
+        fields: dict[str, NDArray[Any]] = {"action": rollout.action, "reward": returns, "discount": discount}
         if self.more:
             fields.update((name, getattr(rollout, name)) for name in self.more)
+        if rollout.action_mask is not None:
+            assert rollout.final_action_mask is not None
+            fields["action_mask"] = rollout.action_mask[:-1]
+            following = after_steps(rollout, rollout.action_mask, rollout.final_action_mask, last)
+            fields["next_action_mask"] = following
         self.ring.add(rollout, fields, None if self.n_step == 1 else last)
         self._add_relabelled(rollout)
         if self.scale is not None:
@@ -255,18 +268,24 @@ class ObservationReplay(_RingReplay):
         self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
     ):
         capacity, shape, stack = options.replay_capacity, tuple(env.obs_shape), options.frame_stack
+        masks = (Column("action_mask", "bool", (env.num_choices,)),) if env.action_mask else ()
+        self._masked = bool(masks)
         ring: Ring
         if stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
-            ring = FrameRing(capacity, (), shape, stack, False, device, seed)
+            ring = FrameRing(capacity, masks, shape, stack, False, device, seed)
         else:
-            ring = Ring(capacity, (Column("obs", env.obs_dtype, shape),), device, seed)
+            ring = Ring(capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
         super().__init__(ring)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""
-        self.ring.add(rollout, {})
+        masks = rollout.action_mask
+        self.ring.add(rollout, {} if masks is None else {"action_mask": masks[:-1]})
         self._add_relabelled(rollout)
 
-    def sample(self, batch_size: int) -> torch.Tensor:
-        """``[B, *stacked_shape]`` drawn uniformly with replacement; valid until the next call."""
-        return self.ring.gather(batch_size)["obs"]
+    def sample(self, batch_size: int) -> torch.Tensor | Mapping[str, torch.Tensor]:
+        """``[B, *stacked_shape]`` drawn uniformly with replacement, valid until the next call; with action
+        masks ``obs`` and ``action_mask`` ``[B, A]`` by name.
+        """
+        rows = self.ring.gather(batch_size)
+        return {name: rows[name] for name in ("obs", "action_mask")} if self._masked else rows["obs"]

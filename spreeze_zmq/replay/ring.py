@@ -299,8 +299,15 @@ def next_observations(rollout: Rollout, last: NDArray[np.intp] | None = None) ->
     """
     assert rollout.obs is not None
     assert rollout.final_obs is not None
-    following: NDArray[Any] = rollout.obs[1:]
-    if len(rollout.final_obs):
+    return after_steps(rollout, rollout.obs, rollout.final_obs, last)
+
+
+def after_steps(
+    rollout: Rollout, array: NDArray[Any], final: NDArray[Any], last: NDArray[np.intp] | None = None
+) -> NDArray[Any]:
+    """As :func:`next_observations`, of an ``array`` ``[T + 1, N, ...]`` with ``final`` rows ``[K, ...]``."""
+    following: NDArray[Any] = array[1:]
+    if len(final):
         following = np.array(following)
-        following[rollout.ended_at] = rollout.final_obs
+        following[rollout.ended_at] = final
     return following if last is None else following[last, np.arange(following.shape[1])]

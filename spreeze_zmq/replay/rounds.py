@@ -31,6 +31,9 @@ class Round:
         begins: ``[T + 1, N]`` bool, whether an observation is an episode's first; False at ``t = 0``, where
             the zeros of ``memory`` show it.
         memory: ``[N, M]`` float32, a recurrent policy's memory before the first step; None for others.
+        action_mask: ``[T + 1, N, A]`` bool, the actions that were legal at ``obs``; None where the
+            environment gives no masks.
+        final_action_mask: ``[K, A]`` the same at ``final_obs``.
     """
 
     obs: torch.Tensor
@@ -43,6 +46,8 @@ class Round:
     final_index: torch.Tensor
     begins: torch.Tensor
     memory: torch.Tensor | None = None
+    action_mask: torch.Tensor | None = None
+    final_action_mask: torch.Tensor | None = None
 
     def _replace(self, **fields: Any) -> Round:
         """A copy with other values of some fields, as of a ``NamedTuple``."""
@@ -115,6 +120,10 @@ class RoundStore:
         seen = [stacked(rollout, self._stack) for rollout in rollouts]
         terminated, truncated = joined("terminated", 1), joined("truncated", 1)
         ended = terminated | truncated
+        masks = {}
+        if rollouts[0].action_mask is not None:
+            masks = {"action_mask": joined("action_mask", 1)}
+            masks["final_action_mask"] = joined("final_action_mask", 0)
         joined_round = Round(
             obs=torch.from_numpy(np.concatenate([obs for obs, _ in seen], 1)).to(self._device),
             action=joined("action", 1),
@@ -126,6 +135,7 @@ class RoundStore:
             final_index=torch.from_numpy(np.concatenate(index)).to(self._device),
             begins=torch.cat([torch.zeros_like(ended[:1]), ended]),
             memory=None if rollouts[0].memory is None else joined("memory", 0),
+            **masks,
         )
         return joined_round, rollouts
 

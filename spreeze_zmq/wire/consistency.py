@@ -13,13 +13,16 @@ from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, LARGEST, odd_n
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+#: The arrays with a row for each ended episode, and what their rows are.
+_FINALS = (("final_obs", "final observations"), ("final_action_mask", "final action masks"))
+
 
 def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
     """Shapes must agree with T and N, final observations with the episodes that ended."""
     steps, envs = fields["num_steps"], fields["num_envs"]
     if steps < 1 or envs < 1:
         raise WireError("wrong_shape", f"a rollout of {steps} steps and {envs} environments is empty")
-    obs, final_obs = arrays.get("obs"), arrays.get("final_obs")
+    obs = arrays.get("obs")
     sizes = {"T": steps, "T + 1": steps + 1, "N": envs}
     entries = {**FIXED_ENTRIES, **({} if obs is None else {"obs": obs.shape[2:]})}
     for name, form in ARRAY_FIELDS.items():
@@ -34,16 +37,17 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
     index = arrays.get("final_index")
     if index is not None:
         _check_final_index(index, steps, envs, arrays)
-    elif final_obs is not None:
-        raise WireError("bad_final_index", "rollout.final_obs came without rollout.final_index")
+    elif lone := next((name for name, _ in _FINALS if name in arrays), ""):
+        raise WireError("bad_final_index", f"rollout.{lone} came without rollout.final_index")
 
 
 def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays: Arrays) -> None:
     """``index`` [K, 2] must name the ended steps, sorted by step and environment."""
-    final_obs, terminated, truncated = (arrays.get(n) for n in ("final_obs", "terminated", "truncated"))
+    terminated, truncated = (arrays.get(name) for name in ("terminated", "truncated"))
     num_ended = index.shape[0]
-    if final_obs is not None and final_obs.shape[0] != num_ended:
-        raise WireError("bad_final_index", f"{final_obs.shape[0]} final observations for {num_ended} indices")
+    for name, words in _FINALS:
+        if name in arrays and (rows := arrays[name].shape[0]) != num_ended:
+            raise WireError("bad_final_index", f"{rows} {words} for {num_ended} indices")
     if terminated is not None and truncated is not None:
         step, env = np.nonzero(np.logical_or(terminated, truncated))
         same = len(step) == num_ended and (step == index[:, 0]).all() and (env == index[:, 1]).all()

@@ -224,6 +224,26 @@ def _rollout_that_remembers() -> Message:
     return Message("rollout", fields, arrays)
 
 
+def _rollout_of_legal_actions() -> Message:
+    """One step of two environments with three actions, of which some are legal; in environment 1 the episode
+    terminates, and none is legal any more.
+    """
+    fields = {"produced": 2, "policy_version": 5, "num_steps": 1, "num_envs": 2}
+    masks = [[[1, 0, 1], [0, 1, 0]], [[1, 1, 1], [1, 0, 0]]]
+    arrays = {
+        "obs": np.array([[[0.5], [1.0]], [[0.25], [2.0]]], np.float32),
+        "action": np.array([[2, 1]]),
+        "reward": np.array([[0.5, -0.5]], np.float32),
+        "terminated": np.array([[False, True]]),
+        "truncated": np.array([[False, False]]),
+        "final_obs": np.array([[3.0]], np.float32),
+        "final_index": np.array([[0, 1]], np.int32),
+        "action_mask": np.array(masks, np.bool_),
+        "final_action_mask": np.zeros((1, 3), np.bool_),
+    }
+    return Message("rollout", fields, arrays)
+
+
 def _policy() -> Message:
     """A network of two linear layers and one action, whose parameters count up in eighths."""
     return Message(
@@ -251,6 +271,7 @@ def _bodies() -> dict[str, Message]:
     messages["rollout"] = _rollout()
     messages["rollout_of_images"] = _rollout_of_images()
     messages["rollout_that_remembers"] = _rollout_that_remembers()
+    messages["rollout_of_legal_actions"] = _rollout_of_legal_actions()
     messages["policy"] = _policy()
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}

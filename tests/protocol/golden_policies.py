@@ -110,6 +110,27 @@ POLICIES = {
         _observation(2, 4, 5),
         {},
     ),
+    "categorical_of_legal": (
+        [_linear(3, 5)],
+        {"kind": "categorical", "sizes": [2, 3], "action_mask": True},
+        _observation(3),
+        {},
+    ),
+    "epsilon_greedy_of_legal": (
+        [_linear(3, 4)],
+        {
+            "kind": "epsilon_greedy",
+            "num_actions": 4,
+            "epsilon": 0.75,
+            "spread": 0.0,
+            "atoms": 1,
+            "v_min": 0.0,
+            "v_max": 0.0,
+            "action_mask": True,
+        },
+        _observation(3),
+        {},
+    ),
 }
 
 
@@ -150,6 +171,17 @@ def observations(name):
     return (((5 * np.arange(np.prod(shape))) % 17 - 8).astype(np.float32) / 4).reshape(shape)
 
 
+def masks(name):
+    """A mask for each observation, of all choices; of a policy that takes none, None for each."""
+    about = POLICIES[name][1]
+    if "action_mask" not in about:
+        return [None] * 4
+    num = sum(about.get("sizes", [about.get("num_actions", 0)]))
+    legal = np.ones((4, num), np.bool_)
+    legal[np.arange(4), np.arange(4) % num] = False  # of 2 and 3 choices, or of 4, one is missing
+    return list(legal)
+
+
 def parameters_of(about, output):
     """What the network's output ``[N, outputs]`` says of the distribution, by the formulae of PROTOCOL.md."""
     first, second = np.split(output, 2, 1) if output.shape[1] % 2 == 0 else (output, None)
@@ -187,10 +219,13 @@ def to_policy_file(name):
     content["observations"] = obs.tolist()
     content["output"] = _rounded(output)
     content["distribution"] = {key: _rounded(value) for key, value in parameters_of(about, output).items()}
-    actions = np.stack([act(policy.fields, policy.arrays, one)[0] for one in obs])
+    pairs, numbers = list(zip(obs, masks(name), strict=True)), (policy.fields, policy.arrays)
+    if "action_mask" in about:
+        content["action_mask"] = np.stack(masks(name)).astype(int).tolist()
+    actions = np.stack([act(*numbers, one, action_mask=legal)[0] for one, legal in pairs])
     content["deterministic_action"] = _rounded(actions)
     drawn = [
-        act(policy.fields, policy.arrays, one, np.random.default_rng(k), PLACE) for k, one in enumerate(obs)
+        act(*numbers, one, np.random.default_rng(k), PLACE, legal) for k, (one, legal) in enumerate(pairs)
     ]
     content["drawn"] = {"place": PLACE, "action": _rounded(np.stack([action for action, _ in drawn]))}
     if about["kind"] != "deterministic":

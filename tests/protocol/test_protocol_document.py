@@ -129,7 +129,7 @@ def test_every_role_is_documented():
 
 def test_the_arrays_of_a_rollout_are_documented_with_their_shapes():
     """The third column of the table says what the form of each array says."""
-    tails = {"obs": ["..."], "action": ["..."], "index": ["2"], "memory": ["M"], "number": []}
+    tails = {"obs": ["..."], "action": ["..."], "index": ["2"], "memory": ["M"], "mask": ["A"], "number": []}
     expected = {
         name: f"[{', '.join([*form.leading, *tails[form.entry]])}]" for name, form in ARRAY_FIELDS.items()
     }

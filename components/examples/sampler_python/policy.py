@@ -46,10 +46,13 @@ def network(fields, arrays, obs):
     return x
 
 
-def act(fields, arrays, obs, rng=None, place=0.0):
+def act(fields, arrays, obs, rng=None, place=0.0, action_mask=None):
     """The action as it is drawn, and its log_prob; the deterministic one without ``rng``."""
     about, out = fields["description"]["distribution"], network(fields, arrays, obs)
+    if about.get("action_mask") and action_mask is None:
+        raise ValueError("the policy needs to know which actions are legal")
     if about["kind"] == "categorical":
+        out = out if action_mask is None else np.where(action_mask, out, np.float32(-np.inf))
         action, log_prob = [], 0.0
         for logits in np.split(out, np.cumsum(about["sizes"])[:-1]):
             noise = 0 if rng is None else -np.log(rng.standard_exponential(logits.size))
@@ -57,15 +60,17 @@ def act(fields, arrays, obs, rng=None, place=0.0):
             log_prob += logits[action[-1]] - logits.max() - np.log(np.exp(logits - logits.max()).sum())
         return np.array(action if len(action) > 1 else action[0]), log_prob
     if about["kind"] == "epsilon_greedy":
-        values, n = out.reshape(about["num_actions"], about["atoms"]), about["num_actions"]
+        values = out.reshape(about["num_actions"], about["atoms"])
+        legal = np.arange(len(values)) if action_mask is None else np.flatnonzero(action_mask)
+        n = len(legal)
         if about["atoms"] > 1:
             weight = np.exp(values - values.max(1, keepdims=True))
             values = weight / weight.sum(1, keepdims=True)
             values = values * np.linspace(about["v_min"], about["v_max"], about["atoms"])
-        best = action = int(np.argmax(values.sum(1)))
+        best = action = int(legal[np.argmax(values.sum(1)[legal])])
         epsilon = about["epsilon"] ** (1 + about["spread"] * place)
         if rng is not None and rng.random() < epsilon:
-            action = int(rng.integers(n))
+            action = int(legal[rng.integers(n)])
         return np.array(action), np.log(epsilon / n + (1 - epsilon) * (action == best))
     bounded = "action_low" in arrays
     low, high = (arrays["action_low"], arrays["action_high"]) if bounded else (-1.0, 1.0)

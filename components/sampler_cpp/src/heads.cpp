@@ -13,7 +13,7 @@ class BoxHead : public Head {
   public:
     explicit BoxHead(Box box) : box_(std::move(box)) { num_actions = int(box_.low.size()); }
 
-    bool uniform(Random& random, double* action, float* log_prob) const override {
+    bool uniform(Random& random, const uint8_t*, double* action, float* log_prob) const override {
         if (box_.low.empty()) return false;
         for (int i = 0; i < num_actions; ++i) action[i] = float(random.uniform(box_.low[i], box_.high[i]));
         if (log_prob) *log_prob = -LOG_2 * num_actions;  // the density in [-1, 1]^A
@@ -44,7 +44,7 @@ class TanhNormal : public BoxHead {
         num_outputs = 2 * num_actions;
     }
 
-    void draw(const float* output, Random& random, float, double* action, float* log_prob) const override {
+    void draw(const float* output, Random& random, float, const uint8_t*, double* action, float* log_prob) const override {
         float density = 0;
         for (int i = 0; i < num_actions; ++i) {
             const float log_std = low_ + (high_ - low_) * 0.5f * (std::tanh(output[num_actions + i]) + 1);
@@ -58,7 +58,7 @@ class TanhNormal : public BoxHead {
         if (log_prob) *log_prob = density;
     }
 
-    void mode(const float* output, double* action) const override {
+    void mode(const float* output, const uint8_t*, double* action) const override {
         for (int i = 0; i < num_actions; ++i) action[i] = box_.scaled(i, std::tanh(output[i]));
     }
 
@@ -74,7 +74,7 @@ class Normal : public BoxHead {
         num_outputs = 2 * num_actions;
     }
 
-    void draw(const float* output, Random& random, float, double* action, float* log_prob) const override {
+    void draw(const float* output, Random& random, float, const uint8_t*, double* action, float* log_prob) const override {
         float density = 0;
         for (int i = 0; i < num_actions; ++i) {
             const float log_std = std::min(std::max(output[num_actions + i], low_), high_);
@@ -85,7 +85,7 @@ class Normal : public BoxHead {
         if (log_prob) *log_prob = density;
     }
 
-    void mode(const float* output, double* action) const override {
+    void mode(const float* output, const uint8_t*, double* action) const override {
         for (int i = 0; i < num_actions; ++i) action[i] = box_.scaled(i, output[i]);
         clip(action);
     }
@@ -102,7 +102,7 @@ class Deterministic : public BoxHead {
         num_outputs = num_actions;
     }
 
-    void draw(const float* output, Random& random, float place, double* action, float*) const override {
+    void draw(const float* output, Random& random, float place, const uint8_t*, double* action, float*) const override {
         const float sigma = least_ + (most_ - least_) * place;
         for (int i = 0; i < num_actions; ++i) {
             const float unit = std::tanh(output[i]) + sigma * float(random.normal());
@@ -110,7 +110,7 @@ class Deterministic : public BoxHead {
         }
     }
 
-    void mode(const float* output, double* action) const override {
+    void mode(const float* output, const uint8_t*, double* action) const override {
         for (int i = 0; i < num_actions; ++i) action[i] = box_.scaled(i, std::tanh(output[i]));
     }
 
@@ -127,48 +127,83 @@ class DiscreteHead : public Head {
         num_actions = int(sizes_.size());
         if (sizes_.empty() || *std::min_element(sizes_.begin(), sizes_.end()) < 1)
             throw InputError("a distribution over whole numbers needs sizes of at least 1");
+        num_choices = int(std::accumulate(sizes_.begin(), sizes_.end(), int64_t(0)));
     }
 
-    bool uniform(Random& random, double* action, float* log_prob) const override {
+    bool uniform(Random& random, const uint8_t* legal, double* action, float* log_prob) const override {
         float density = 0;
-        for (int k = 0; k < num_actions; ++k) {
-            action[k] = double(random.integer(sizes_[k]));
-            density -= std::log(float(sizes_[k]));
+        for (int k = 0; k < num_actions; legal = after(legal, k++)) {
+            action[k] = double(any_of(legal, k, random));
+            density -= std::log(float(count(legal, k)));
         }
         if (log_prob) *log_prob = density;
         return true;
     }
 
+    void check_legal(const uint8_t* legal) const override {
+        for (int k = 0; k < num_actions; legal = after(legal, k++))
+            if (count(legal, k) == 0) throw InputError("its action mask allows no action");
+    }
+
     bool is_discrete() const override { return true; }
 
   protected:
+    static bool allows(const uint8_t* legal, int64_t i) { return legal == nullptr || legal[i]; }
+    const uint8_t* after(const uint8_t* legal, int k) const { return legal == nullptr ? legal : legal + sizes_[k]; }
+
+    int64_t count(const uint8_t* legal, int k) const {
+        return legal == nullptr ? sizes_[k] : std::count_if(legal, legal + sizes_[k], [](uint8_t flag) { return flag; });
+    }
+
+    /// One of the legal choices of discrete action k, each alike.
+    int64_t any_of(const uint8_t* legal, int k, Random& random) const {
+        int64_t left = random.integer(count(legal, k)), i = 0;
+        if (legal == nullptr) return left;
+        while (!legal[i] || left-- > 0) ++i;
+        return i;
+    }
+
     const std::vector<int64_t> sizes_;
 };
 
 class Categorical : public DiscreteHead {
   public:
     explicit Categorical(const Json& about) : DiscreteHead(about.at("sizes").get<std::vector<int64_t>>()) {
-        num_outputs = int(std::accumulate(sizes_.begin(), sizes_.end(), int64_t(0)));
+        num_outputs = num_choices;
     }
 
-    void draw(const float* output, Random& random, float, double* action, float* log_prob) const override {
+    void draw(const float* output, Random& random, float, const uint8_t* legal, double* action,
+              float* log_prob) const override {
         float density = 0;
-        for (int k = 0; k < num_actions; output += sizes_[k++]) {
-            const float most = *std::max_element(output, output + sizes_[k]);
+        for (int k = 0; k < num_actions; output += sizes_[k], legal = after(legal, k++)) {
+            const float most = output[best(output, legal, k)];
             double total = 0;
-            for (int i = 0; i < sizes_[k]; ++i) total += std::exp(output[i] - most);
+            for (int i = 0; i < sizes_[k]; ++i)
+                if (allows(legal, i)) total += std::exp(output[i] - most);
             double left = random.uniform() * total;
-            int chosen = 0;
-            while (chosen + 1 < sizes_[k] && (left -= std::exp(output[chosen] - most)) >= 0) ++chosen;
+            int chosen = -1;  // the last legal one, if rounding leaves a rest
+            for (int i = 0; i < sizes_[k] && left >= 0; ++i) {
+                if (!allows(legal, i)) continue;
+                chosen = i;
+                left -= std::exp(output[i] - most);
+            }
             action[k] = chosen;
             density += output[chosen] - most - float(std::log(total));
         }
         if (log_prob) *log_prob = density;
     }
 
-    void mode(const float* output, double* action) const override {
-        for (int k = 0; k < num_actions; output += sizes_[k++])
-            action[k] = double(std::max_element(output, output + sizes_[k]) - output);
+    void mode(const float* output, const uint8_t* legal, double* action) const override {
+        for (int k = 0; k < num_actions; output += sizes_[k], legal = after(legal, k++))
+            action[k] = best(output, legal, k);
+    }
+
+  private:
+    int best(const float* logits, const uint8_t* legal, int k) const {
+        int found = -1;
+        for (int i = 0; i < sizes_[k]; ++i)
+            if (allows(legal, i) && (found < 0 || logits[i] > logits[found])) found = i;
+        return found;
     }
 };
 
@@ -186,18 +221,19 @@ class EpsilonGreedy : public DiscreteHead {
         num_outputs = int(sizes_[0]) * atoms_;
     }
 
-    void draw(const float* output, Random& random, float place, double* action, float* log_prob) const override {
+    void draw(const float* output, Random& random, float place, const uint8_t* legal, double* action,
+              float* log_prob) const override {
         double best;
-        mode(output, &best);
-        const double epsilon = std::pow(epsilon_, 1 + spread_ * place), n = double(sizes_[0]);
-        *action = random.uniform() < epsilon ? double(random.integer(sizes_[0])) : best;
+        mode(output, legal, &best);
+        const double epsilon = std::pow(epsilon_, 1 + spread_ * place), n = double(count(legal, 0));
+        *action = random.uniform() < epsilon ? double(any_of(legal, 0, random)) : best;
         if (log_prob) *log_prob = float(std::log(epsilon / n + (1 - epsilon) * (*action == best)));
     }
 
-    void mode(const float* output, double* action) const override {
-        int best = 0;
-        for (int i = 1; i < sizes_[0]; ++i)
-            if (value(output + i * atoms_) > value(output + best * atoms_)) best = i;
+    void mode(const float* output, const uint8_t* legal, double* action) const override {
+        int best = -1;
+        for (int i = 0; i < sizes_[0]; ++i)
+            if (allows(legal, i) && (best < 0 || value(output + i * atoms_) > value(output + best * atoms_))) best = i;
         *action = best;
     }
 

@@ -20,17 +20,22 @@ class Head {
   public:
     virtual ~Head() = default;
 
-    /// Version 0 draws uniformly; false where there is no such distribution.
-    virtual bool uniform(Random& random, double* action, float* log_prob) const = 0;
-    virtual void draw(const float* output, Random& random, float place, double* action, float* log_prob) const = 0;
-    virtual void mode(const float* output, double* action) const = 0;
+    /// Version 0 draws uniformly; false where there is no such distribution. `legal` is a flag for each choice of each
+    /// discrete action, at least one of each set; null where all are legal, as for a box.
+    virtual bool uniform(Random& random, const uint8_t* legal, double* action, float* log_prob) const = 0;
+    virtual void draw(const float* output, Random& random, float place, const uint8_t* legal, double* action,
+                      float* log_prob) const = 0;
+    virtual void mode(const float* output, const uint8_t* legal, double* action) const = 0;
 
     /// What the environment is given for an action, in place.
     virtual void clip(double*) const {}
     virtual bool has_log_prob() const { return true; }
     virtual bool is_discrete() const = 0;
 
-    int num_outputs = 0, num_actions = 0;
+    /// Throws InputError unless the flags allow a choice of each discrete action.
+    virtual void check_legal(const uint8_t*) const {}
+
+    int num_outputs = 0, num_actions = 0, num_choices = 0;
 };
 
 /// Throws InputError for a distribution that is unknown or does not fit the output.

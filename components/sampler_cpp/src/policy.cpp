@@ -51,6 +51,18 @@ void Policy::read(const Json& description, const Arrays& arrays) {
     Box box = {floats(arrays, "action_low"), floats(arrays, "action_high")};
     if (box.low.size() != box.high.size()) throw InputError("action_low and action_high differ in size");
     head_ = make_head(description.at("distribution"), std::move(box), layers_.back()->num_out);
+    takes_masks_ = description.at("distribution").value("action_mask", false);
+    if (takes_masks_ && !head_->is_discrete()) throw InputError("it takes action masks, and its actions are a box");
+}
+
+void Policy::check_legal(const uint8_t* legal, int n) const {
+    const std::string name = "policy version " + std::to_string(version) + " cannot be used: ";
+    if (takes_masks_ && legal == nullptr) throw InputError(name + "it chooses among legal actions, and needs their masks");
+    try {
+        for (int row = 0; legal != nullptr && row < n; ++row) head_->check_legal(legal + size_t(row) * head_->num_choices);
+    } catch (const InputError& error) {
+        throw InputError(name + error.what());
+    }
 }
 
 const float* Policy::scaled(const float* obs, int n) {
@@ -75,23 +87,31 @@ const float* Policy::output(const float* obs, int n) {
     return x;
 }
 
-void Policy::act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob) {
+void Policy::act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob,
+                 const uint8_t* legal) {
+    check_legal(legal, n);
     if (log_prob != nullptr && !head_->has_log_prob())
         throw InputError("policy version " + std::to_string(version) +
                          " cannot be used: a deterministic policy has no log_prob, but it is asked for");
     const int size = head_->num_actions, num_outputs = head_->num_outputs;
     const auto log_prob_of = [&](int row) { return log_prob == nullptr ? nullptr : log_prob + row; };
-    if (version == 0 && head_->uniform(random, action, log_prob_of(0))) {
-        for (int row = 1; row < n; ++row) head_->uniform(random, action + row * size, log_prob_of(row));
+    const auto legal_of = [&](int row) { return legal == nullptr ? nullptr : legal + size_t(row) * head_->num_choices; };
+    if (version == 0 && head_->uniform(random, legal_of(0), action, log_prob_of(0))) {
+        for (int row = 1; row < n; ++row)
+            head_->uniform(random, legal_of(row), action + row * size, log_prob_of(row));
         return;
     }
     const float* out = output(obs, n);
     for (int row = 0; row < n; ++row)
-        head_->draw(out + size_t(row) * num_outputs, random, places[row], action + row * size, log_prob_of(row));
+        head_->draw(out + size_t(row) * num_outputs, random, places[row], legal_of(row), action + row * size,
+                    log_prob_of(row));
 }
 
-void Policy::mode(const float* obs, int n, double* action) {
+void Policy::mode(const float* obs, int n, double* action, const uint8_t* legal) {
+    check_legal(legal, n);
     const float* out = output(obs, n);
-    for (int row = 0; row < n; ++row)
-        head_->mode(out + size_t(row) * head_->num_outputs, action + row * head_->num_actions);
+    for (int row = 0; row < n; ++row) {
+        const uint8_t* mask = legal == nullptr ? nullptr : legal + size_t(row) * head_->num_choices;
+        head_->mode(out + size_t(row) * head_->num_outputs, mask, action + row * head_->num_actions);
+    }
 }

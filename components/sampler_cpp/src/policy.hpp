@@ -10,11 +10,16 @@ class Policy {
     Policy(const Json& fields, const Arrays& arrays);
 
     /// Draws the actions [n, num_actions] for n observations, and their log densities [n] unless `log_prob` is null.
-    /// Version 0 draws uniformly where it can.
-    void act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob);
+    /// Version 0 draws uniformly where it can. `legal` [n, head().num_choices] has a flag for each choice of each
+    /// discrete action, for a policy that takes masks.
+    void act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob,
+             const uint8_t* legal = nullptr);
 
     /// The deterministic actions, within their bounds.
-    void mode(const float* obs, int n, double* action);
+    void mode(const float* obs, int n, double* action, const uint8_t* legal = nullptr);
+
+    /// Whether it chooses among legal actions only, and so needs to know them.
+    bool takes_masks() const { return takes_masks_; }
 
     int num_obs() const { return num_obs_; }
     const Head& head() const { return *head_; }
@@ -23,10 +28,12 @@ class Policy {
 
   private:
     void read(const Json& description, const Arrays& arrays);
+    void check_legal(const uint8_t* legal, int n) const;
     const float* output(const float* obs, int n);
     const float* scaled(const float* obs, int n);
 
     int num_obs_ = 1;
+    bool takes_masks_ = false;
     float clip_ = 0;
     std::vector<float> mean_, std_;
     std::vector<std::unique_ptr<Layer>> layers_;

@@ -105,15 +105,18 @@ def goal_observation(vitals: Vitals) -> Finding | None:
 
 
 def action_mask(vitals: Vitals) -> Finding | None:
-    """An action mask, which no shipped algorithm reads."""
+    """An action mask that the run does not use."""
+    if vitals.environment.get("action_mask"):
+        return None
     places = [f"the observation's part {path}" for path, _ in _parts(vitals) if "mask" in path.lower()]
     places += [f"info[{name!r}]" for name in _names(vitals, "info") if "mask" in name.lower()]
     if not places:
         return None
     return Finding(
-        f"{places[0]} is there, and no shipped algorithm reads it",
+        f"{places[0]} is there, and the run does not use it",
         "actions that it forbids are drawn all the same",
-        "have step() replace a forbidden action by a valid one, or give it a small negative reward",
+        "discrete actions, with a flag for each of them as info['action_mask'] of every reset and step, and "
+        "dqn, pqn, ppo or discrete_sac; or have step() replace a forbidden action by a valid one",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
 from spreeze_zmq.envs.infos import stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
+from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
 from spreeze_zmq.envs.spec import members
 
 log = logging.getLogger("spreeze.envs")
@@ -44,6 +46,7 @@ class GymnasiumLoop(BatchedEnv):
         step_info: whether to gather the environments' infos, which may cost more than the step; ``"final"``
             gathers only those of the last steps of episodes.
         on_tick: called after each environment that is made, reset or stepped.
+        action_mask: whether to read which actions are legal.
 
     Attributes:
         at: ``[1]`` int64: the environment that is being stepped; a worker replaces it by shared memory.
@@ -63,6 +66,7 @@ class GymnasiumLoop(BatchedEnv):
         seed: int,
         step_info: bool | Literal["final"],
         on_tick: Callable[[], None] = lambda: None,
+        action_mask: bool = False,
     ):
         self._make_one, self._step_info = make_one, step_info
         unfitted = []
@@ -82,13 +86,35 @@ class GymnasiumLoop(BatchedEnv):
         self._steps = [env.step for env in self.envs]
         self.at = np.zeros(1, np.int64)
         self._obs_dtype = np.dtype(spaces[0].dtype)
-        self._obs_shape = spaces[0].shape or ()
-        # The observations of a step, and for vectors the same memory as a row of numbers.
-        self._obs = np.zeros((num_envs, *self._obs_shape), self._obs_dtype)
-        size = self._obs[0].size
-        flat: Any = self._obs.reshape(-1)
+        self._obs_shape = self._row_shape = spaces[0].shape or ()
+        self._mask_of: MaskReader | None = None
+        self._lay_out()
+        if action_mask:
+            self.read_masks()
+
+    def _lay_out(self) -> None:
+        """Make the rows of a step: observations, for vectors the same memory as numbers too, and masks."""
+        num_envs, size = self.num_envs, math.prod(self._obs_shape)
+        self._rows = np.zeros((num_envs, *self._row_shape), self._obs_dtype)
+        self._obs = self._masks = self._rows
+        if self._mask_of is not None:
+            self._obs = self._rows[:, :size].reshape(num_envs, *self._obs_shape)
+            self._masks = self._rows[:, size:]
+        width = self._rows[0].size
+        flat: Any = self._rows.reshape(-1)
         self._numbers: Any = memoryview(flat) if len(self._obs_shape) == 1 else ()
-        self._spans = [slice(row * size, (row + 1) * size) for row in range(num_envs)]
+        self._spans = [slice(row * width, row * width + size) for row in range(num_envs)]
+
+    def gives_masks(self, info: Any) -> bool:
+        return gives_masks(self.own_spaces[0], self.single_action_space, info)
+
+    def read_masks(self) -> None:
+        """Put a mask behind each observation, from the next reset on."""
+        self._mask_of = MaskReader(self.own_spaces[0], self.single_action_space)
+        self.masks = Behind(self._obs_shape, self._mask_of.sizes)
+        self._row_shape = (self.masks.width,)
+        self._last_obs = None
+        self._lay_out()
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         num_envs, obs, numbers, spans = self.num_envs, self._obs, self._numbers, self._spans
@@ -98,9 +124,10 @@ class GymnasiumLoop(BatchedEnv):
         gather = self._step_info is True
         last = self._length >= self._limit if self._step_info == "final" else None
         at, steps, observed, on_tick = self.at, self._steps, self._observed, self.on_tick
+        mask_of = self._mask_of
         if self._stepping is not None:  # the others stay where they are
             assert self._last_obs is not None
-            obs[:] = self._last_obs
+            self._rows[:] = self._last_obs
         for row in range(num_envs) if self._stepping is None else self._stepping.tolist():
             at[0] = row
             try:
@@ -117,6 +144,8 @@ class GymnasiumLoop(BatchedEnv):
                     terminated[row] = ends = flag(ends, "terminated")
                 if cuts is not False:
                     truncated[row] = cuts = flag(cuts, "truncated")
+                if mask_of is not None:
+                    self._masks[row] = mask_of(one, info, ends)
             except BaseException as error:
                 obs[row] = 0
                 self._raised(row, "step", error)
@@ -124,10 +153,10 @@ class GymnasiumLoop(BatchedEnv):
                 if (gather or (last is not None and (last[row] or ends or cuts))) and isinstance(info, dict):
                     infos[row] = info
             on_tick()
-        return obs.copy(), reward, terminated, truncated, stacked(infos, num_envs) if infos else {}
+        return self._rows.copy(), reward, terminated, truncated, stacked(infos, num_envs) if infos else {}
 
     def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
-        first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
+        first = np.empty((len(rows), *self._row_shape), self._obs_dtype)
         infos: dict[int, dict[Any, Any]] = {}
         for k, row in enumerate(rows.tolist()):
             self.at[0] = row
@@ -138,10 +167,17 @@ class GymnasiumLoop(BatchedEnv):
         return first, stacked(infos, self.num_envs)
 
     def _reset_one(self, row: int, seed: int | None, options: Options) -> tuple[NDArray[Any], Any]:
-        """Reset one environment; if it raises or returns no observation, replace it and try another seed."""
+        """Reset one environment, to its row and info; if it raises or returns no observation, replace it and
+        try another seed.
+        """
         while True:
             try:
-                return self._observed.after_reset(self.envs[row].reset(seed=seed, options=options))
+                returned = self.envs[row].reset(seed=seed, options=options)
+                obs, info = self._observed.after_reset(returned)
+                if self._mask_of is None:
+                    return obs, info
+                mask = self._mask_of(returned[0], info)
+                return np.concatenate([obs.ravel(), mask], dtype=self._obs_dtype, casting="unsafe"), info
             except BaseException as error:
                 self._raised(row, "reset", error)
                 seed = self._repair(row)

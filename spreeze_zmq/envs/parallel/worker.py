@@ -203,6 +203,7 @@ class Worker:
             env = choice.make(count, seed + first, **own)
             env.first_row, env.num_rows = first, len(self.slots.reward)
             env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
+            env.whole_rows = True  # the batch parts masks from observations
             if isinstance(env, GymnasiumLoop):
                 env.at = self.at[1:]
             self.units[number] = slice(first, first + count), env

@@ -64,7 +64,9 @@ class WorkerBatch(BatchedEnv):
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
         self._timeout_s = max(start_timeout_s, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=engine_of(like.backend).one_by_one)
-        self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
+        self.masks = like.masks
+        row = spaces[0] if self.masks is None else self.masks.space(spaces[0].dtype)
+        self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, row, spaces[1]))
         # For each unit: its rows, its worker, whether it is under way.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
         self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
@@ -112,7 +114,8 @@ class WorkerBatch(BatchedEnv):
         self._length[chosen], self._return[chosen] = 0, 0.0
         obs = np.zeros_like(slots.obs)
         obs[chosen] = self._returned[chosen] = slots.obs[chosen]
-        return obs, {}
+        info: dict[str, Any] = {}
+        return self._parted(obs, info), info
 
     def step(self, actions: NDArray[Any]) -> Step:
         """Step every environment and wait for all of them; as ``BatchedEnv.step``.
@@ -171,6 +174,11 @@ class WorkerBatch(BatchedEnv):
         result = self._gather(ids)
         result[4]["env_id"] = ids
         return result
+
+    @property
+    def action_mask(self) -> NDArray[np.bool_] | None:
+        """See the base; of the observations that were returned last."""
+        return None if self.masks is None else self.masks.parted(self._returned)[1]
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the processes."""
@@ -300,4 +308,4 @@ class WorkerBatch(BatchedEnv):
             }
             if infos:
                 info["final_info"], info["_final_info"] = stacked(infos, len(ids)), ended
-        return obs, reward, terminated, truncated, info
+        return self._parted(obs, info), reward, terminated, truncated, info

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, SpreezeError, hushed
-from spreeze_zmq.evaluation.export.module import Deterministic
+from spreeze_zmq.evaluation.export.module import Deterministic, LegalDeterministic
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.observations import ObservationScaling
 
@@ -26,14 +26,17 @@ NUM_COMPARED = 1000
 #: The newest operator set that runtimes of the last years support.
 OPSET = 18
 
-Run = Callable[[NDArray[Any]], NDArray[Any]]
-#: Writes a module to a file, given an example input ``[3, *observation_shape]``; returns what runs the file.
-Write = Callable[[Deterministic, torch.Tensor, Path], Run]
+#: Input by name: ``obs`` and, of a policy that takes masks, ``action_mask``.
+Inputs = dict[str, NDArray[Any]]
+Run = Callable[[Inputs], NDArray[Any]]
+#: Writes a module to a file, given example inputs of three rows; returns what runs the file.
+Write = Callable[[Deterministic, Inputs, Path], Run]
 
 
 def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
     """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``, in
-    which discrete ones count from the space's ``start``.
+    which discrete ones count from the space's ``start``. A policy that takes masks has a second input,
+    ``action_mask`` ``[batch, A]`` bool.
 
     The file includes scaling, normaliser, clipping and bounds. It is run by onnxruntime and compared with the
     policy before it is moved to ``path``.
@@ -54,24 +57,26 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
         if find_spec(name) is None:
             raise InputError(f"ONNX needs {name}, which is not installed: pip install 'spreeze_zmq[export]'")
 
-    def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
+    def write(module: Deterministic, example: Inputs, file: Path) -> Run:
         import onnxruntime
+
+        batch = torch.export.Dim("batch")
 
         with hushed("torch.onnx"):
             torch.onnx.export(
                 module,
-                (example,),
+                tuple(map(torch.from_numpy, example.values())),
                 str(file),
-                input_names=["obs"],
+                input_names=list(example),
                 output_names=["action"],
-                dynamic_shapes={"obs": {0: torch.export.Dim("batch")}},
+                dynamic_shapes={name: {0: batch} for name in example},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
             )
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        return lambda obs: np.asarray(session.run(None, {"obs": obs})[0])
+        return lambda inputs: np.asarray(session.run(None, inputs)[0])
 
     return _export(policy, Path(path), obs_dtype, "ONNX", write)
 
@@ -79,10 +84,11 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
 def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
     """Write ``policy(obs)`` as a traced TorchScript module; otherwise as :func:`export_onnx`."""
 
-    def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
-        torch.jit.save(torch.jit.trace(module, (example,), check_trace=False), str(file))
+    def write(module: Deterministic, example: Inputs, file: Path) -> Run:
+        first = tuple(map(torch.from_numpy, example.values()))
+        torch.jit.save(torch.jit.trace(module, first, check_trace=False), str(file))
         traced = torch.jit.load(str(file))
-        return lambda obs: np.asarray(traced(torch.from_numpy(obs)))
+        return lambda inputs: np.asarray(traced(*map(torch.from_numpy, inputs.values())))
 
     return _export(policy, Path(path), obs_dtype, "TorchScript", write)
 
@@ -103,6 +109,14 @@ def random_observations(policy: Policy, num: int, obs_dtype: str, seed: int = 0)
     return rows.reshape(shape)
 
 
+def random_masks(policy: Policy, num: int, seed: int = 0) -> NDArray[np.bool_]:
+    """``[num, A]``: masks that allow half of all choices, and at least one of each discrete action."""
+    about, rng = policy.description["distribution"], np.random.default_rng(seed)
+    sizes = about["sizes"] if about["kind"] == "categorical" else [about["num_actions"]]
+    masks = [rng.random((num, size)) for size in sizes]
+    return np.concatenate([(rows < 0.5) | (rows == rows.min(1, keepdims=True)) for rows in masks], 1)
+
+
 def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write) -> float:
     """Write a temporary file, compare it with the policy, and move it to ``path``; returns the difference."""
     if not path.parent.is_dir():
@@ -112,20 +126,22 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
             f"{path}: the policy is recurrent, and exported files take an observation alone; in Python "
             "Policy.load(...)(obs, memory) plays it"
         )
-    obs = random_observations(policy, NUM_COMPARED, obs_dtype)
-    module = Deterministic(policy).eval()
+    inputs = {"obs": random_observations(policy, NUM_COMPARED, obs_dtype)}
+    if policy.takes_masks:
+        inputs["action_mask"] = random_masks(policy, NUM_COMPARED)
+    module = (LegalDeterministic if policy.takes_masks else Deterministic)(policy).eval()
     with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracers warn of their own internals
         file = Path(folder) / path.name
         try:
             with torch.no_grad():
-                run = write(module, torch.from_numpy(obs[:3]), file)
+                run = write(module, {name: rows[:3] for name, rows in inputs.items()}, file)
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
             raise SpreezeError(
                 f"{kind} cannot express this policy: {type(error).__name__}: {first}"
             ) from error
-        difference = _difference(policy, module, obs, run(obs))
+        difference = _difference(policy, module, inputs, run(inputs))
         if difference > TOLERANCE:
             raise SpreezeError(
                 f"the {kind} file differs from the policy by {difference:.1e} on random observations, "
@@ -135,11 +151,11 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
     return difference
 
 
-def _difference(policy: Policy, module: Deterministic, obs: NDArray[Any], action: NDArray[Any]) -> float:
+def _difference(policy: Policy, module: Deterministic, inputs: Inputs, action: NDArray[Any]) -> float:
     """The largest relative difference of ``action`` from the policy's. Discrete actions are compared by their
     scores, since either of two equally good ones is right.
     """
-    expected = policy(obs)
+    expected, obs = policy(**inputs), inputs["obs"]
     if action.shape != expected.shape or action.dtype != expected.dtype:
         raise SpreezeError(
             f"it gives actions {action.dtype} {action.shape}, the policy {expected.dtype} {expected.shape}"
@@ -147,6 +163,7 @@ def _difference(policy: Policy, module: Deterministic, obs: NDArray[Any], action
     if module.sizes:
         with torch.no_grad():
             scores = module.scores(torch.from_numpy(obs)).numpy()
+        scores = np.where(inputs.get("action_mask", True), scores, -np.inf)
         first = np.cumsum([0, *module.sizes[:-1]]) - np.asarray(policy.own.action_start or 0)
         action, expected = (
             np.take_along_axis(scores, chosen.reshape(len(obs), -1) + first, 1)

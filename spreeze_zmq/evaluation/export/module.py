@@ -64,6 +64,12 @@ class Deterministic(nn.Module):
         layers = read_layers(policy.description["layers"], policy.arrays["parameters"], num_inputs)
         return TorchNetwork(layers).forward
 
+    def of(self, obs: torch.Tensor, legal: torch.Tensor | None) -> torch.Tensor:
+        """Own actions ``[N, *action_shape]`` for observations, among ``legal`` ones ``[N, sum(sizes)]``."""
+        scores = self.scores(obs)
+        action = self._choose(scores if legal is None else scores.masked_fill(~legal, -torch.inf))
+        return shifted(action, self._start) if len(self._start) else action
+
     def scores(self, obs: torch.Tensor) -> torch.Tensor:
         """``[N, *observation_shape]`` to network outputs, or to ``[N, sum(sizes)]`` scores of choices."""
         for step in self._steps:
@@ -72,8 +78,15 @@ class Deterministic(nn.Module):
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """``[N, *observation_shape]`` to own actions ``[N, *action_shape]``, float32 or int64."""
-        action = self._choose(self.scores(obs))
-        return shifted(action, self._start) if len(self._start) else action
+        return self.of(obs, None)
+
+
+class LegalDeterministic(Deterministic):
+    """Computes ``policy(obs, action_mask=action_mask)`` of a policy that chooses among legal actions."""
+
+    def forward(self, obs: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """As :class:`Deterministic`, with masks ``[N, sum(sizes)]`` bool."""
+        return self.of(obs, action_mask)
 
 
 def _scaling(rows: ObservationScaling, channels_last: bool) -> Step:

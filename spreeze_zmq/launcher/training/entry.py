@@ -64,7 +64,7 @@ def train(
             that other processes can import.
         stop: when to stop, whichever comes first: ``return``, ``env_steps``, ``minutes``,
             ``trained_transitions``; without it the run goes on until it is interrupted.
-        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` picks
+        algorithm: ``"sac"``, ``"ppo"`` or another that ships, or ``"my_module:My"``; ``"auto"`` picks
             one that suits the environment's spaces.
         seed: the run's; every other seed is derived from it.
         options: the algorithm's options: ``{"batch_size": 256, "learning_rate": 1e-3}``.

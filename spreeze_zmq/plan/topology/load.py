@@ -98,8 +98,11 @@ def load(
     check_without(without, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
+    if environment is not None and algorithm is not None:
+        environment = replace(environment, action_mask=algorithm.uses_masks(environment, options))
     stack, memory = values.get("frame_stack", 1), algorithms.memory_size(algorithm, options)
-    fields = _fields(algorithm, options, learners, stack, memory)
+    masked = environment is not None and environment.action_mask
+    fields = _fields(algorithm, options, learners, stack, memory, masked=masked)
     _check_hindsight(options, environment, seen, mistakes)
     channels = read_channels(tables["channels"], learners, fields, mistakes, grouped=grouped, named=declared)
     name = _run_name(run["name"], read)
@@ -228,13 +231,19 @@ def _read_algorithm(
 
 
 def _fields(
-    algorithm: type[Algorithm] | None, options: Any, learners: Iterable[str], stack: int, memory: int
+    algorithm: type[Algorithm] | None,
+    options: Any,
+    learners: Iterable[str],
+    stack: int,
+    memory: int,
+    *,
+    masked: bool,
 ) -> dict[str, tuple[str, ...]]:
     """The rollout arrays that each learner asks for; none of an unknown algorithm."""
     if algorithm is None:
         return {}
-    relabels = algorithm.relabels(options)
-    return {role: algorithm.fields_of(PART_OF[role], stack, memory, relabels=relabels) for role in learners}
+    about = {"relabels": algorithm.relabels(options), "masked": masked}
+    return {role: algorithm.fields_of(PART_OF[role], stack, memory, **about) for role in learners}
 
 
 def _check_hindsight(

@@ -194,12 +194,14 @@ class PolicyPlayer:
     def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
         """Play one episode with the newest policy, version 0 at random as samplers do; returns the policy."""
         frames, rng = policy.frame_stack(), np.random.default_rng(seed)
-        frames.begin(stage.env.reset(seed=seed)[0])
+        obs, info = stage.env.reset(seed=seed)
+        frames.begin(obs, info.get("action_mask"))
 
         def act(frames: FrameStack) -> NDArray[Any]:
             if policy.version:
                 return without_noise(policy)(frames)
-            return policy.env_action(policy.act(frames.seen, rng, memory=frames.memory)[0])
+            about: Any = {"memory": frames.memory, "action_mask": frames.action_mask}
+            return policy.env_action(policy.act(frames.seen, rng, **about)[0])
 
         play = played(stage.env, frames, act)
         total, steps, over, looked_s, captioned_s = 0.0, 0, False, time.monotonic(), 0.0

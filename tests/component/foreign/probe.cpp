@@ -15,7 +15,8 @@ bool read(T& value) {
     return bool(std::cin.read(reinterpret_cast<char*>(&value), sizeof value));
 }
 
-/// The policy of a message, then one row of observations after the other, of which many are evaluated at once.
+/// The policy of a message, then one row of observations after the other, of which many are evaluated at once; after
+/// all of them a byte for each choice of each row, for a policy that takes masks.
 int act(int rows_at_once) {
     uint32_t num_frames, size;
     read(num_frames);
@@ -28,9 +29,11 @@ int act(int rows_at_once) {
     const Message message = decode(frames);
     Policy policy(message.fields, message.arrays);
     const std::string bytes((std::istreambuf_iterator<char>(std::cin)), {});
-    std::vector<float> obs(bytes.size() / sizeof(float));
-    std::memcpy(obs.data(), bytes.data(), bytes.size());
-    const int num = int(obs.size()) / policy.num_obs(), actions = policy.head().num_actions;
+    const size_t row_size = policy.num_obs() * sizeof(float), flags = policy.takes_masks() ? policy.head().num_choices : 0;
+    const int num = int(bytes.size() / (row_size + flags)), actions = policy.head().num_actions;
+    std::vector<float> obs(size_t(num) * policy.num_obs());
+    std::memcpy(obs.data(), bytes.data(), num * row_size);
+    const auto* masks = flags ? reinterpret_cast<const uint8_t*>(bytes.data()) + num * row_size : nullptr;
     std::vector<double> mode(num * actions), drawn(num * actions);
     std::vector<float> log_prob(num), places(num, 0.25f);
     Random random(std::seed_seq{1});
@@ -38,8 +41,9 @@ int act(int rows_at_once) {
     for (int at = 0; at < num; at += rows_at_once) {
         const int rows = std::min(rows_at_once, num - at);
         const float* from = obs.data() + size_t(at) * policy.num_obs();
-        policy.mode(from, rows, &mode[at * actions]);
-        policy.act(from, rows, random, places.data(), &drawn[at * actions], has_log_prob ? &log_prob[at] : nullptr);
+        const uint8_t* legal = masks ? masks + at * flags : nullptr;
+        policy.mode(from, rows, &mode[at * actions], legal);
+        policy.act(from, rows, random, places.data(), &drawn[at * actions], has_log_prob ? &log_prob[at] : nullptr, legal);
     }
     for (int row = 0; row < num; ++row) {
         for (int i = 0; i < actions; ++i) std::printf("%.9g ", mode[row * actions + i]);

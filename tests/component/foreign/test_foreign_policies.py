@@ -74,6 +74,25 @@ HEADS = {
         },
         False,
     ),
+    "categorical_of_legal": (
+        [{"kind": "tanh"}, {"kind": "linear", "in": 100, "out": 7}],
+        {"kind": "categorical", "sizes": [4, 3], "action_mask": True},
+        False,
+    ),
+    "epsilon_greedy_of_legal": (
+        [{"kind": "tanh"}, {"kind": "linear", "in": 100, "out": 4}],
+        {
+            "kind": "epsilon_greedy",
+            "num_actions": 4,
+            "epsilon": 0.3,
+            "spread": 0.0,
+            "atoms": 1,
+            "v_min": 0.0,
+            "v_max": 0.0,
+            "action_mask": True,
+        },
+        False,
+    ),
     "epsilon_greedy_of_images": (
         [
             {"kind": "append", "size": 26},
@@ -176,6 +195,8 @@ def torch_output(message, obs):
 def torch_mode(message, obs):
     """The deterministic action by torch; of discrete actions the scores too, to leave out ties."""
     out, about = torch_output(message, obs), message.fields["description"]["distribution"]
+    if (legal := masks(message, len(obs))) is not None:
+        out = out.masked_fill(~torch.from_numpy(legal), -1e8)
     if about["kind"] == "categorical":
         parts = out.split(about["sizes"], 1)
         return torch.stack([part.argmax(1) for part in parts], 1), min_gap(parts)
@@ -215,6 +236,17 @@ def agree(actions, message, obs):
     assert len(np.unique(actions[clear], axis=0)) > 2
 
 
+def masks(message, num):
+    """``[num, A]``: half of all choices, the last of each discrete action always; None for other policies."""
+    about = message.fields["description"]["distribution"]
+    if not about.get("action_mask"):
+        return None
+    sizes = about.get("sizes", [about.get("num_actions")])
+    legal = np.random.default_rng(2).random((num, sum(sizes))) < 0.5
+    legal[:, np.cumsum(sizes) - 1] = True
+    return legal
+
+
 def observations():
     """``[N, SIZE]``."""
     return np.random.default_rng(3).normal(size=(NUM, SIZE)).astype(np.float32)
@@ -225,11 +257,23 @@ def played(probe, message, obs, rows=16):
     frames = [bytes(frame) for frame in encode(message)]
     packed = struct.pack("<I", len(frames)) + b"".join(struct.pack("<I", len(f)) + f for f in frames)
     command = [probe, "act", str(rows)]
-    done = subprocess.run(command, input=packed + obs.tobytes(), capture_output=True, check=False)
+    legal = masks(message, len(obs))
+    rest = obs.tobytes() + (b"" if legal is None else legal.tobytes())
+    done = subprocess.run(command, input=packed + rest, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     table = np.array([line.split() for line in done.stdout.decode().splitlines()], np.float64)
     width = (table.shape[1] - 1) // 2
+    if legal is not None:
+        never_illegal(table[:, : 2 * width].astype(int), legal, message)
     return table[:, :width], table[:, width:-1], table[:, -1]
+
+
+def never_illegal(actions, legal, message):
+    """None of the actions ``[N, k]``, deterministic and drawn, is one that its mask forbids."""
+    about = message.fields["description"]["distribution"]
+    first = np.cumsum([0, *about.get("sizes", [0])[:-1]])
+    chosen = actions.reshape(len(actions), 2, -1) + first
+    assert np.take_along_axis(legal[:, None], chosen, 2).all()
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -249,7 +293,8 @@ def test_cpp_draws_from_the_distribution(probe, name):
     has_density = about["kind"] != "deterministic"
     mode, drawn, log_prob = played(probe, message, obs)
     place = np.full(NUM, 0.25, np.float32)
-    ours, our_log_prob = policy.act(obs, np.random.default_rng(1), place=place, log_prob=has_density)
+    given = {"place": place, "log_prob": has_density, "action_mask": masks(message, NUM)}
+    ours, our_log_prob = policy.act(obs, np.random.default_rng(1), **given)
     off, our_off = drawn - mode, ours.reshape(NUM, -1) - mode
     error = np.maximum(np.sqrt(our_off.var(0) / NUM), 1e-6)
     assert np.abs(off.mean(0) - our_off.mean(0)).max() < 7 * error.max()

@@ -11,6 +11,7 @@ LOW, HIGH = np.array([-1.0, -2.0], np.float32), np.array([1.0, 4.0], np.float32)
 BOX = EnvironmentSpec("none", {}, (3,), "float32", "box", (2,), LOW, HIGH)
 UNBOUNDED = EnvironmentSpec("none", {}, (3,), "float32", "box", (2,))
 DISCRETE = EnvironmentSpec("none", {}, (3,), "float32", "discrete", action_sizes=(4,))
+MASKED = EnvironmentSpec("none", {}, (3,), "float32", "discrete", action_sizes=(4,), action_mask=True)
 SEVERAL = EnvironmentSpec("none", {}, (3,), "float32", "multi_discrete", (2,), action_sizes=(3, 4))
 PIXELS = EnvironmentSpec("none", {}, (4, 84, 84), "uint8", "discrete", action_sizes=(6,))
 

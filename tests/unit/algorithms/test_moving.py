@@ -24,6 +24,7 @@ ENDS = {
     "clip_range": (0.5, 2**-10),
     "max_gradient_norm": (1024.0, 0.0625),
     "target_entropy": (-4.0, 64.0),
+    "entropy_share": (1.0, 0.0),
     "weight_decay": (64.0, 8.0),
 }
 

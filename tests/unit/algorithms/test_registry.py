@@ -26,7 +26,7 @@ def test_an_unknown_algorithm_names_the_nearest():
     """One line that says what would have been right."""
     with pytest.raises(InputError, match=r"unknown algorithm 'sacc'; did you mean \"sac\"\?"):
         algorithms.get("sacc")
-    with pytest.raises(InputError, match="known: dqn, ppo, pqn, sac, td3; your own is named"):
+    with pytest.raises(InputError, match="known: discrete_sac, dqn, ppo, pqn, sac, td3; your own is named"):
         algorithms.get("zzz")
 
 
@@ -104,7 +104,7 @@ UNBOUNDED = {"action_low": None, "action_high": None}
     [
         (
             {**UNBOUNDED, **DISCRETE},
-            "SAC acts in box .* is discrete; algorithm = 'dqn', 'ppo' or 'pqn' could",
+            "SAC acts in box .* is discrete; algorithm = 'discrete_sac', 'dqn', 'ppo' or 'pqn' could",
         ),
         (UNBOUNDED, "finite bounds.*; algorithm = 'ppo' could"),
     ],

@@ -10,7 +10,9 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.base.schema import options_of
 
 
-@pytest.mark.parametrize("name", ["sac:SAC", "td3:TD3", "dqn:DQN", "pqn:PQN", "ppo:PPO"])
+@pytest.mark.parametrize(
+    "name", ["sac:SAC", "td3:TD3", "dqn:DQN", "pqn:PQN", "ppo:PPO", "discrete_sac:DiscreteSAC"]
+)
 def test_importing_a_shipped_algorithm_costs_no_torch(name):
     """Its options and what it can act in are read by launchers and samplers."""
     module, kind = name.split(":")
@@ -21,14 +23,14 @@ def test_importing_a_shipped_algorithm_costs_no_torch(name):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "ppo", "pqn"])
+@pytest.mark.parametrize("name", algorithms.names())
 def test_a_shipped_algorithm_is_at_most_200_lines(name):
     """As its readers were promised."""
     path = Path(algorithms.__file__).with_name(f"{name}.py")
     assert len(path.read_text().splitlines()) <= 200
 
 
-@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "ppo", "pqn"])
+@pytest.mark.parametrize("name", algorithms.names())
 def test_every_option_says_what_it_is_for(name):
     """In one line, and its defaults are within its own limits."""
     options = algorithms.get(name).Options()

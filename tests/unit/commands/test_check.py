@@ -1,6 +1,9 @@
 """The picture of ``--graph``."""
 
-from spreeze_zmq.commands.check import graph
+import pytest
+
+from spreeze_zmq.algorithms.dqn import DQN
+from spreeze_zmq.commands.check import environment, graph
 from spreeze_zmq.plan.topology import load
 
 
@@ -21,3 +24,21 @@ def test_the_picture_fits_a_terminal():
     for line in graph(load("halfcheetah")).splitlines():
         assert len(line) <= 100
         assert line == line.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "used"), [("dqn", True), ("tests.unit.commands.test_check:Unaware", False)]
+)
+def test_it_is_said_whether_action_masks_are_used(algorithm, used):
+    """By an algorithm that takes them: learners ask for them, and policies choose by them."""
+    plan = load({"run": {"env": "tests.masked:Game", "algorithm": algorithm}})
+    assert ("only legal ones: its action_mask of 4 flags is used" in environment(plan)) is used
+    assert plan.environment.action_mask is used
+    asked = {"action_mask", "final_action_mask"} & set(plan.channels["experience.critic_learner"].fields)
+    assert len(asked) == 2 * used
+
+
+class Unaware(DQN):
+    """An algorithm whose losses know nothing of masks."""
+
+    takes_masks = False

@@ -66,7 +66,12 @@ TOPOLOGIES = {
     "missing_module": ('[run]\nenv = "no_such_module:Reach-v0"', ["bad.toml:2 run.env", "no_such_module"]),
     "discrete_actions": (
         '[run]\nenv = "CartPole-v1"\nalgorithm = "sac"',
-        ["bad.toml:2 run.env", "SAC acts in box", "is discrete", "algorithm = 'dqn', 'ppo' or 'pqn' could"],
+        [
+            "bad.toml:2 run.env",
+            "SAC acts in box",
+            "is discrete",
+            "algorithm = 'discrete_sac', 'dqn', 'ppo' or 'pqn' could",
+        ],
     ),
     "argument_of_no_environment": (
         RUN + "env_kwargs = { gravity = 3.0 }",
@@ -86,7 +91,11 @@ TOPOLOGIES = {
     "name_of_no_folder": (RUN + 'name = "../up"', ['run.name: "../up" cannot name a folder']),
     "unknown_algorithm": (
         RUN + 'algorithm = "sca"',
-        ['run.algorithm: expected one of "dqn", "ppo", "pqn", "sac", "td3"', '"sca"', 'did you mean "sac"'],
+        [
+            'run.algorithm: expected one of "discrete_sac", "dqn", "ppo", "pqn", "sac", "td3"',
+            '"sca"',
+            'did you mean "sac"',
+        ],
     ),
     "choice": (
         RUN + '[algorithm]\nactivation = "rleu"',
