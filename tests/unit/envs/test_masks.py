@@ -101,3 +101,18 @@ def test_a_mask_of_a_dict_of_another_length_is_refused():
     """Before anything starts."""
     with pytest.raises(InvalidEnvironment, match=r"observation\['action_mask'\] = .*, expected 4 numbers"):
         envs.try_out(GAME, {"form": "part", "fault": "two", "at": 0})
+
+
+def test_a_batch_that_is_kept_goes_on_with_its_masks():
+    """As the samplers of a run in order do."""
+    first, second = (envs.make(GAME, 3, seed=seed, action_mask=True) for seed in (1, 2))
+    assert first.action_mask is None
+    _, info = first.reset()
+    second.reset()
+    for _ in range(4):
+        info = first.step(first.random_actions())[4]
+    second.set_state(first.get_state())
+    assert np.array_equal(first.action_mask, info["action_mask"])
+    assert np.array_equal(second.action_mask, first.action_mask)
+    action = first.action_mask.argmax(1)
+    assert np.array_equal(first.step(action)[4]["action_mask"], second.step(action)[4]["action_mask"])
