@@ -110,7 +110,7 @@ export class Charts {
     const chart = new uPlot(options(width, heightOf(place, more.spark), series, more), data, place);
     chart.shape = shape;
     if (more.zoom) chart.over.addEventListener("dblclick", () => chart.root.classList.remove("zoomed"));
-    series.forEach((one, i) => one.edge && (chart.root.querySelectorAll(".u-legend .u-series")[i + 1].style.display = "none"));
+    series.forEach((one, i) => one.unnamed && (chart.root.querySelectorAll(".u-legend .u-series")[i + 1].style.display = "none"));
     this.charts.set(id, chart);
   }
 }
@@ -119,7 +119,7 @@ export class Charts {
 const heightOf = (place, spark) => Math.max(40, place.clientHeight - (spark ? 0 : 26));
 
 export const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : short(v)), ...more });
-const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, edge: true });
+const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, unnamed: true });
 const faint = (name) => `color-mix(in srgb, ${colour(name)} 14%, transparent)`;
 
 function band(rows, mean, spread) {

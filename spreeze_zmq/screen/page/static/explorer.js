@@ -48,7 +48,7 @@ export class Explorer {
     const add = (run, number, label, colour, style) => {
       const table = this.table(run, number);
       tables.push(table);
-      series.push(line(label, colour, { ...style, alpha: weight ? 0.25 : 1 }));
+      series.push(line(label, colour, { ...style, alpha: weight ? 0.25 : 1, unnamed: weight > 0 }));
       if (!weight) return;
       tables.push([table[0], smoothed(table[1], weight)]);
       series.push(line(`${label}, smoothed`, colour, { ...style, width: 2 }));
