@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spreeze_zmq.base.files import append_to, plain, replacing
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.patience import append, patient
 
 #: A file with a longer line is no journal from there on.
 LONGEST_LINE = 16 << 20
@@ -57,10 +57,7 @@ class Journal:
         self._append(line.encode() + b"\n")
 
     def _append(self, line: bytes) -> None:
-        rest = memoryview(line)
-        while rest:
-            left = rest
-            rest = left[patient(lambda: os.write(self._file.fileno(), left), self.path) :]  # noqa: B023
+        append(self._file.fileno(), line, self.path)
         self._size += len(line)
 
     def close(self) -> None:

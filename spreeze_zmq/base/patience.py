@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,3 +40,16 @@ def patient(write: Callable[[], T], path: Path) -> T:
         if waits:
             log.warning("the disk of %s was full for %.1f s", path, time.monotonic() - began_s)
         return result
+
+
+def append(descriptor: int, content: bytes, path: Path) -> None:
+    """Write all of ``content`` to a file that was opened to append to, by as many :func:`patient` writes as
+    the disk takes.
+
+    Raises:
+        OSError: it is full for too long, or cannot be written.
+    """
+    rest = memoryview(content)
+    while rest:
+        left = rest
+        rest = left[patient(lambda: os.write(descriptor, left), path) :]  # noqa: B023

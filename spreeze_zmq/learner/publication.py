@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
-from spreeze_zmq.base.files import append_text
+from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.patience import append
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.lag import CollectionLimits, Versions, fitting
@@ -320,8 +321,8 @@ class Record:
         if self.path is None or not before.is_file():
             return
         self.path.parent.mkdir(exist_ok=True)
-        with before.open(encoding="utf-8") as past, append_text(self.path) as file:
-            file.writelines(itertools.islice(past, lines))
+        with before.open("rb") as past, append_to(self.path) as file:
+            append(file.fileno(), b"".join(itertools.islice(past, lines)), self.path)
         self.lines = lines
 
     def write(self, counts: Mapping[str, int], metrics: Mapping[str, Any]) -> None:
@@ -330,6 +331,6 @@ class Record:
             return
         self.path.parent.mkdir(exist_ok=True)
         line = json.dumps({**counts, **{name: float(value) for name, value in metrics.items()}})
-        with append_text(self.path) as file:
-            file.write(line + "\n")
+        with append_to(self.path) as file:
+            append(file.fileno(), f"{line}\n".encode(), self.path)
         self.lines += 1

@@ -1,6 +1,7 @@
 """A write waits for room on its disk, and not for anything else."""
 
 import errno
+import json
 import os
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spreeze_zmq.base import patience
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.patience import patient
+from spreeze_zmq.learner.publication import Cadence, Record
 
 
 def full(path):
@@ -42,3 +44,24 @@ def test_a_line_of_the_journal_is_whole_when_there_is_room(tmp_path, monkeypatch
     journal.write("status", 1.0, {"env_steps": 512})
     monkeypatch.undo()
     assert [line["env_steps"] for line in read_journal(tmp_path / "metrics.jsonl")] == [512]
+
+
+def test_so_is_a_line_of_a_learners_record(tmp_path, monkeypatch):
+    """Of the losses at each publication by count, which two runs in lock-step write the same."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    taken, write = iter([5, None, 0, None]), os.write
+
+    def some(descriptor, data):
+        num = next(taken, len(data))
+        return full(tmp_path) if num is None else write(descriptor, data[: num or len(data)])
+
+    record = Record(tmp_path / "learning" / "critic_learner.jsonl", Cadence(0.0, every=1))
+    monkeypatch.setattr(os, "write", some)
+    for count in (1, 2):
+        record.write({"critic_updates": count}, {"critic_loss": 0.5})
+    monkeypatch.undo()
+    lines = [json.loads(line) for line in record.path.read_text().splitlines()]
+    assert lines == [{"critic_updates": count, "critic_loss": 0.5} for count in (1, 2)]
+    next_record = Record(tmp_path / "next.jsonl", Cadence(0.0, every=1))
+    next_record.go_on(record.path, 1)
+    assert next_record.path.read_text() == record.path.read_text().splitlines(True)[0]
