@@ -9,6 +9,7 @@ import pytest
 from tests.system.conftest import LIGHT
 
 STRANGER = Path(__file__).parent / "stranger"
+COMPONENTS = Path(__file__).parents[2] / "components"
 SHORT = (
     *("run.stop.return=1000", "run.stop.env_steps=20000", "run.stop.minutes=1", "components.sampler.count=1"),
     *("algorithm.learning_starts=64", "components.broker.heartbeat_timeout_s=4", *LIGHT),
@@ -123,3 +124,48 @@ def test_a_mistake_is_named_at_once(launch, mistake):
     assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
     assert samples["in_flight"] == 0
     assert "Traceback" not in screen
+
+
+#: A critic-learner that publishes its numbers in another order, and says so by its layout.
+SCRAMBLES = """
+import sys
+from spreeze_zmq.component import run
+from spreeze_zmq.components.critic_learner.__main__ import main
+from spreeze_zmq.learner.publication import Outlet
+from spreeze_zmq.wire import Message
+
+right = Outlet._critics
+
+
+def critics(self, *about, **more):
+    def make(weights):
+        message = right(self, *about, **more)(weights)
+        parameters = message.arrays["parameters"][::-1].copy()
+        return Message("critic", {**message.fields, "layout": "feedfacefeedface"}, {"parameters": parameters})
+
+    return make
+
+
+Outlet._critics = critics
+sys.exit(run("critic_learner", main))
+"""
+
+
+@pytest.mark.thorough
+def test_half_a_pair_of_another_packing_ends_the_run(launch, tmp_path):
+    """Its last line names that half, both layouts and what to do; exit code 1, and nothing was trained."""
+    (tmp_path / "main.py").write_text(SCRAMBLES)
+    about = (COMPONENTS / "critic_learner" / "component.toml").read_text()
+    command = 'command = ["python", "{folder}/main.py"]'
+    (tmp_path / "component.toml").write_text(re.sub(r"^command = .*$", command, about, flags=re.MULTILINE))
+    options = (f"components.critic_learner.use={tmp_path}", "components.sampler.count=1", *LIGHT)
+    sets = [word for setting in options for word in ("--set", setting)]
+    run = launch(*sets, "--without", "evaluator")
+    assert run.end() == 1, run.said()
+    last = run.output.read_text().strip().splitlines()[-1]
+    said = (
+        r"critic_learner-0: actor_learner-0 refused .* critics packed as layout 'feedfacefeedface', expected"
+    )
+    assert re.match(said, last), last
+    assert last.endswith("; none gets through")
+    assert run.summary()["actor_updates"] == 0

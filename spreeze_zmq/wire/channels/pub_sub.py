@@ -110,6 +110,7 @@ class Subscriber(Channel):
                 if self.missed > missed:
                     self.ask_again()
                 return message
+            self.refusals.pass_over(message.sender, message.kind)
         return None
 
     def newest(self, answer_timeout_s: float = 0.05) -> Message | None:
@@ -130,8 +131,7 @@ class Subscriber(Channel):
                 self.ask_again()
                 asked_s = now_s
             if zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S)):
-                later, _ = self._drain()
-                newest = later or newest
+                newest, _ = self._drain(newest)
         return newest
 
     def ask_again(self) -> None:
@@ -148,12 +148,16 @@ class Subscriber(Channel):
             self.ask_again()
             self._in_doubt = False
 
-    def _drain(self) -> tuple[Message | None, int]:
-        newest, drained = None, 0
+    def _drain(self, newest: Message | None = None) -> tuple[Message | None, int]:
+        """The newest of ``newest`` and all that wait, and how many these were."""
+        drained = 0
         while (message := self._receive()) is not None:
             drained += 1
-            if self._is_news(message) and message.sequence == self._last_sequence:
-                newest = message
+            is_newest = self._is_news(message) and message.sequence == self._last_sequence
+            older = newest if is_newest else message
+            newest = message if is_newest else newest
+            if older is not None:
+                self.refusals.pass_over(older.sender, older.kind)
         return newest, drained
 
     def _is_news(self, message: Message) -> bool:

@@ -54,10 +54,14 @@ class Refusals:
         """Count a message that this end returns."""
         self._good[self._counted_as(sender, kind)] += 1
 
+    def pass_over(self, sender: str, kind: str) -> None:
+        """Count no more a message that came repeated or that a newer one has replaced: nobody judges it."""
+        self._good[self._counted_as(sender, kind)] -= 1
+
     def refuse(self, error: WireError, sender: str = "", kind: str = "", *, taken: bool = False) -> None:
         """Count a refused message and log why; ``taken``: this end has returned it before."""
         if taken:
-            self._good[self._counted_as(sender, kind)] -= 1
+            self.pass_over(sender, kind)
         key = (sender, kind, error.reason)
         if key not in self._refused and len(self._refused) >= MOST_REFUSALS:
             key = (OTHERS, "", OTHERS)

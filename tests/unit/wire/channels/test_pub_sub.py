@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zmq
 
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import SENDING_THREADS, Publisher, Subscriber, poll, pub_sub
@@ -58,6 +59,23 @@ def test_the_newest_wins(bench):
     assert subscriber.newest().fields["version"] == 4
     assert subscriber.newest() is None
     assert subscriber.missed == 0
+
+
+def test_only_what_a_reader_has_looked_at_counts_as_taken(bench):
+    """Of weights that never fit none gets through, however many a newer one replaces or come repeated."""
+    publisher, subscriber = bench.audience()
+    for version in range(3):
+        publisher.publish(weights(version))
+    time.sleep(0.1)
+    message = subscriber.newest()
+    subscriber.refuse(WireError("bad_parameters", "of another layout"), message.sender, message.kind)
+    subscriber.ask_again()
+    bench.joined(publisher)
+    bench.arrived(subscriber)
+    assert subscriber.newest() is None
+    assert subscriber.repeated == 1
+    [row] = subscriber.refusals.rows()
+    assert (row["count"], row["good"]) == (1, 0)
 
 
 def test_receive_gives_each_message_in_order(bench):
