@@ -157,7 +157,9 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
             "with its replay (run.save_replay)"
         )
     if others := differing(origin.run.plan, plan):
-        return f"its {' and '.join(others)} are not those of the run before"
+        return f"other than in the run before: {', '.join(others)}"
+    if not (plan.learning.on_policy or plan.run.save_replay):
+        return "its replay is left out (run.save_replay = false)"
     for index in range(plan.components[SAMPLER].count.initial):
         name = state_file(f"{SAMPLER}-{index}")
         if name not in origin.checkpoint.parts:

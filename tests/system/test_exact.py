@@ -5,11 +5,13 @@ import json
 import pytest
 
 from tests.system.conftest import thorough_but
-from tests.system.test_algorithms import LOCKSTEP, counted, started
+from tests.system.test_algorithms import LOCKSTEP, ROADS, counted
 
 #: Env steps at which each run ends, the last one where the whole run does: within rounds, of 512, and at
 #: their ends; the first before learning begins, where there is a replay.
-POINTS = (700, 1024, 1900, 2560)
+POINTS = (512, 1100, 1900, 2560)
+#: Options that follow the limit of a run would differ between runs that end elsewhere.
+STEADY = ("--set", "algorithm.learning_rate=1e-3")
 #: A road and the points at which it is resumed.
 CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ("sac", "td3", "dqn", "ppo", "pqn"))]
 
@@ -17,6 +19,12 @@ CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ("sac", "td3", "dq
 def until(env_steps):
     """Where a run ends; the minutes are for a crowded machine."""
     return "--set", f"run.stop.env_steps={env_steps}", "--set", "run.stop.minutes=none"
+
+
+def started(launch, road, *more):
+    """A run of one road in lock-step."""
+    topology, *settings = ROADS[road]
+    return launch(*settings, *STEADY, *LOCKSTEP, *more, topology=topology)
 
 
 def manifest(run):
@@ -31,11 +39,11 @@ def test_a_resumed_run_in_lockstep_leaves_the_bytes_of_a_whole_one(launch, road,
     """Its checkpoint, with the replays and the samplers' states, its losses from the first update on, and the
     counts of its manifest; nothing says that it is not exact.
     """
-    whole = started(launch, road, *LOCKSTEP, *until(POINTS[-1]))
-    run = started(launch, road, *LOCKSTEP, *until(points[0]))
+    whole = started(launch, road, *until(POINTS[-1]))
+    run = started(launch, road, *until(points[0]))
     assert run.end(100) == 0, run.said()
     for end in (*points[1:], POINTS[-1]):
-        run = started(launch, road, *LOCKSTEP, *until(end), "--resume", str(run.folder))
+        run = started(launch, road, *until(end), "--resume", str(run.folder))
         assert run.end(100) == 0, run.said()
         assert "not exactly" not in run.output.read_text()
     assert whole.end(100) == 0, whole.said()

@@ -190,11 +190,12 @@ def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
     in_order(parent)
     components = {"sampler": {"count": 2, "envs": 8}}
     plan = in_order_plan(algorithm={"gamma": 0.9}, components=components)
-    assert why_not_exact(plan, Origin.of(parent.path)) == (
-        "its algorithm and balance and samplers are not those of the run before"
-    )
+    said = why_not_exact(plan, Origin.of(parent.path))
+    assert said == "other than in the run before: algorithm, balance, samplers"
     plan = in_order_plan(stop={"env_steps": 5000})
     assert why_not_exact(plan, Origin.of(parent.path)) == ""
+    plan = replace(plan, run=replace(plan.run, save_replay=False))
+    assert "its replay is left out" in why_not_exact(plan, Origin.of(parent.path))
 
 
 @pytest.mark.parametrize(
