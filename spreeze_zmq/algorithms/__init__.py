@@ -9,7 +9,16 @@ from spreeze_zmq.algorithms.options import (
     TrainingOptions,
     options_from,
 )
-from spreeze_zmq.algorithms.registry import check, flattens, get, make, memory_size, names, suited
+from spreeze_zmq.algorithms.registry import (
+    check,
+    flattens,
+    get,
+    has_part_encoders,
+    make,
+    memory_size,
+    names,
+    suited,
+)
 from spreeze_zmq.base.schema import option, with_default
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "check",
     "flattens",
     "get",
+    "has_part_encoders",
     "make",
     "memory_size",
     "names",

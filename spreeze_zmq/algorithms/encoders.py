@@ -1,21 +1,32 @@
-"""Networks on observations, as options choose them: perceptrons for vectors, convolutions for images."""
+"""Networks on observations, as options choose them: perceptrons for vectors, convolutions for images, an
+encoder for each part of a Dict or Tuple.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch.nn import Sequential
 
+    from spreeze_zmq.nn import Parts
+
 #: The networks for images, and the smallest height and width that each can take.
 LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
+#: Least height and width of an image among the parts of an observation; a smaller one is taken for a vector.
+LEAST_PART = 20
+#: Largest value of a pixel of uint8, by which it is divided unless statistics scale it.
+PIXEL = 255.0
 #: From this height and width on, ``auto`` is ``nature_cnn``, which then leaves 4 x 4 places or more.
 NATURE_PIXELS = 64
 
@@ -28,8 +39,8 @@ class EncoderOptions:
         "auto",
         "nature_cnn (Mnih et al. 2015), small_cnn (1312.5602) and fine_cnn (strides 3 and 2) take images "
         "[channels, height, width]; auto is the first for those of 64 pixels each way or more, fine_cnn from "
-        "36 on, else mlp",
-        choices=("auto", "mlp", *LEAST_PIXELS),
+        "36 on; parts, an encoder for each part, for a Dict or Tuple with an image; else mlp",
+        choices=("auto", "mlp", *LEAST_PIXELS, "parts"),
         fixed=True,
     )
     hidden_sizes: tuple[int, ...] = option(
@@ -43,6 +54,11 @@ class EncoderOptions:
 
 def check_encoder(env: EnvironmentSpec, options: Any) -> None:
     """Raise InvalidEnvironment if the network needs images and the observations are none, or too small."""
+    if options.network == "parts" and not env.obs_parts:
+        raise InvalidEnvironment(
+            'network = "parts" has an encoder for each part of a Dict or Tuple; observations here are one '
+            f'{env.obs_dtype} array {list(env.obs_shape)}, for which there is network = "auto"'
+        )
     least = LEAST_PIXELS.get(options.network)
     if least and not _are_images(env.obs_shape, least):
         raise InvalidEnvironment(
@@ -56,7 +72,21 @@ def takes_images(env: EnvironmentSpec, options: Any) -> bool:
     """Whether the options choose a network for images for these observations."""
     if options.network == "auto":
         return env.obs_dtype == "uint8" and _are_images(env.obs_shape, LEAST_PIXELS["fine_cnn"])
-    return str(options.network) != "mlp"
+    return options.network in LEAST_PIXELS
+
+
+def takes_parts(env: EnvironmentSpec, options: Any) -> bool:
+    """Whether the options choose an encoder for each part of these observations: ``auto`` does where one of
+    several parts is an image.
+    """
+    if options.network == "auto":
+        return len(env.obs_parts) > 1 and any(map(_is_image, env.obs_parts))
+    return str(options.network) == "parts"
+
+
+def convolves(env: EnvironmentSpec, options: Any) -> bool:
+    """Whether the network is no plain perceptron."""
+    return takes_images(env, options) or takes_parts(env, options)
 
 
 def encoder(
@@ -72,6 +102,11 @@ def encoder(
         num_beside: additional inputs of an mlp, after each observation.
     """
     shape = env.obs_shape
+    if takes_parts(env, options):
+        parts = part_encoders(env, options)
+        sizes = (parts.num_outputs, *options.hidden_sizes, num_outputs)
+        head = nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
+        return torch.nn.Sequential(parts, *head)
     if not takes_images(env, options):
         sizes = (math.prod(shape) + num_beside, *options.hidden_sizes, num_outputs)
         return nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
@@ -79,6 +114,45 @@ def encoder(
     fitting = "nature_cnn" if min(image[1:]) >= NATURE_PIXELS else "fine_cnn"
     layers = nn.CONVOLUTIONS[fitting if options.network == "auto" else options.network]
     return nn.cnn(image, num_outputs, layers, options.layer_norm, output_scale)
+
+
+def part_encoders(env: EnvironmentSpec, options: Any) -> Parts:
+    """A fresh encoder for each of ``env.obs_parts``: rows ``[B, size]`` to features ``[B, num_outputs]``.
+
+    Images of at least ``LEAST_PART`` pixels each way get convolutions, discrete parts an embedding, all
+    others a linear layer.
+    """
+    scaled = options.normalize_observations
+    return nn.Parts([_form(part, scaled) for part in env.obs_parts], options.activation)
+
+
+def _form(part: Mapping[str, Any], scaled: bool) -> Any:
+    """What ``nn.Parts`` needs to know of an entry of ``obs_parts``, ``scaled`` by statistics or not."""
+    shape = tuple(part["shape"])
+    if "sizes" in part:
+        return nn.PartForm(choices=tuple(part["sizes"]))
+    if not _is_image(part):
+        return nn.PartForm(size=math.prod(shape))
+    last = has_channels_last(shape)
+    height, width = shape[:2] if last else shape[1:]
+    least = min(height, width)
+    named = next(name for name, limit in (*_BY_SIDE, ("small_cnn", 0)) if least >= limit)
+    divisor = PIXEL if part.get("pixels") and not scaled else 1.0
+    image = (shape[2] if last else shape[0], height, width)
+    return nn.PartForm(image=image, channels_last=last, divisor=divisor, layers=named)
+
+
+#: The convolutions of an image of this height and width or more.
+_BY_SIDE = (("nature_cnn", NATURE_PIXELS), ("fine_cnn", LEAST_PIXELS["fine_cnn"]))
+
+
+def _is_image(part: Mapping[str, Any]) -> bool:
+    """Whether an entry of ``obs_parts`` is an image of ``LEAST_PART`` pixels each way or more."""
+    shape = tuple(part["shape"])
+    if "sizes" in part or len(shape) != 3:
+        return False
+    sides = shape[:2] if has_channels_last(shape) else shape[1:]
+    return bool(min(sides) >= LEAST_PART)
 
 
 def _are_images(shape: tuple[int, ...], least: int) -> bool:

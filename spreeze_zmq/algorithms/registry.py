@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm, seen
 from spreeze_zmq.algorithms.distributions import ACTION_KINDS
-from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
+from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images, takes_parts
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
@@ -62,6 +62,11 @@ def flattens(kind: type[Algorithm], env: EnvironmentSpec) -> bool:
     bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
     without = any(map(_is_shipped, bases)) and not issubclass(kind.Options, EncoderOptions)
     return without and takes_images(seen(env, TrainingOptions()), EncoderOptions())
+
+
+def has_part_encoders(kind: type[Algorithm], env: EnvironmentSpec, network: str | None) -> bool:
+    """Whether an algorithm with this option ``network`` has an encoder for each part of observations."""
+    return issubclass(kind.Options, EncoderOptions) and takes_parts(env, EncoderOptions(str(network)))
 
 
 def get(name: str) -> type[Algorithm]:

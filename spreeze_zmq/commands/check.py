@@ -163,10 +163,13 @@ def environment(plan: Plan) -> str:
         action = f"one of {spec.num_actions}"
     if spec.action_mask:
         action += f", only legal ones: its action_mask of {spec.num_choices} flags is used"
+    observed = f"{list(spec.obs_shape)} {spec.obs_dtype}"
+    if algorithms.has_part_encoders(algorithms.get(plan.run.algorithm), spec, plan.algorithm.get("network")):
+        observed += f", an encoder for each of {len(spec.obs_parts)} parts"
     limit = (
         f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
     )
-    return f"{spec.id}: observations {list(spec.obs_shape)} {spec.obs_dtype}, actions {action}, {limit}"
+    return f"{spec.id}: observations {observed}, actions {action}, {limit}"
 
 
 def ends(plan: Plan) -> str:

@@ -224,8 +224,8 @@ def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
     """The parts of which ``gymnasium.spaces.flatten`` makes one vector, in order.
 
     Each has its ``path`` in the observation and its ``shape``; of discrete ones, which become one-hot,
-    ``sizes`` and ``start`` too. None for a Box, which is not flattened, and where there is a part of another
-    kind, such as a Text.
+    ``sizes`` and ``start`` too; of images of uint8 ``pixels``. None for a Box, which is not flattened, and
+    where there is a part of another kind, such as a Text.
     """
     from gymnasium.spaces import Box
 
@@ -258,6 +258,7 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
         sizes, start = space.nvec.ravel().tolist(), space.start.ravel().tolist()
         yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
-        yield {"path": path, "shape": list(space.shape)}
+        pixels = {"pixels": True} if space.dtype == np.uint8 and len(space.shape) == 3 else {}
+        yield {"path": path, "shape": list(space.shape), **pixels}
     else:
         raise TypeError(f"a {type(space).__name__} is not described")

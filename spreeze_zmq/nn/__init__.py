@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spreeze_zmq.nn.native_calls import *
     from spreeze_zmq.nn.native_choice import *
     from spreeze_zmq.nn.networks import *
+    from spreeze_zmq.nn.parts import *
 
 __all__ = [
     "ACTIVATIONS",
@@ -29,6 +30,8 @@ __all__ = [
     "Dueling",
     "Ensemble",
     "Number",
+    "PartForm",
+    "Parts",
     "PeriodicCopy",
     "Recurrent",
     "allow_tf32",
@@ -55,7 +58,7 @@ __all__ = [
     "unroll",
 ]
 
-_MODULES = ("atoms", "fused", "layers", "native_calls", "native_choice", "networks")
+_MODULES = ("atoms", "fused", "layers", "native_calls", "native_choice", "networks", "parts")
 
 
 class LazyModule:

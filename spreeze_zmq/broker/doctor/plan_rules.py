@@ -124,13 +124,13 @@ def image_beside_vector(vitals: Vitals) -> Finding | None:
     """An image that is flattened because a vector is observed beside it."""
     parts = _parts(vitals)
     images = [(path, shape) for path, shape in parts if _is_image(shape)]
-    if not images or len(parts) < 2:
+    if not images or len(parts) < 2 or vitals.algorithm.get("network") in ("auto", "parts"):
         return None
     path, size = images[0][0], "x".join(map(str, images[0][1]))
     return Finding(
         f"the image {path} of {size} is flattened to one vector with {len(parts) - 1} other parts",
         "no convolution sees it, and a network of full layers hardly learns from pixels",
-        "observe the image alone (gymnasium.wrappers.TransformObservation), or its features as a vector",
+        "dqn, pqn or ppo, which have an encoder for each part, or features of the image as a vector",
     )
 
 

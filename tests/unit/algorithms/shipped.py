@@ -12,6 +12,12 @@ BOX = EnvironmentSpec("none", {}, (3,), "float32", "box", (2,), LOW, HIGH)
 UNBOUNDED = EnvironmentSpec("none", {}, (3,), "float32", "box", (2,))
 DISCRETE = EnvironmentSpec("none", {}, (3,), "float32", "discrete", action_sizes=(4,))
 MASKED = EnvironmentSpec("none", {}, (3,), "float32", "discrete", action_sizes=(4,), action_mask=True)
+PARTS = (
+    {"path": ["image"], "shape": [20, 24, 1], "pixels": True},
+    {"path": ["room"], "shape": [], "sizes": [3], "start": [0]},
+    {"path": ["vector"], "shape": [2]},
+)
+IN_PARTS = EnvironmentSpec("none", {}, (485,), "float32", "discrete", action_sizes=(4,), obs_parts=PARTS)
 SEVERAL = EnvironmentSpec("none", {}, (3,), "float32", "multi_discrete", (2,), action_sizes=(3, 4))
 PIXELS = EnvironmentSpec("none", {}, (4, 84, 84), "uint8", "discrete", action_sizes=(6,))
 

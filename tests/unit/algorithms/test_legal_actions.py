@@ -96,13 +96,16 @@ def test_pqns_returns_bootstrap_from_the_best_legal_action():
 
 def collected(batch, policy, obs, mask, rng, num_steps):
     """A rollout of a game as a sampler makes it, and what it ends with."""
+    obs = obs.astype(np.float32)
     about = {"obs": [obs], "action": [], "reward": [], "terminated": [], "truncated": [], "log_prob": []}
-    finals, masks = [obs[:0]], MaskRows(mask)
+    finals, masks = [obs[:0]], None if mask is None else MaskRows(mask)
     for _ in range(num_steps):
         action, log_prob = policy.act(obs, rng, log_prob=True, action_mask=mask)
         obs, reward, terminated, truncated, info = batch.step(action)
-        mask = info["action_mask"]
-        masks.add(info, terminated | truncated)
+        obs = obs.astype(np.float32)
+        mask = info.get("action_mask")
+        if masks is not None:
+            masks.add(info, terminated | truncated)
         finals += [info["final_obs"][terminated | truncated]] if "final_obs" in info else []
         given = (obs, action, reward.astype(np.float32), terminated, truncated, log_prob)
         for name, value in zip(about, given, strict=True):
@@ -110,7 +113,8 @@ def collected(batch, policy, obs, mask, rng, num_steps):
     arrays = {name: np.stack(values) for name, values in about.items()}
     ended = np.argwhere(arrays["terminated"] | arrays["truncated"]).astype(np.int32)
     size = num_steps, batch.num_envs
-    arrays |= {"final_obs": np.concatenate(finals), "final_index": ended, **masks.arrays()}
+    arrays |= {"final_obs": np.concatenate(finals, dtype=np.float32), "final_index": ended}
+    arrays |= {} if masks is None else masks.arrays()
     return Rollout("sampler-0", 1, 0, size[0] * size[1], policy.version, *size, **arrays), obs, mask
 
 

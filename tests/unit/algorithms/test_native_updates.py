@@ -14,7 +14,7 @@ from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_choice import distance
 from spreeze_zmq.nn.native_layers import NativeSequential
 from spreeze_zmq.replay import Minibatches, replay_of
-from tests.unit.algorithms.shipped import BOX, DISCRETE, MASKED
+from tests.unit.algorithms.shipped import BOX, DISCRETE, IN_PARTS, MASKED
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -29,6 +29,7 @@ CASES = {
     "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
     "ppo recurrent": ("ppo", DISCRETE, {"memory_size": 12}),
     "pqn": ("pqn", DISCRETE, {}),
+    "dqn parts": ("dqn", IN_PARTS, {}),
     "dqn masked": ("dqn", MASKED, {}),
     "ppo masked": ("ppo", MASKED, {"entropy_coefficient": 0.01}),
     "discrete sac masked": ("discrete_sac", MASKED, {}),

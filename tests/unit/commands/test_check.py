@@ -38,6 +38,13 @@ def test_it_is_said_whether_action_masks_are_used(algorithm, used):
     assert len(asked) == 2 * used
 
 
+def test_it_is_said_that_parts_have_encoders():
+    """Where an image is among them, and the algorithm has some."""
+    for algorithm, said in (("dqn", True), ("discrete_sac", False)):
+        plan = load({"run": {"env": "tests.unit.algorithms.test_parts:Which", "algorithm": algorithm}})
+        assert ("an encoder for each of 3 parts" in environment(plan)) is said
+
+
 class Unaware(DQN):
     """An algorithm whose losses know nothing of masks."""
 
