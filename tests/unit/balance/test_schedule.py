@@ -279,3 +279,24 @@ def test_a_share_is_what_the_samplers_may_have_under_way_together():
     """Lag 3, a version of 128 transitions, two samplers: 192 transitions each; never less than one."""
     assert plan_of(8, 256, 2, 3).share == 192
     assert plan_of(8, 256, 2, 0).share == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ratio=st.floats(0.3, 40),
+    batch_size=st.integers(8, 400),
+    num_samplers=st.integers(1, 4),
+    lag=st.integers(1, 4),
+    starts=st.integers(1, 1500),
+    rounds=st.integers(1, 40),
+)
+def test_what_samplers_collect_under_after_a_round_is_among_the_last_policies(
+    ratio, batch_size, num_samplers, lag, starts, rounds
+):
+    """A run that goes on exactly keeps one policy more than the lag allows, and the next round has the
+    version that it has in a whole run.
+    """
+    schedule = plan_of(ratio, batch_size, num_samplers, lag, starts)
+    newest = schedule.updates_allowed(rounds * schedule.round_transitions) // schedule.publish_every
+    first = next(version for version in range(newest + 2) if schedule.rounds_under(version) > rounds)
+    assert newest - lag <= first <= newest

@@ -177,6 +177,21 @@ def test_losses_are_recorded_where_publications_are_counted(tmp_path):
     assert not (tmp_path / "0").exists()
 
 
+def test_a_record_that_goes_on_begins_with_that_of_the_run_before(tmp_path):
+    """Up to the checkpoint; without a file there it begins empty."""
+    before, after, alone = (
+        Record(tmp_path / name / "x.jsonl", Cadence(1.0, every=8)) for name in ("before", "after", "alone")
+    )
+    for updates in (8, 16, 24):
+        before.write({"critic_updates": updates}, {})
+    after.go_on(before.path, 2)
+    alone.go_on(tmp_path / "nowhere.jsonl", 2)
+    for record in (after, alone):
+        record.write({"critic_updates": 30}, {})
+    assert [json.loads(line)["critic_updates"] for line in after.path.read_text().splitlines()] == [8, 16, 30]
+    assert (after.lines, alone.lines) == (3, 1)
+
+
 def test_a_learner_flushes_denormals():
     """Moments of weights without a gradient fade into them, and every update would be slower for it."""
     learner = SimpleNamespace(threads=torch.get_num_threads())
