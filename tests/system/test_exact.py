@@ -13,7 +13,8 @@ POINTS = (512, 1100, 1900, 2560)
 #: Options that follow the limit of a run would differ between runs that end elsewhere.
 STEADY = ("--set", "algorithm.learning_rate=1e-3")
 #: A road and the points at which it is resumed.
-CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ("sac", "td3", "dqn", "ppo", "pqn"))]
+ALL = ("sac", "td3", "dqn", "ppo", "pqn", "hindsight", "recurrent")
+CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ALL)]
 
 
 def until(env_steps):
