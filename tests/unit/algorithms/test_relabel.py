@@ -1,17 +1,22 @@
 """The relabelling of algorithms of one's own, and further rollout arrays off-policy, before and in a run."""
 
+import textwrap
+
 import numpy as np
 import pytest
 
 from spreeze_zmq.algorithms import registry
-from spreeze_zmq.algorithms.relabelled import checked, rehearse_relabel
+from spreeze_zmq.algorithms.relabelled import checked, goals_of, rehearse_relabel
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.td3 import TD3
 from spreeze_zmq.base.errors import AlgorithmError, InputError, TopologyError
+from spreeze_zmq.envs.goals import GoalRewards
 from spreeze_zmq.learner.at_hand import random_batch_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, experience_of
 from spreeze_zmq.replay import Episode, Transitions
+from tests.system.maze import Maze
+from tests.system.test_algorithm_example import code_blocks
 
 MAZE = "tests.system.maze:Maze"
 
@@ -65,6 +70,21 @@ def test_an_own_relabelling_is_called_and_asked_for():
     whole = Episode(np.zeros((5, 2), np.float32), np.zeros((4, 1)), np.ones(4, np.float32), False)
     kept = checked(Doubled(options, plan.environment))(Transitions.of(whole, 1), whole)
     assert kept.reward.tolist() == [[2.0], [2.0]]
+
+
+def test_the_readmes_relabelling_keeps_the_second_half_with_the_goal_of_the_end():
+    """With the rewards that the maze gives for it."""
+    [code] = (block for block in code_blocks("How do I ...") if "def relabel" in block)
+    names = {"np": np, "SAC": SAC}
+    exec("class Mine(SAC):\n" + textwrap.indent(code, "    "), names)  # as its reader would write it
+    env, maze = loaded().environment, Maze()
+    maze.reset(seed=1)
+    obs = np.linspace(0.0, 1.0, 5 * 9, dtype=np.float32).reshape(5, 9)
+    goals = goals_of(env, GoalRewards(maze, MAZE))
+    whole = Episode(obs, np.zeros((4, 3), np.float32), np.ones(4, np.float32), False, goals=goals)
+    kept = checked(names["Mine"](SAC.Options(), env))(Transitions.of(whole, 1), whole)
+    assert kept.reward.tolist() == [[-1.0], [0.0]]
+    np.testing.assert_array_equal(goals.desired(kept.obs), goals.achieved(obs[[4, 4]]))
 
 
 @pytest.mark.parametrize(
