@@ -286,12 +286,9 @@ class Algorithm(ABC):
         return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
 
     @classmethod
-    def uses_masks(cls, env: EnvironmentSpec, options: Any) -> bool:
-        """Whether a run of it in ``env`` uses the action masks that the environment gives; relabelled
-        transitions have none.
-        """
-        takes = cls.takes_masks and not cls.acts_by_itself() and not cls.relabels(options)
-        return env.action_mask and takes
+    def uses_masks(cls, env: EnvironmentSpec) -> bool:
+        """Whether a run of it in ``env`` uses the action masks that the environment gives."""
+        return env.action_mask and cls.takes_masks and not cls.acts_by_itself()
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:

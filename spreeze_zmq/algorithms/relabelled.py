@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from spreeze_zmq.base.errors import AlgorithmError, InvalidEnvironment
 from spreeze_zmq.envs.goals import goal_places, is_goal_dict
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay import Episode, Goals, Transitions, misfit
+from spreeze_zmq.replay.episodes import MASK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +71,10 @@ def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
         raise AlgorithmError(kind, f"relabel: {error}") from None
     action = np.zeros((STEPS, *env.action_shape), "float32" if env.action_kind == "box" else "int64")
     obs, reward = np.zeros((STEPS + 1, *env.obs_shape), np.float32), np.zeros(STEPS, np.float32)
-    more = {name: np.zeros(STEPS, np.float32) for name in kind.fields_of("critic") if name == "log_prob"}
+    fields = kind.fields_of("critic")
+    more: dict[str, NDArray[Any]] = {name: reward for name in fields if name == "log_prob"}
+    if env.action_mask:
+        more[MASK] = np.ones((STEPS + 1, env.num_choices), np.bool_)
     rng = np.random.default_rng(0)
     episode = Episode(obs, action, reward, True, more, goals, rng, lambda count: obs[[0] * count])
     checked(algorithm)(Transitions.of(episode, options.n_step), episode)

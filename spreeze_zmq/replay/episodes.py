@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: An episode that goes on for longer is handed on in parts.
 MOST_STEPS = 10_000
+#: The action masks of rollouts, of which an episode has one more than steps.
+MASK = "action_mask"
 #: In place of the incarnation of a sampler that goes on in another process; those count from 1.
 RUN_BEFORE = 0
 
@@ -31,7 +33,8 @@ class Episode:
         action: ``[L, *action_shape]`` in the environment's own units.
         reward: ``[L]`` float32.
         terminated: whether it ended in a state of value zero, and was not cut.
-        more: ``[L, ...]`` each: further arrays of the rollouts that the algorithm asks for, by name.
+        more: ``[L, ...]`` each: further arrays of the rollouts that the algorithm asks for, by name; action
+            masks ``[L + 1, A]``.
         goals: where goals are and what the environment pays for them; None where observations are no goal
             Dict.
         rng: the only source of random numbers to use, so that a run in lock-step repeats itself.
@@ -64,7 +67,8 @@ class Transitions:
             rewards of the row do not count.
         step: ``[M, n_step]``: the number of each reward's step in the episode, whose last one is repeated.
         counts: ``[M, n_step]``: whether there is such a step; rewards beyond the episode's end do not count.
-        more: ``[M, ...]`` each: further arrays by name, those of the first step.
+        more: ``[M, ...]`` each: further arrays by name, those of the first step; action masks are those of
+            ``obs``, and of ``next_obs`` in ``next_action_mask``.
     """
 
     obs: NDArray[Any]
@@ -86,6 +90,9 @@ class Transitions:
         wanted = np.arange(length)[:, None] + np.arange(n_step)
         step, counts = np.minimum(wanted, length - 1), wanted < length
         terminated = counts & (step == length - 1) & episode.terminated
+        more = {name: array[:length] for name, array in episode.more.items()}
+        if MASK in more:
+            more[f"next_{MASK}"] = episode.more[MASK][step[:, -1] + 1]
         return cls(
             obs=episode.obs[:-1],
             action=episode.action,
@@ -94,7 +101,7 @@ class Transitions:
             terminated=terminated,
             step=step,
             counts=counts,
-            more=episode.more,
+            more=more,
         )
 
     def rows(self, index: NDArray[Any]) -> Transitions:
@@ -161,10 +168,12 @@ class _Stream:
         self.pieces.append(rollout)
         self.produced, self.end = rollout.produced, self.end + rollout.num_steps
 
-    def cut(self, env: int, stop: int, final: NDArray[Any], terminated: bool, more: Sequence[str]) -> Episode:
-        """The episode of an environment up to step ``stop``, which ``final`` followed."""
-        begin, start, names = self.begins[env], self.first, ("action", "reward", *more)
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("obs", *names)}
+    def cut(
+        self, env: int, stop: int, final: Mapping[str, NDArray[Any]], terminated: bool, more: Sequence[str]
+    ) -> Episode:
+        """The episode of an environment up to step ``stop``, which the rows ``final`` by name followed."""
+        begin, start, names = self.begins[env], self.first, ("obs", "action", "reward", *more)
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
         for piece in self.pieces:
             span = slice(max(0, begin - start), min(piece.num_steps, stop - start))
             if span.start < span.stop:
@@ -172,11 +181,10 @@ class _Stream:
                     found.append(getattr(piece, name)[span, env])
             start += piece.num_steps
         self.begins[env] = stop
-        joined = {name: np.concatenate(parts[name]) for name in names}
-        obs = np.concatenate([*parts["obs"], final[None]])
-        return Episode(
-            obs, joined["action"], joined["reward"], terminated, {name: joined[name] for name in more}
-        )
+        for name, row in final.items():
+            parts[name].append(row[None])
+        obs, action, reward, *others = (np.concatenate(parts[name]) for name in names)
+        return Episode(obs, action, reward, terminated, dict(zip(more, others, strict=True)))
 
     def forget(self) -> None:
         """Drop the rollouts that no episode needs that goes on."""
@@ -216,8 +224,11 @@ class Episodes:
             stream = self._streams[rollout.sampler] = _Stream(rollout)
         base = stream.end
         stream.append(rollout)
-        for t, env, final in zip(*rollout.ended_at, rollout.final_obs, strict=True):
+        finals = rollout.arrays(("final_obs", "final_action_mask" if MASK in self._more else "final_obs"))
+        for row, (t, env) in enumerate(zip(*rollout.ended_at, strict=True)):
+            final = {name.removeprefix("final_"): array[row] for name, array in finals.items()}
             yield stream.cut(int(env), base + int(t) + 1, final, bool(rollout.terminated[t, env]), self._more)
         for env in np.flatnonzero(stream.end - stream.begins >= MOST_STEPS):
-            yield stream.cut(int(env), stream.end, rollout.obs[-1, env], False, self._more)
+            last = {name: getattr(rollout, name)[-1, env] for name in ("obs", *{MASK} & {*self._more})}
+            yield stream.cut(int(env), stream.end, last, False, self._more)
         stream.forget()

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, odd_number
-from spreeze_zmq.replay.episodes import Episode, Episodes, Transitions
+from spreeze_zmq.replay.episodes import MASK, Episode, Episodes, Transitions
 from spreeze_zmq.replay.hindsight import Goals
 
 #: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
@@ -81,7 +81,7 @@ class Relabeller:
             if kept is not None and len(kept):
                 reward, discount = kept.summed(self._gamma)
                 own = {"obs": kept.obs, "action": kept.action, "next_obs": kept.next_obs}
-                yield {**own, "reward": reward, "discount": discount, **kept.more}
+                yield {**own, "reward": reward, "discount": discount, **_some_legal(kept.more)}
 
     def _drawing(self, rng: np.random.Generator) -> Callable[[int], NDArray[Any]]:
         return lambda count: self._drawn(rng.random(count))
@@ -92,6 +92,14 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping):
         return {name: _each(item, convert) for name, item in value.items()}
     return [_each(item, convert) for item in value] if isinstance(value, list) else convert(value)
+
+
+def _some_legal(more: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Further arrays, with all actions legal where none is: with other goals an end may be none."""
+    found = dict(more)
+    if (name := f"next_{MASK}") in found:
+        found[name] = found[name] | ~found[name].any(1, keepdims=True)
+    return found
 
 
 def misfit(given: Transitions, returned: Any) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.replay.episodes import MASK
 from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
@@ -110,7 +111,8 @@ class _RingReplay:
     def relabel_by(self, how: Relabelling) -> None:
         """From now on, keep what a relabelling makes of each episode, too."""
         drawn = partial(self.ring.looked_up, "obs")
-        self.relabeller = Relabeller(how, self.gamma, self.n_step, self.more, drawn)
+        masks = tuple(column.name for column in self.ring.columns if column.name == MASK)
+        self.relabeller = Relabeller(how, self.gamma, self.n_step, (*self.more, *masks), drawn)
 
     def _add_relabelled(self, rollout: Rollout) -> None:
         """Store what relabelling makes of the episodes that end in a rollout, whose own steps are stored."""

@@ -99,7 +99,7 @@ def load(
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
     if environment is not None and algorithm is not None:
-        environment = replace(environment, action_mask=algorithm.uses_masks(environment, options))
+        environment = replace(environment, action_mask=algorithm.uses_masks(environment))
     stack, memory = values.get("frame_stack", 1), algorithms.memory_size(algorithm, options)
     masked = environment is not None and environment.action_mask
     fields = _fields(algorithm, options, learners, stack, memory, masked=masked)

@@ -1,5 +1,7 @@
 """Episodes joined from rollouts, and what is kept of them with other goals, against numbers by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -261,6 +263,38 @@ def test_a_replay_of_observations_needs_no_rewards():
     replay.add(rollout([[0], [1], [9]], [(1, 0, 2, True)]))
     assert len(replay) == 2 + 2 * 2
     assert set(drawn(replay)[:, 1].tolist()) == {2.0, WANTED}
+
+
+def test_action_masks_are_those_of_their_steps():
+    """Also with other goals; where an end that is none with them forbids all actions, all are legal."""
+    env = replace(spec((2,), action_shape=(), action_kind="discrete"), action_sizes=(2,), action_mask=True)
+    ends = rollout([[0], [1], [9]], [(1, 0, WANTED, True)])
+    masks = np.array([[[True, False]], [[False, True]], [[True, True]]])
+    ends = replace(ends, action=np.zeros((2, 1), np.int64), action_mask=masks)
+    ends = replace(ends, final_action_mask=np.zeros((1, 2), bool))
+    replay = Replay(env, options(100))
+    replay.relabel_by(
+        Relabelling(lambda batch, _: batch._replace(terminated=batch.terminated & False), None, 1)
+    )
+    replay.add(ends)
+    batch = drawn(replay)
+    found = {
+        (row[0], *mask, *following): discount
+        for row, mask, following, discount in zip(
+            batch.obs.tolist(),
+            batch.action_mask.tolist(),
+            batch.next_action_mask.tolist(),
+            batch.discount.tolist(),
+            strict=True,
+        )
+    }
+    assert found == pytest.approx(
+        {
+            (0.0, True, False, False, True): 0.9,
+            (1.0, False, True, False, False): 0.0,
+            (1.0, False, True, True, True): 0.9,
+        }
+    )
 
 
 def test_the_same_rollouts_are_relabelled_alike():
