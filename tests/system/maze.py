@@ -4,11 +4,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-SIZE, STEPS, PACE, RADIUS = 3, 50, 0.15, 0.15
+SIZE, STEPS, PACE, RADIUS = 3, 50, 0.15, 0.1
 
 
 class Maze(gymnasium.Env):
-    """A point in a cube that a wall divides but for a gap at its upper end; the goal is beyond the wall."""
+    """A point in a cube that a wall divides but for its upper half; the goal is beyond the wall."""
 
     def __init__(self):
         cube = Box(-1.0, 1.0, (SIZE,), np.float64)
@@ -20,14 +20,14 @@ class Maze(gymnasium.Env):
         super().reset(seed=seed)
         self._place, self._goal = self.np_random.uniform(-1.0, 1.0, (2, SIZE))
         self._place[0] = self.np_random.uniform(-1.0, -0.2)
-        self._goal[0] = self.np_random.uniform(0.2, 1.0)
+        self._goal[0] = self.np_random.uniform(0.4, 1.0)
         self._step = 0
         return self._observation(), {}
 
     def step(self, action):
         """A move through the wall stops in front of it."""
         there = np.clip(self._place + PACE * np.clip(action, -1.0, 1.0), -1.0, 1.0)
-        if there[0] * self._place[0] <= 0.0 and min(there[1], self._place[1]) < 0.5:
+        if there[0] * self._place[0] <= 0.0 and min(there[1], self._place[1]) < 0.0:
             there[0] = self._place[0]
         self._place, self._step = there, self._step + 1
         reward = float(self.compute_reward(self._place, self._goal, {}))

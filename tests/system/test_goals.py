@@ -21,7 +21,7 @@ SETTINGS = {
     "components.sampler.envs": 16,
 }
 #: Steps that are far more than hindsight takes.
-STEPS = 120_000
+STEPS = 100_000
 
 
 def started(launch, **more):
@@ -33,7 +33,7 @@ def started(launch, **more):
     )
 
 
-def successes(policy, episodes=100):
+def successes(policy, episodes=200):
     """The share of episodes that are at the goal in the end."""
     env, found = Maze(), 0
     for seed in range(episodes):
@@ -48,10 +48,10 @@ def successes(policy, episodes=100):
 @pytest.mark.long("a sparse task is trained")
 @pytest.mark.timeout(150)
 def test_a_sparse_task_is_learned_in_hindsight(launch):
-    """To 95 % of fresh episodes, from a reward that random actions do not find; the account of samples is
+    """In nine of ten fresh episodes, from a reward that random actions do not find; the account of samples is
     that of the steps taken, not of the goals that they are kept with.
     """
-    run = started(launch, **{"run.stop.return": -14, "algorithm.hindsight": "future"})
+    run = started(launch, **{"run.stop.return": -11, "algorithm.hindsight": "future"})
     assert run.end(140) == 0, run.said()
     summary = run.summary()
     assert summary["exit_reason"].startswith("return"), run.said()
@@ -59,7 +59,7 @@ def test_a_sparse_task_is_learned_in_hindsight(launch):
     assert summary["failures"] == []
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     policy = Policy.load(run.folder)
-    assert successes(policy) >= 0.95
+    assert successes(policy) >= 0.9
     flat = gymnasium.spaces.flatten(Maze().observation_space, Maze().reset(seed=1)[0])
     assert np.array_equal(policy(flat), policy(Maze().reset(seed=1)[0]))
 
@@ -68,7 +68,7 @@ def test_a_sparse_task_is_learned_in_hindsight(launch):
 @pytest.mark.timeout(150)
 def test_without_hindsight_it_is_not_learned(launch):
     """In as many steps."""
-    run = started(launch, **{"run.stop.return": -14, "run.stop.env_steps": STEPS})
+    run = started(launch, **{"run.stop.return": -11, "run.stop.env_steps": STEPS})
     assert run.end(140) == 0, run.said()
     assert run.summary()["env_steps"] >= STEPS, run.said()
     assert max(mean for _, _, mean, *_ in run.summary()["evaluations"]) < -45
