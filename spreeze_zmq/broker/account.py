@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.broker.rows import row_of
 
@@ -36,6 +37,26 @@ class Receipt:
     received: int = 0
     refused: int = 0
     lost: int = 0
+
+    def beyond(self, position: int) -> tuple[int, int]:
+        """Transitions received and dropped beyond a position up to which another taker has counted: what both
+        claim counts once.
+        """
+        claimed = min(max(0, position - self.first), self.last - self.first)
+        dropped = self.refused + self.lost
+        doubled = min(claimed, dropped)
+        return self.received - (claimed - doubled), dropped - doubled
+
+    def fault(self, before: Receipt | None) -> str:
+        """Why it cannot be true, after the one ``before`` of the same taker; empty if it can."""
+        counted = self.received + self.refused + self.lost
+        if min(self.first, self.last, self.received, self.refused, self.lost) < 0:
+            return f"it has a number below 0: {asdict(self)}"
+        if self.last - self.first != counted:
+            return f"it counts {counted} transitions between {self.first} and {self.last}"
+        if before is not None and (self.first != before.first or self.last < before.last):
+            return f"it goes from {self.first} to {self.last}, and went from {before.first} to {before.last}"
+        return ""
 
 
 class Receipts:
@@ -163,13 +184,22 @@ class SampleAccount:
             self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
 
     def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
-        """Record the receipts by stream of a learner's incarnation ``taker``."""
+        """Record the receipts by stream of a learner's incarnation ``taker``.
+
+        Raises:
+            WireError: ``false_account``, one of them cannot be true; none of them is recorded.
+        """
+        before, receipts = self.takers.get(taker, {}), {}
+        for name, values in streams.items():
+            receipts[name] = receipt = row_of(Receipt, values)
+            if fault := receipt.fault(before.get(name)):
+                raise WireError("false_account", f"what {taker} has taken of {name[:80]!r}: {fault}")
         known = self.takers.setdefault(taker, {})
         if len(self.takers) > MOST_TAKERS:
             del self.takers[next(iter(self.takers))]
-        for name, receipt in streams.items():
+        for name, receipt in receipts.items():
             if name in known or len(known) < MOST_STREAMS:
-                known[name] = row_of(Receipt, receipt)
+                known[name] = receipt
 
     def totals(self, alive: Collection[str] | None = None) -> Samples:
         """Sum the account.
@@ -183,10 +213,11 @@ class SampleAccount:
             position = 0
             for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
                 # An earlier incarnation of the learner died with these or before it reported them.
-                sums.dropped += receipt.first - position
-                sums.received += receipt.received
-                sums.dropped += receipt.refused + receipt.lost
-                position = receipt.last
+                sums.dropped += max(0, receipt.first - position)
+                received, dropped = receipt.beyond(position)
+                sums.received += received
+                sums.dropped += dropped
+                position = max(position, receipt.last)
             pushed = max(self.pushed.get(stream, 0), position)
             sums.produced += pushed
             if alive is None or stream in alive:

@@ -39,7 +39,7 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
             run's end depends is not finite.
     """
     kind, sender, fields = message.kind, message.sender, message.fields
-    _check_sender(kind, sender, plan)
+    _check_sender(message, plan)
     if kind in ("hello", "report", "bye"):
         _check_process(sender, fields, plan)
     kept = {
@@ -76,8 +76,14 @@ def names_of(role: str, plan: Plan) -> set[str]:
     return {f"{role}-{index}" for index in range(plan.components[role].count.maximum)}
 
 
-def _check_sender(kind: str, sender: str, plan: Plan) -> None:
-    """Refuse a kind that PROTOCOL.md reserves for other senders."""
+def _check_sender(message: Message, plan: Plan) -> None:
+    """Refuse a kind that PROTOCOL.md reserves for other senders, and another launcher than the run's."""
+    kind, sender = message.kind, message.sender
+    if sender == LAUNCHER and plan.launcher not in (0, message.incarnation):
+        what = (
+            f"{kind} came from a launcher of incarnation {message.incarnation}, which did not start this run"
+        )
+        raise WireError("wrong_sender", what)
     role = sender if sender == LAUNCHER else sender.rpartition("-")[0]
     tellers = [name for name in _TELLERS.get(kind, ()) if name == LAUNCHER or name in plan.components]
     if tellers and role not in tellers:

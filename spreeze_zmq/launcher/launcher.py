@@ -75,10 +75,11 @@ class Launch:
         self.folder, self.view = folder, view
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
-        plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
+        self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
+        pinning = {"cpus": self.pinning.cpus, "reason": self.pinning.reason}
+        plan = replace(plan, pinning=pinning, launcher=self.incarnation)
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
-        self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None
         self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads, shares=shares)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports

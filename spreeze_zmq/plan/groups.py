@@ -57,6 +57,7 @@ def plan_of_member(plan: Plan, number: int, cores: int) -> Plan:
         recording={},
         command=(),
         ancestors=(),
+        launcher=0,
         run_dir="",
         socket_dir="",
     )

@@ -50,6 +50,7 @@ class Plan:
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
             another program made it.
         ancestors: ids of the runs that this one goes on from, the oldest first; see ``launcher.lineage``.
+        launcher: the incarnation that the run's launcher has in its messages; 0 where none launches it.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -74,6 +75,7 @@ class Plan:
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     ancestors: tuple[str, ...] = ()
+    launcher: int = 0
     run_dir: str = ""
     socket_dir: str = ""
 

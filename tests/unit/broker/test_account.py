@@ -5,6 +5,9 @@ import random
 import time
 from types import SimpleNamespace
 
+import pytest
+
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.broker.account import REPORTED_STREAMS, Receipts, SampleAccount, Samples
 from spreeze_zmq.component.component import Component
@@ -78,14 +81,50 @@ def test_what_a_killed_learner_held_is_dropped():
     assert account.totals() == samples(produced=50, received=20, dropped=20, in_flight=10)
 
 
-def test_a_double_count_shows():
-    """A receipt that counts a rollout twice does not add up, as no term is the remainder of the others."""
-    account = SampleAccount()
-    account.report_taken(
-        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
-    )
+@pytest.mark.parametrize(
+    ("false", "words"),
+    [
+        ({"received": 20}, "counts 20 transitions between 0 and 10"),
+        ({"first": 20, "received": 0}, "counts 0 transitions between 20 and 10"),
+        ({"received": -10, "lost": 20}, "below 0"),
+        ({"first": 5, "received": 5}, "went from 0 to 8"),
+        ({"last": 4, "received": 4}, "went from 0 to 8"),
+    ],
+)
+def test_a_receipt_that_cannot_be_true_is_refused(false, words):
+    """Such as one that counts a rollout twice, or goes back; what was known stays."""
+    account, sound = SampleAccount(), {"first": 0, "last": 8, "received": 8, "refused": 0, "lost": 0}
     account.report_pushed("sampler-0/1", 10)
-    assert not adds_up(account.totals())
+    account.report_taken("c/1", {"sampler-0/1": sound})
+    with pytest.raises(WireError, match=words) as caught:
+        account.report_taken(
+            "c/1", {"s/2": sound, "sampler-0/1": {**sound, "last": 10, "received": 10, **false}}
+        )
+    assert caught.value.reason == "false_account"
+    assert account.totals() == samples(produced=10, received=8, dropped=0, in_flight=2)
+
+
+def test_what_two_lives_claim_counts_once():
+    """Whatever is said in a learner's name, the sums add up and none is below 0."""
+    rng = random.Random(7)
+    for _ in range(200):
+        account = SampleAccount()
+        for taker in range(rng.randrange(1, 5)):
+            first = rng.randrange(50)
+            parts = [rng.randrange(20) for _ in range(3)]
+            receipt = dict(zip(("received", "refused", "lost"), parts, strict=True))
+            account.report_taken(
+                f"c/{taker}", {"s/1": {"first": first, "last": first + sum(parts), **receipt}}
+            )
+        account.report_pushed("s/1", rng.randrange(100))
+        totals = account.totals(alive=rng.choice((None, (), ("s/1",))))
+        assert min(totals.produced, totals.received, totals.dropped, totals.in_flight) >= 0
+        assert adds_up(totals)
+    account = SampleAccount()
+    for taker, last in (("c/1", 10), ("c/2", 15)):
+        receipt = {"first": 0, "last": last, "received": last - 2, "refused": 0, "lost": 2}
+        account.report_taken(taker, {"s/1": receipt})
+    assert account.totals() == samples(produced=15, received=13, dropped=2, in_flight=0)
 
 
 def test_it_adds_up_over_random_losses_and_restarts():

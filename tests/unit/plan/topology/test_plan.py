@@ -48,7 +48,7 @@ def test_the_file_has_the_documented_shape(plan):
     assert set(values) == {
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
         *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning", "recording"),
-        *("command", "ancestors", "tried", "timing", "placement", "left_to_node", "groups"),
+        *("command", "ancestors", "tried", "timing", "placement", "left_to_node", "groups", "launcher"),
     }
     assert values["run"]["stop"] == {
         "return": -200.0,

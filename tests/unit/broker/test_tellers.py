@@ -1,0 +1,48 @@
+"""Who may say what to the broker."""
+
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.validation import validated
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import Message
+
+LAUNCHER = 7
+PLAN = replace(topology.load("pendulum"), launcher=LAUNCHER)
+EXITED = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}
+WORKERS = {"role": "sampler", "count": 1, "reason": "as the topology says"}
+STOP = {"reason": "enough"}
+
+
+def heard(kind, fields, sender, incarnation, plan=PLAN):
+    """What the broker makes of a message."""
+    return validated(Message(kind, fields, {}, sender, incarnation), plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"), [("exited", EXITED), ("workers", WORKERS), ("stop_request", STOP)]
+)
+def test_the_launcher_is_the_one_that_started_the_run(kind, fields):
+    """Another process that calls itself so is refused; a run that nobody launched has any."""
+    assert heard(kind, fields, "launcher", LAUNCHER) == fields
+    with pytest.raises(WireError, match=r"wrong_sender.*which did not start this run"):
+        heard(kind, fields, "launcher", LAUNCHER + 1)
+    assert heard(kind, fields, "launcher", LAUNCHER + 1, replace(PLAN, launcher=0)) == fields
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "sender"),
+    [
+        ("exited", EXITED, "sampler-0"),
+        ("workers", WORKERS, "observer-0"),
+        ("episodes", {}, "evaluator-0"),
+        ("evaluation", {}, "sampler-0"),
+        ("part", {}, "visualizer-0"),
+    ],
+)
+def test_each_kind_has_its_senders(kind, fields, sender):
+    """Of whom else it is refused."""
+    with pytest.raises(WireError, match=f"wrong_sender: {kind} came from '{sender}', expected"):
+        heard(kind, fields, sender, 1)
