@@ -45,9 +45,9 @@ class DiscreteSAC(Algorithm):
         initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
         learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
         entropy_share: float = option(
-            0.3,
-            "share of the largest entropy, that of all legal actions alike; 0.98 in 1910.07207, which hardly "
-            "lets a policy of few actions decide",
+            0.9,
+            "share of the largest entropy, that of all legal actions alike, which samplers keep; 0.98 in "
+            "1910.07207; with little of it a replay soon lacks what other actions lead to",
             minimum=0.0,
             maximum=1.0,
             schedule=True,
