@@ -103,6 +103,7 @@ def test_each_shipped_algorithm_has_an_environment_that_it_can_act_in(env_id, pp
     """The one that was asked for, else HalfCheetah or CartPole."""
     box = env_id if env_id == "Pendulum-v1" else "HalfCheetah-v5"
     assert learner.suited(env_id) == {
+        "discrete_sac": "CartPole-v1",
         "dqn": "CartPole-v1",
         "ppo": ppo,
         "pqn": "CartPole-v1",
