@@ -99,7 +99,7 @@ def main(arguments: argparse.Namespace) -> int:
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
     study = Study(folder, space, about, plan.run.seed, every=arguments.every)
     search = _search(plan, study, words, shares, folder, arguments)
-    say(f"{arguments.trials} runs, {len(shares)} at a time, {study.num_over} of them before; in {folder}")
+    say(f"trials: {arguments.trials}, {len(shares)} at a time, {study.num_over} of them before; in {folder}")
     try:
         search.try_values(arguments.trials)
         _report(study, space, arguments)
