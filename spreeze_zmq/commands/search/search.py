@@ -111,6 +111,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     finally:
         search.runs.close()
+        study.close()
     outcome.show_finalists(finalists)
     best = best_of(finalists)
     if not best.values:

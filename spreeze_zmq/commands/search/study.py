@@ -5,14 +5,16 @@ Its file survives the search, so that a search that was killed goes on.
 
 from __future__ import annotations
 
+import fcntl
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import append_to
 from spreeze_zmq.commands.search.space import Varied
 from spreeze_zmq.run.curves import Array
 
@@ -52,25 +54,33 @@ class Study:
         every: try every combination of the choices first, each once, and end no run early.
 
     Raises:
-        InputError: optuna is not installed, or the folder holds another search.
+        InputError: optuna is not installed, the folder holds another search or what is none, or another
+            search is at work there.
     """
 
     def __init__(
         self, folder: Path, space: Sequence[Varied], about: Mapping[str, Any], seed: int, *, every: bool
     ) -> None:
         optuna = _optuna()
-        backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.log"))
+        self._lock = _locked(folder)
         pruner = optuna.pruners.MedianPruner(LEAST_TRIALS, LEAST_PARTS)
         self._states = optuna.trial.TrialState
         self._space = space
-        self._study = optuna.create_study(
-            study_name=_ABOUT,
-            storage=optuna.storages.JournalStorage(backend),
-            sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
-            pruner=optuna.pruners.NopPruner() if every else pruner,
-            direction="maximize",
-            load_if_exists=True,
-        )
+        try:
+            _drop_torn_line(folder / "study.log")
+            backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.log"))
+            self._study = optuna.create_study(
+                study_name=_ABOUT,
+                storage=optuna.storages.JournalStorage(backend),
+                sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+                pruner=optuna.pruners.NopPruner() if every else pruner,
+                direction="maximize",
+                load_if_exists=True,
+            )
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+            raise InputError(
+                f"--study {folder}: its study.log cannot be read ({error}): choose another folder"
+            ) from None
         known = self._study.user_attrs.get(_ABOUT)
         if known is None:
             self._study.set_user_attr(_ABOUT, dict(about))
@@ -136,18 +146,43 @@ class Study:
         else:
             self._study.tell(trial, score)
 
+    def close(self) -> None:
+        """Let another search go on with it."""
+        self._lock.close()
+
     def rows(self) -> list[Row]:
         """The trials that are over, the best one first, those that were ended early or failed last."""
         found = []
         for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.is_finished() and "score" in trial.user_attrs:  # else it was tried again
-                about = trial.user_attrs
-                found.append(
-                    Row(trial.number, dict(about["values"]), about["score"], STATES[trial.state.name])
-                )
-        return sorted(
-            found, key=lambda row: (row.state != "", -math.inf if row.score is None else -row.score)
-        )
+            about, failed = trial.user_attrs, trial.state == self._states.FAIL
+            # else it is under way, or was when a search was killed, and has been tried again
+            if trial.state.is_finished() and "score" in about and failed == (about["score"] is None):
+                state = STATES[trial.state.name]
+                found.append(Row(trial.number, dict(about["values"]), about["score"], state))
+        return sorted(found, key=lambda row: (row.state != "", math.inf if row.score is None else -row.score))
+
+
+def _locked(folder: Path) -> BinaryIO:
+    """An open file of the folder whose lock says that a search is at work there.
+
+    Raises:
+        InputError: another one is.
+    """
+    try:
+        file = append_to(folder / "study.lock")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"--study {folder}: another search is at work there") from None
+    except OSError as error:
+        raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
+    return file
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off the line that a search was writing when it was killed: optuna reads nothing behind it."""
+    if path.is_file():
+        with path.open("r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _optuna() -> Any:

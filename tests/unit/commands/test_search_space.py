@@ -114,23 +114,55 @@ def test_a_run_behind_half_of_the_others_is_ended_early(tmp_path):
 
 def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
     """With the same values; what was over stays."""
-    study = opened(tmp_path)
-    number, _ = study.ask()
-    study.tell(number, 3.0, pruned=False)
-    _, lost = study.ask()
+    killed = opened(tmp_path)
+    number, _ = killed.ask()
+    killed.tell(number, 3.0, pruned=False)
+    _, lost = killed.ask()
+    with pytest.raises(InputError, match="another search is at work there"):
+        opened(tmp_path)
+    killed.close()
     study = opened(tmp_path)
     assert study.num_over == 1
     number, values = study.ask()
     assert (number, values) == (2, lost)
     study.tell(number, None, pruned=False)
-    assert [(row.score, row.state) for row in study.rows()] == [(3.0, ""), (None, "failed")]
+    number, _ = study.ask()
+    study.tell(number, 1.0, pruned=True)
+    found = [(row.score, row.state) for row in study.rows()]
+    assert found == [(3.0, ""), (1.0, "ended early"), (None, "failed")]
+
+
+def test_a_search_goes_on_behind_a_line_that_was_torn(tmp_path):
+    """As a kill or a full disk leaves it: what that line said is done again."""
+    killed, log = opened(tmp_path), tmp_path / "study.log"
+    for score in (1.0, 2.0):
+        number, _ = killed.ask()
+        killed.tell(number, score, pruned=False)
+    killed.close()
+    log.write_bytes(log.read_bytes()[:-7])
+    for num_over in (1, 2, 3):
+        study = opened(tmp_path)
+        assert study.num_over == num_over
+        number, _ = study.ask()
+        study.tell(number, 3.0, pruned=False)
+        study.close()
+    assert [row.score for row in study.rows()] == [3.0, 3.0, 3.0, 1.0]
 
 
 def test_the_folder_of_another_search_is_refused(tmp_path):
     """The line names what differs."""
-    opened(tmp_path)
+    opened(tmp_path).close()
     with pytest.raises(InputError, match=r"holds a search of .*pendulum.*ant.*another folder"):
         opened(tmp_path, about={**ABOUT, "topology": ["ant"]})
+
+
+@pytest.mark.parametrize("content", [b"[1, 2]\n", b"{}\n", b"\0" * 50 + b"\n", b'{"op_code": 99}\n'])
+def test_what_is_no_study_is_refused(tmp_path, content):
+    """In a line, and it stays as it is."""
+    (tmp_path / "study.log").write_bytes(content)
+    with pytest.raises(InputError, match=r"study\.log cannot be read.*another folder"):
+        opened(tmp_path)
+    assert (tmp_path / "study.log").read_bytes() == content
 
 
 def test_every_combination_is_tried_once(tmp_path):
