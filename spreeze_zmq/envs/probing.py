@@ -141,10 +141,13 @@ class _Visit:
     def _next(self) -> dict[str, Any] | None:
         """The next message; None if the process has ended or is late in closing."""
         while (message := self._taken()) is None:
+            has_ended = (
+                self._process.poll() is not None
+            )  # before the pipe is read: then its last words are there
             ready, _, _ = select.select([self._pipe], [], [], 0.1)
             received = os.read(self._pipe, 1 << 16) if ready else b""
             self._buffer += received
-            if not received and self._process.poll() is not None:
+            if has_ended and not received:
                 return None
             if ready and not received:  # its end is closed, and nothing more will come
                 time.sleep(0.01)

@@ -204,3 +204,21 @@ def test_the_death_of_the_process_that_looks_ends_the_other(tmp_path):
         looking.kill()
         looking.wait()
     assert psutil.wait_procs(children, 5)[1] == []
+
+
+def test_the_last_words_of_a_process_are_heard_however_late(monkeypatch):
+    """It writes all that it has to say and ends while nobody looks, as on a busy machine."""
+    visits, real, others = [], probing.select.select, psutil.Process().children()
+
+    def late(*files_and_time):
+        if visits:
+            return real(*files_and_time)
+        visits.append("late")
+        [own] = [child for child in psutil.Process().children() if child not in others]
+        while own.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.02)
+        return [], [], []
+
+    monkeypatch.setattr(probing.select, "select", late)
+    assert envs.look("CartPole-v1").spec.num_actions == 2
+    assert visits
