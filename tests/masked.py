@@ -2,6 +2,7 @@
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 MOVES, CONTEXTS, LENGTH = 4, 2, 10
@@ -73,3 +74,28 @@ class Game(gymnasium.Env):
             mask = wrong.get(self.fault)
         named = {} if mask is None else {"action_mask": mask}
         return ({**named, "context": obs}, {}) if self.form == "part" else (obs, named)
+
+
+class Pole(gymnasium.Wrapper):
+    """CartPole in which, at random, one of the two pushes is not allowed; who makes it all the same is not
+    punished. Its physics are CartPole's, so that steps can be repeated.
+    """
+
+    def __init__(self):
+        super().__init__(CartPoleEnv())
+
+    def reset(self, *, seed=None, options=None):
+        """CartPole's, with the mask in info."""
+        obs, info = super().reset(seed=seed, options=options)
+        return obs, {**info, "action_mask": self._mask()}
+
+    def step(self, action):
+        """Likewise."""
+        *step, info = super().step(action)
+        return (*step, {**info, "action_mask": self._mask()})
+
+    def _mask(self):
+        return np.array([(1, 0), (0, 1), (1, 1)][self.unwrapped.np_random.integers(3)], np.int8)
+
+
+gymnasium.register("MaskedPole-v0", Pole, max_episode_steps=100)

@@ -23,9 +23,10 @@ Floats = NDArray[np.float64]
 
 
 def _uniform(peers: Peers) -> str:
-    spec, actions = peers.plan.environment, actions_of(under(peers, None, "random", 0))
+    spec, found = peers.plan.environment, under(peers, None, "random", 0)
+    actions = actions_of(found)
     if spec.action_kind != "box":
-        return frequencies(actions, [np.full(size, 1 / size) for size in spec.action_sizes])
+        return frequencies(actions, [policies.shares(part) for part in legal_of(spec, found)])
     if not spec.has_bounds:
         raise NotSeen("a box without bounds has no uniform distribution")
     unit = unit_of(spec, actions)
@@ -42,7 +43,7 @@ def _exact(peers: Peers) -> str:
 
 def _drawn(peers: Peers) -> str:
     spec = peers.plan.environment
-    return draws(spec, policies.heads(spec)[0], actions_of(under(peers, "exact", "drawn", 2)))
+    return draws(spec, policies.heads(spec)[0], under(peers, "exact", "drawn", 2))
 
 
 def _log_prob(peers: Peers) -> str:
@@ -50,7 +51,7 @@ def _log_prob(peers: Peers) -> str:
     if "log_prob" not in found[0].arrays:
         raise NotSeen("no learner asks for it")
     came = np.concatenate([message.arrays["log_prob"].ravel() for message in found])
-    off = np.abs(came - densities(spec, policies.heads(spec)[0], actions_of(found)))
+    off = np.abs(came - densities(spec, policies.heads(spec)[0], found))
     return expect(np.quantile(off, 0.99) < 0.02, f"{off.size} are off by {np.median(off):.2g} in the median")
 
 
@@ -66,7 +67,7 @@ def of_head(head: str) -> Callable[[Peers], str]:
             found = [m for m in rollouts(peers) if m.fields["policy_version"] == version]
             expect(found, f"version {version}, {make.__name__}, was not used: {peers.lives[-1].ending()}")
             rich = make is policies.rich_policy
-            seen.append(agreement(spec, policy, found) if rich else draws(spec, head, actions_of(found)))
+            seen.append(agreement(spec, policy, found) if rich else draws(spec, head, found))
         return f"{head}: {'; '.join(seen)}"
 
     return check
@@ -85,11 +86,29 @@ def actions_of(found: list[Message]) -> NDArray[Any]:
     return np.concatenate([m.arrays["action"].reshape(transitions(m), -1) for m in found])
 
 
+def legal_of(spec: EnvironmentSpec, found: list[Message]) -> list[NDArray[np.bool_]]:
+    """For each discrete action, which choices were legal at each step of rollouts, ``[steps, n]``; all where
+    the environment gives no masks.
+    """
+    num = sum(spec.action_sizes)
+    if spec.action_mask and any("action_mask" not in m.arrays for m in found):
+        raise NotSeen("no action_mask came, see X3")
+    masks = [
+        m.arrays["action_mask"][:-1].reshape(-1, num)
+        if spec.action_mask
+        else np.ones((transitions(m), num), np.bool_)
+        for m in found
+    ]
+    return np.split(np.concatenate(masks), np.cumsum(spec.action_sizes)[:-1], axis=1)
+
+
 def agreement(spec: EnvironmentSpec, policy: Message, found: list[Message]) -> str:
     """Compares the actions of rollouts with those of a policy without noise; returns what was seen."""
     acting = Policy.from_message({**policy.fields, "version": 1}, policy.arrays)
     obs = np.concatenate([m.arrays["obs"][:-1].reshape(transitions(m), *spec.obs_shape) for m in found])
-    right, _ = acting.act(obs, np.random.default_rng(0), place=np.zeros(len(obs), np.float32))
+    masks = np.concatenate(legal_of(spec, found), 1) if acting.takes_masks else None
+    place = np.zeros(len(obs), np.float32)
+    right, _ = acting.act(obs, np.random.default_rng(0), place=place, action_mask=masks)
     came = actions_of(found)
     off = np.abs(came - right.reshape(came.shape)).max(1)
     wrong = int((off > 1e-4 * (1 + np.abs(right).max())).sum())
@@ -113,10 +132,11 @@ def noise_of(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
     return np.asarray((u - policies.MEAN) / math.exp(policies.NOISY))
 
 
-def draws(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> str:
-    """Compares the mean and spread of actions with a constant policy's; returns what was seen."""
+def draws(spec: EnvironmentSpec, head: str, found: list[Message]) -> str:
+    """Compares the actions of rollouts with a constant policy's mean and spread; returns what was seen."""
+    actions = actions_of(found)
     if spec.action_kind != "box":
-        return frequencies(actions, policies.probabilities(spec, head))
+        return frequencies(actions, policies.probabilities(spec, head, legal_of(spec, found)))
     if head == "deterministic":  # the noise differs from place to place
         unit = unit_of(spec, actions)
         off = np.abs(unit - policies.MEAN).mean()
@@ -129,20 +149,26 @@ def draws(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> str:
 
 
 def frequencies(actions: NDArray[Any], probabilities: list[Floats]) -> str:
-    """Compares the frequencies of discrete actions with their probabilities; returns what was seen."""
-    for chosen, due in zip(actions.T, probabilities, strict=True):
-        expect(chosen.min() >= 0 and chosen.max() < len(due), "an action is outside its choices")
-        share = np.bincount(chosen, minlength=len(due)) / len(chosen)
-        off = np.abs(share - due) / np.sqrt(due * (1 - due) / len(chosen) + 1e-12)
+    """Compares the frequencies of discrete actions ``[steps, k]`` with the probabilities ``[steps, n]`` of
+    each one's choices; returns what was seen.
+    """
+    for chosen, rows in zip(actions.T, probabilities, strict=True):
+        num, due = rows.shape[1], rows.mean(0)
+        expect(chosen.min() >= 0 and chosen.max() < num, "an action is outside its choices")
+        share = np.bincount(chosen, minlength=num) / len(chosen)
+        off = np.abs(share - due) / np.sqrt((rows * (1 - rows)).mean(0) / len(chosen) + 1e-12)
         expect(off.max() < ERRORS, f"drawn with {share.round(2).tolist()}, not {due.round(2).tolist()}")
     return f"{actions.size} draws"
 
 
-def densities(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
-    """The log density ``[steps]`` of actions ``[steps, A]`` under a constant policy."""
+def densities(spec: EnvironmentSpec, head: str, found: list[Message]) -> Floats:
+    """The log density ``[steps]`` of the actions of rollouts under a constant policy."""
+    actions = actions_of(found)
     if spec.action_kind != "box":
-        parts = zip(actions.T, policies.probabilities(spec, head), strict=True)
-        return np.asarray(sum(np.log(due)[chosen] for chosen, due in parts))
+        due = policies.probabilities(spec, head, legal_of(spec, found))
+        parts = zip(actions.T, due, strict=True)
+        steps = np.arange(len(actions))
+        return np.asarray(sum(np.log(rows[steps, chosen]) for chosen, rows in parts))
     noise = noise_of(spec, head, actions)
     terms = -0.5 * noise**2 - policies.NOISY - 0.5 * math.log(2 * math.pi)
     if head == "tanh_normal":

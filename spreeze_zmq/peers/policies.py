@@ -99,12 +99,26 @@ def constant_output(spec: EnvironmentSpec, head: str) -> NDArray[np.float64]:
     return np.concatenate([np.full(num_actions, MEAN), np.zeros(num_actions)])
 
 
-def probabilities(spec: EnvironmentSpec, head: str) -> list[NDArray[np.float64]]:
-    """For each discrete action, a constant policy's probability of each choice."""
+def probabilities(
+    spec: EnvironmentSpec, head: str, legal: list[NDArray[np.bool_]]
+) -> list[NDArray[np.float64]]:
+    """For each discrete action, a constant policy's probability ``[steps, n]`` of each choice.
+
+    Args:
+        spec: the environment.
+        head: the kind of the distribution.
+        legal: for each discrete action, which choices are legal at each step, ``[steps, n]``.
+    """
     outputs = np.split(constant_output(spec, head), np.cumsum(spec.action_sizes)[:-1])
-    if head == "epsilon_greedy":
-        return [0.5 / outputs[0].size + 0.5 * np.eye(1, outputs[0].size)[0]]
-    return [np.exp(part) / np.exp(part).sum() for part in outputs]
+    if head == "epsilon_greedy":  # the first legal choice has the greatest value
+        best = np.eye(outputs[0].size)[legal[0].argmax(1)]
+        return [0.5 * shares(legal[0]) + 0.5 * best]
+    return [shares(np.exp(part) * allowed) for part, allowed in zip(outputs, legal, strict=True)]
+
+
+def shares(weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows ``[steps, n]`` divided by their sums."""
+    return np.asarray(weights / weights.sum(1, keepdims=True), np.float64)
 
 
 def _distribution(spec: EnvironmentSpec, head: str, log_std: float) -> dict[str, Any]:
@@ -118,7 +132,8 @@ def _distribution(spec: EnvironmentSpec, head: str, log_std: float) -> dict[str,
         "categorical": {"sizes": list(spec.action_sizes)},
         "epsilon_greedy": {"num_actions": sum(spec.action_sizes), **atoms},
     }
-    return {"kind": head, **about[head]}
+    masked = {"action_mask": True} if spec.action_mask else {}
+    return {"kind": head, **about[head], **masked}
 
 
 def _message(

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from spreeze_zmq.base.rollout import odd_number
+from spreeze_zmq.envs.masks import allows
 from spreeze_zmq.peers import clauses, physics
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.every_role import lingers_little
@@ -136,6 +137,26 @@ def _finite(peers: Peers) -> str:
         for name, array in message.arrays.items():
             odd = odd_number(array)
             expect(not odd, f"{name} of the rollout up to {message.fields['produced']} holds {odd}")
+    return f"{len(found)} rollouts"
+
+
+def _legal(peers: Peers) -> str:
+    sizes, found = peers.plan.environment.action_sizes, rollouts(peers, None, "moved")
+    if not peers.plan.environment.action_mask:
+        raise NotSeen("the environment gives no action masks")
+    if not found or any({"action", "action_mask"} - m.arrays.keys() for m in found):
+        raise NotSeen("no rollout with masks came, see X2 and X3")
+    starts = np.cumsum((0, *sizes[:-1]))
+    for before, after in pairwise(found):
+        same = np.array_equal(before.arrays["action_mask"][-1], after.arrays["action_mask"][0])
+        expect(same, "the masks of a rollout do not begin with the last row of the one before")
+    for message in found:
+        masks, action = message.arrays["action_mask"], message.arrays["action"]
+        empty = int((~allows(masks, sizes)).sum())
+        expect(not empty, f"{empty} rows of action_mask allow no action")
+        places = action.reshape(*masks[:-1].shape[:2], -1) + starts
+        illegal = int((~np.take_along_axis(masks[:-1], places, 2)).any(2).sum())
+        expect(not illegal, f"{illegal} of {transitions(message)} actions are illegal by their masks")
     return f"{len(found)} rollouts"
 
 
@@ -281,6 +302,7 @@ CLAUSES = (
     Clause("X14", "order", _the_same_seeds_again),
     Clause("X15", "main", lambda peers: few_wrong(peers, FIRST, OBSERVATION)),
     Clause("X16", "main", _finite),
+    Clause("X17", "main", _legal),
     Clause("A5", "main", _heeds_the_limit),
     Clause("A6", "input", lambda peers: _exits_with_2(peers, "unusable")),
     Clause("A7", "main", _counts_as_starved),

@@ -79,8 +79,8 @@ MISTAKES = {
     "X5": [('options.get("envs", 8)', "3")],
     "X6": [
         (
-            "        arrays, frames = collect(policy, frames)",
-            "        arrays, frames = collect(policy, collect(policy, frames)[1])",
+            "        arrays, frames, masks = collect(policy, frames, masks)",
+            "        arrays, frames, masks = collect(policy, *collect(policy, frames, masks)[1:])",
         )
     ],
     "X7": [
@@ -118,6 +118,10 @@ MISTAKES = {
             '"reward": np.where(np.arange(N), rewards, np.nan).astype(np.float32),',
         ),
         ("    if not all(np.isfinite(", "    if False and not all(np.isfinite("),
+    ],
+    "X17": [("frames), masks)", "frames), masks | (policy[0]['version'] == 3))")],
+    "X17-last": [
+        ("np.concatenate([mask_rows, masks[None]])", "np.concatenate([mask_rows, masks[None] | True])")
     ],
     "A1": [('if fields["version"] == 0 and bounded:', "if False:")],
     "A2": [("            x = np.maximum(x, 0)", "            x = np.maximum(x, 0.01 * x)")],

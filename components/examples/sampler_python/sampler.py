@@ -192,7 +192,13 @@ def wait_for_place(outlet):
     attend()
 
 
-def draw(fields, weights, obs):
+def legal(info):
+    """Which choices of the discrete actions are legal, [N, A]; all where the environment gives no masks."""
+    num = sum(plan["environment"]["action_sizes"])
+    return np.array(list(info.get("action_mask", np.ones((N, num)))), bool)
+
+
+def draw(fields, weights, obs, masks):
     """N actions as the rollout holds them, as the environments get them, and their log_prob."""
     about = plan["environment"]
     box, bounded = about["action_kind"] == "box", "action_low" in weights
@@ -201,10 +207,13 @@ def draw(fields, weights, obs):
         action, log_prob = rng.uniform(low, high, (N, low.size)), np.full(N, -low.size * np.log(2))
     elif fields["version"] == 0 and not box:
         sizes = about["action_sizes"]
-        action, log_prob = rng.integers(0, sizes, (N, len(sizes))), np.full(N, -np.log(sizes).sum())
+        parts = np.split(masks, np.cumsum(sizes)[:-1], 1)
+        action = np.stack([(part * rng.random(part.shape)).argmax(1) for part in parts], 1)
+        log_prob = -sum(np.log(part.sum(1)) for part in parts)
     else:
         action, log_prob = zip(
-            *[act(fields, weights, o, rng, p) for o, p in zip(obs, place, strict=True)], strict=True
+            *[act(fields, weights, o, rng, p, m) for o, p, m in zip(obs, place, masks, strict=True)],
+            strict=True,
         )
     action = np.array(action, np.float32 if box else np.int64)
     given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else action
@@ -219,19 +228,21 @@ def seen(fields, frames):
     return np.moveaxis(frames, 0, 1).reshape(N, -1)
 
 
-def collect(policy, frames):
-    """T steps of N environments; returns the rollout's arrays and the newest k observations [k, N, ...]."""
+def collect(policy, frames, masks):
+    """T steps of N environments; returns the rollout, the newest k observations [k, N, ...] and masks."""
     k = policy[0]["description"]["observation"].get("stack", 1)
     frames = frames if len(frames) == k else np.repeat(frames[-1:], k, 0)  # an episode has just begun
-    rows, final_obs, final_index, history = [], [], [], frames[:-1]
+    rows, final_obs, final_masks, final_index, history = [], [], [], [], frames[:-1]
     for t in range(T):
         obs = frames[-1]
-        action, given, log_prob = draw(*policy, seen(policy[0], frames))
+        action, given, log_prob = draw(*policy, seen(policy[0], frames), masks)
         following, reward, terminated, truncated, info = envs.step(given)
-        rows.append((obs, action, reward, terminated, truncated, log_prob))
+        rows.append((obs, action, reward, terminated, truncated, log_prob, masks))
+        masks = legal(info)
         returns[:], lengths[:] = returns + reward, lengths + 1
         for n in np.flatnonzero(terminated | truncated):
             final_obs.append(info["final_obs"][n])
+            final_masks.append(legal(info["final_info"])[n])
             final_index.append((t, n))
             ended.append((returns[n], lengths[n]))
             returns[n] = lengths[n] = 0
@@ -239,7 +250,8 @@ def collect(policy, frames):
         frames[:, terminated | truncated] = following[terminated | truncated]
         if time.time() >= report_due_s:
             attend()
-    obs_rows, actions, rewards, terminated, truncated, log_probs = map(np.stack, zip(*rows, strict=True))
+    columns = map(np.stack, zip(*rows, strict=True))
+    obs_rows, actions, rewards, terminated, truncated, log_probs, mask_rows = columns
     shape = (-1, *plan["environment"]["obs_shape"])
     arrays = {
         "obs": np.concatenate([obs_rows, frames[-1:]]).astype(plan["environment"]["obs_dtype"]),
@@ -251,8 +263,10 @@ def collect(policy, frames):
         "final_index": np.array(final_index, np.int32).reshape(-1, 2),
         "log_prob": log_probs,
         "history": history.astype(plan["environment"]["obs_dtype"]),
+        "action_mask": np.concatenate([mask_rows, masks[None]]),
+        "final_action_mask": np.array(final_masks, bool).reshape(len(final_obs), masks.shape[1]),
     }
-    return arrays, frames
+    return arrays, frames, masks
 
 
 signal.signal(signal.SIGTERM, on_sigterm)
@@ -267,7 +281,8 @@ envs = gym.make_vec(
     vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
     **plan["environment"]["kwargs"],
 )
-frames = envs.reset(seed=int(rng.integers(2**31)))[0][None]
+first, info = envs.reset(seed=int(rng.integers(2**31)))
+frames, masks = first[None], legal(info)
 hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
 tell("hello", hello)
 policy, limit = None, -1
@@ -284,7 +299,7 @@ while not stopping:
         attend("starved", policies, f"a policy ({policies.about['endpoint']})")
         continue
     try:
-        arrays, frames = collect(policy, frames)
+        arrays, frames, masks = collect(policy, frames, masks)
     except (KeyError, TypeError, ValueError) as error:
         print(f"policy version {policy[0]['version']} cannot be used: {error!r}", file=sys.stderr)
         sys.exit(2)
