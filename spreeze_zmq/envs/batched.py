@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import (
-    EnvironmentFailure,
-    StateNotKept,
-    in_one_line,
-    let_interrupts_pass,
-    place_of,
-)
+from spreeze_zmq.base.errors import EnvironmentFailure, StateNotKept, in_one_line
 from spreeze_zmq.base.kept_state import put_into
 from spreeze_zmq.base.rollout import within_limits
-from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
-from spreeze_zmq.envs.failures import Failures, seed_after_failure
+from spreeze_zmq.envs.door import Given, odd_rows
+from spreeze_zmq.envs.failing import FailingRows
 from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
 from spreeze_zmq.envs.masks import Behind
 
@@ -43,7 +37,7 @@ Options = dict[str, Any] | None
 _KEPT = ("_length", "_return", "_last_obs")
 
 
-class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
+class BatchedEnv(FailingRows):
     """``num_envs`` environments that step together, as a ``gymnasium.vector.VectorEnv``.
 
     An environment whose episode ends in a step is reset within the same step. The returned observation is the
@@ -70,8 +64,6 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         own_spaces: of observations and actions of one environment itself, before its engine adapts them.
         episode_limit: the same, or the limit that a wrapper within the environments applies.
-        failures: counts failures; by default the first one is raised.
-        first_row: number of the first environment within a larger batch of ``num_rows``.
         envs: the environments that are objects of this process; empty for other engines.
         task: the native task that is stepped, if one is.
         close_fault: what was raised in ``close()``, in one line; empty for nothing.
@@ -100,8 +92,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         seed: int,
         episode_limit: int | None = None,
     ):
-        self.env_id = env_id
-        self.num_envs = self.batch_size = num_envs
+        super().__init__(env_id, num_envs, seed)
+        self.batch_size = num_envs
         self.single_observation_space = observation_space
         self.single_action_space = action_space
         self.own_spaces = observation_space, action_space
@@ -111,19 +103,13 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.max_episode_steps = max_episode_steps
         self.episode_limit = max_episode_steps if episode_limit is None else episode_limit
         self._given = Given(action_space)
-        self._num_steps = 0
-        self._length = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._all_rows = np.arange(num_envs)
         self._stepped: Step | None = None
         self._stepping: NDArray[np.intp] | None = None
         self._started = False
-        self.failures = Failures(0)
-        self.first_row, self.num_rows = 0, num_envs
         self.on_tick: Callable[[], None] = lambda: None
-        self._seed = seed
-        self._failed: set[int] = set()
         self._last_obs: NDArray[Any] | None = None
 
     # Implemented by subclasses.
@@ -135,9 +121,6 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
-
-    def _replace(self, row: int) -> None:
-        """Replace an environment that failed by a new one, where a reset alone does not repair it."""
 
     def gives_masks(self, info: Any) -> bool:
         """Whether its environments give action masks, by the ``info`` of a reset."""
@@ -386,50 +369,3 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             mask[again] = True
             info = overlay(info, reset_info, mask)
         return first, info
-
-    def _repair(self, row: int) -> int:
-        """Repair an environment that failed; returns a new seed, with which the next episode differs."""
-        self._replace(row)
-        return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
-
-    def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in
-        this step, or ``None``.
-        """
-        if not self._failed and within_limits(reward) and within_limits(obs):
-            return None
-        for row, what in odd_rows(obs, reward):
-            if row not in self._failed:
-                self._fail(row, f"gave {what}")
-        failed = np.zeros(self.num_envs, np.bool_)
-        failed[list(self._failed)] = True
-        return failed if self._failed else None
-
-    def _fail(self, rows: int | Sequence[int], what: str, error: BaseException | None = None) -> None:
-        """Note that one environment failed, or several at once, which counts as one failure.
-
-        Raises:
-            EnvironmentFailure: there are more failures than are tolerated.
-        """
-        failed = [rows] if isinstance(rows, int) else list(rows)
-        first = self.first_row + failed[0]
-        some = f"environment {first}"
-        if len(failed) > 1:
-            some = f"environments {first} to {first + len(failed) - 1}"
-        steps = f"step {self._num_steps} of this batch, step {int(self._length[failed[0]])} of its episode"
-        self._failed.update(failed)
-        self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error)
-
-    def _raised(self, rows: int | Sequence[int], method: str, error: BaseException) -> None:
-        """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again."""
-        let_interrupts_pass(error)
-        if isinstance(error, WrongReturn):
-            place = self._place(rows if isinstance(rows, int) else rows[0], method)
-            self._fail(rows, f"returned from {method} {error}" + (f" [{place}]" if place else ""))
-        else:
-            place = f" [{place}]" if (place := place_of(error)) else ""
-            self._fail(rows, f"raised in {method}: {in_one_line(error)}{place}", error)
-
-    def _place(self, row: int, method: str) -> str:
-        """``file:line`` of an environment's own method; empty if it is not the user's."""
-        return ""

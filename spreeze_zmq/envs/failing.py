@@ -1,0 +1,85 @@
+"""What becomes of environments of a batch that fail: each is named and counted, and begins with another seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.errors import in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.rollout import within_limits
+from spreeze_zmq.envs.door import WrongReturn, odd_rows
+from spreeze_zmq.envs.failures import Failures, seed_after_failure
+
+
+class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
+    """The part of a batch that knows which of its environments failed in a step, and says so.
+
+    Attributes:
+        env_id: name of the environment.
+        num_envs: environments of this batch.
+        failures: counts failures; by default the first one is raised.
+        first_row: number of the first environment within a larger batch of ``num_rows``.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, seed: int) -> None:
+        self.env_id, self.num_envs = env_id, num_envs
+        self.failures = Failures(0)
+        self.first_row, self.num_rows = 0, num_envs
+        self._num_steps = 0
+        self._length = np.zeros(num_envs, np.int64)
+        self._seed = seed
+        self._failed: set[int] = set()
+
+    def _replace(self, row: int) -> None:
+        """Replace an environment that failed by a new one, where a reset alone does not repair it."""
+
+    def _place(self, row: int, method: str) -> str:
+        """``file:line`` of an environment's own method; empty if it is not the user's."""
+        return ""
+
+    def _repair(self, row: int) -> int:
+        """Repair an environment that failed; returns a new seed, with which the next episode differs."""
+        self._replace(row)
+        return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
+
+    def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in
+        this step, or ``None``.
+        """
+        if not self._failed and within_limits(reward) and within_limits(obs):
+            return None
+        for row, what in odd_rows(obs, reward):
+            if row not in self._failed:
+                self._fail(row, f"gave {what}")
+        failed = np.zeros(self.num_envs, np.bool_)
+        failed[list(self._failed)] = True
+        return failed if self._failed else None
+
+    def _fail(self, rows: int | Sequence[int], what: str, error: BaseException | None = None) -> None:
+        """Note that one environment failed, or several at once, which counts as one failure.
+
+        Raises:
+            EnvironmentFailure: there are more failures than are tolerated.
+        """
+        failed = [rows] if isinstance(rows, int) else list(rows)
+        first = self.first_row + failed[0]
+        some = f"environment {first}"
+        if len(failed) > 1:
+            some = f"environments {first} to {first + len(failed) - 1}"
+        steps = f"step {self._num_steps} of this batch, step {int(self._length[failed[0]])} of its episode"
+        self._failed.update(failed)
+        self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error)
+
+    def _raised(self, rows: int | Sequence[int], method: str, error: BaseException) -> None:
+        """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again."""
+        let_interrupts_pass(error)
+        if isinstance(error, WrongReturn):
+            place = self._place(rows if isinstance(rows, int) else rows[0], method)
+            self._fail(rows, f"returned from {method} {error}" + (f" [{place}]" if place else ""))
+        else:
+            place = f" [{place}]" if (place := place_of(error)) else ""
+            self._fail(rows, f"raised in {method}: {in_one_line(error)}{place}", error)
