@@ -58,7 +58,7 @@ class Watch(View):
             return
         self._settled_since_s = self._settled_since_s or time.monotonic()
         if self.launch is not None and time.monotonic() - self._settled_since_s >= SETTLED_S:
-            self.launch.stop_reason = self.launch.stop_reason or "measured"
+            self.launch.outcome.stop_reason = self.launch.outcome.stop_reason or "measured"
 
     def note(self, line: str) -> None:
         say(line, flush=True)
@@ -99,8 +99,8 @@ def measure(plan: Plan) -> dict[str, Any]:
         watch.launch = launch
         failed = launch.run()
         lines = list(read_journal(launch.folder.metrics, ("balance",)))
-    if failed and launch.failures:
-        name, what = launch.failures[0]
+    if failed and launch.outcome.failures:
+        name, what = launch.outcome.failures[0]
         raise ComponentFailed(f"{name}: {what}")
     decided = [line for line in lines if line["decision"].get("steady")]
     if not decided:

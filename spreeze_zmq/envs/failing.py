@@ -1,4 +1,4 @@
-"""What becomes of environments of a batch that fail: each is named and counted, and begins with another seed."""
+"""What becomes of environments of a batch that fail: each is named, counted and given another seed."""
 
 from __future__ import annotations
 

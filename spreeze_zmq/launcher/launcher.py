@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
-from spreeze_zmq.launcher import closing, texts
+from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
+from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
-from spreeze_zmq.launcher.losses import Losses
+from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.launcher.pinning import pinned
 from spreeze_zmq.launcher.socket_watch import SocketWatch
 from spreeze_zmq.nodes.listening import Listening
@@ -39,7 +39,6 @@ from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.ending import say_last
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import mistakes
-from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
 from spreeze_zmq.wire import Message, channels
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
@@ -85,17 +84,14 @@ class Launch:
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
-        self.stop_reason, self.last_word, self.gave_up = "", "", False
-        self.was_stopped_whole = False  # a signal that asks to stop has reached all processes
-        self.failures: list[tuple[str, str]] = []
-        self.printed: list[str] = []
-        self.input_fault: tuple[str, str] | None = None
+        self.outcome = Outcome(folder, self.plan)
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
-        self.interrupts, self.losses, self.pauses = Interrupts(), Losses(), Pauses()
+        self.interrupts, self.pauses = Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
             self.lending = Lending(nodes, listening.ways, folder, self.crew, self.tell, view.note)
+        self.ends = Ends(self.outcome, self.crew, self.lending, self.interrupts, self.tell, view.note)
 
     def _open(self, channel: str, end: str) -> Any:
         return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)
@@ -148,17 +144,13 @@ class Launch:
     # --- the run
 
     def run(self) -> int:
-        """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
-        found the user's input at fault, 1 where the run failed, took no env step, had only episodes that
-        failed, went on without a group or ended without its last checkpoint, unless it was to stop at once,
-        otherwise 0.
-        """
+        """Run until a stop condition, the user or a failure ends it. Returns the exit code of ``Outcome``."""
         self.interrupts.heed()
         self.pauses.look()
         allow_open_files()
         try:
             self.start()
-            while not self.stop_reason:
+            while not self.outcome.stop_reason:
                 self.pump(0.1)
                 self.watch()
                 for role in self.ports.visited(self.crew.counts):
@@ -166,18 +158,12 @@ class Launch:
                 if self.interrupts.count:
                     self.ask_to_stop(f"interrupted by {self.interrupts.by}")
                 elif lost := self.socket_watch.lost():
-                    self.gave_up, self.last_word = True, lost
+                    self.outcome.gave_up, self.outcome.last_word = True, lost
                     self.ask_to_stop(lost)
         finally:
             processes = self.status.get("processes", {})
             self.finish()
-        if self.gave_up:
-            return 1 if self.input_fault is None else InputError.exit_code
-        failed = closing.why_no_step(self.folder, processes) or closing.why_no_episode(self.folder)
-        lost, left_out = self.losses.write(self.folder), closing.why_no_checkpoint(self.folder)
-        self.last_word = failed or "; ".join(filter(None, (left_out, lost)))
-        at_once = self.was_stopped_whole or self.interrupts.count > 1
-        return 1 if failed or lost or (left_out and not at_once) else 0
+        return self.outcome.settle(processes, at_once=self.interrupts.count > 1)
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""
@@ -190,13 +176,13 @@ class Launch:
         channels.poll([self.control, *others], [], timeout_s=timeout_s)
         self.heed_pause()
         if self.lending is not None:
-            self.lending.is_over = bool(self.stop_reason)
+            self.lending.is_over = bool(self.outcome.stop_reason)
             self.lending.serve()
         while (message := self.control.receive()) is not None:
             if message.kind == "status":
                 self.hear_status(message.fields)
             elif message.kind == "stop" and {"launcher", "*"} & set(message.fields["roles"]):
-                self.stop_reason = self.stop_reason or message.fields["reason"]
+                self.outcome.stop(message.fields["reason"])
             elif message.kind == "scale":
                 self.obey(message.fields)
             elif message.kind == "set" and message.fields.get("reason"):
@@ -224,17 +210,17 @@ class Launch:
         for line in self.news.of(status):
             self.view.note(line)
         for row in mistakes(status):
-            stuck = row["stuck"] and row["sender"] in self.supervisor.names() and not self.stop_reason
+            stuck = row["stuck"] and row["sender"] in self.supervisor.names() and not self.outcome.stop_reason
             if stuck and not is_observer(row["sender"]):
-                self.gave_up, self.stop_reason, self.last_word = True, row["line"], row["line"]
-                self.fail(row["sender"], row["line"].removeprefix(f"{row['sender']}: "))
-                self.tell("stop_request", reason=self.stop_reason)
+                self.outcome.give_up(row["line"], last_word=row["line"])
+                self.ends.fail(row["sender"], row["line"].removeprefix(f"{row['sender']}: "))
+                self.tell("stop_request", reason=self.outcome.stop_reason)
 
     def watch(self) -> None:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         self.heed_pause()
         for event in self.supervisor.poll():
-            self.on_event(event)
+            self.ends.on_event(event)
         self.crew.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
@@ -255,69 +241,8 @@ class Launch:
         if what := self.crew.deadlines.missed(name, process):
             self.crew.deadlines.begin(name)
             why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
-            self.fail(name, what + why)
+            self.ends.fail(name, what + why)
             self.supervisor.kill(name)
-
-    def on_event(self, event: Event) -> None:
-        """Report the end of a process to the broker and the user."""
-        asked = self.interrupts.count > 0
-        elsewhere = self.lending if self.lending and self.lending.may_lose(event.name) else None
-        if isinstance(event, Printed):
-            self.on_printed(event)
-        elif is_observer(event.name):
-            self.on_observer(event, elsewhere)
-        elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
-            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
-            self.crew.deadlines.begin(event.name)
-            fault = texts.fault_in(event)
-            if event.code == InputError.exit_code and elsewhere is None:
-                self.input_fault = self.input_fault or (event.name, fault)
-            self.fail(event.name, fault)
-        elif isinstance(event, Exited):
-            self.tell("exited", name=event.name, how=event.how, restarting=False)
-            self.was_stopped_whole = self.was_stopped_whole or not event.expected
-            if event.overdue:
-                grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
-                self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
-        elif isinstance(event, GaveUp) and elsewhere is not None:
-            faults = [what for name, what in self.failures if name == event.name]
-            elsewhere.turn_out(event.name, f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}")
-        elif isinstance(event, GaveUp):
-            self.gave_up, self.stop_reason = True, str(event)
-            if full := closing.full_disk(self.folder, self.input_fault):
-                self.input_fault = self.input_fault or (event.name, full)
-                self.stop_reason = f"{event.name} is not started again: {full}"
-            self.tell("stop_request", reason=self.stop_reason)
-
-    def on_printed(self, event: Printed) -> None:
-        """Say once where what the environment or the algorithm prints is; an observer's libraries greet."""
-        if is_observer(event.name):
-            return
-        if not self.printed:
-            self.view.note(f"{event.name} prints; its output is in {self.folder.shown}/logs/{event.name}.log")
-        self.printed.append(event.name)
-
-    def on_observer(self, event: Event, elsewhere: Lending | None) -> None:
-        """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
-        if isinstance(event, Exited):
-            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
-            if not event.expected:
-                what = texts.fault_in(event) if event.code == InputError.exit_code else event.how
-                self.fail(event.name, f"{what}; the run goes on\n{event.words}")
-        elif isinstance(event, GaveUp):
-            self.ports.shut(event.name.rpartition("-")[0])
-            self.losses.add(event.name, event.reason, self.view.note)
-            if elsewhere is not None:
-                elsewhere.turn_out(event.name, f"{event.name}: {event}")
-
-    def fail(self, name: str, what: str) -> None:
-        """Record and report one failure; ``report_end`` shows the first one again."""
-        if not is_observer(name):
-            self.failures.append((name, what))
-        log = self.folder.logs / f"{name}.log"
-        summary = what.splitlines()[0]
-        self.tell("failure", name=name, summary=summary, traceback=what)
-        self.view.note(f"{name}: {summary} ({log})")
 
     def tell(self, kind: str, **fields: Any) -> None:
         """Send one message to the broker; it waits while the broker starts, or is behind."""
@@ -332,17 +257,17 @@ class Launch:
         self.supervisor.end_restarts()  # the signal may have reached all processes, as from systemd
         ours = self.supervisor.alive([f"{BROKER}-0"])
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
-        while not self.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:
+        while not self.outcome.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:
-                self.was_stopped_whole = True
+                self.outcome.was_stopped_whole = True
                 break
             self.pump(0.1)
             self.watch()
-        self.stop_reason = self.stop_reason or reason
+        self.outcome.stop(reason)
 
     def finish(self) -> None:
         """Stop all processes in :func:`stop_order` and remove the sockets."""
-        self.losses.settle(self.supervisor.alive(self.supervisor.names()))
+        self.outcome.losses.settle(self.supervisor.alive(self.supervisor.names()))
         self.supervisor.end_restarts()
         for group in stop_order():
             if self.plan.components.keys().isdisjoint(group):
@@ -354,7 +279,7 @@ class Launch:
             self.see_off(names, group)
         self.supervisor.close()
         if self.lending is not None:
-            self.lending.end(self.stop_reason)
+            self.lending.end(self.outcome.stop_reason)
         self.view.close()
         self.control.close()
         self.reports.close()
@@ -363,7 +288,7 @@ class Launch:
         self.crew.close()
         self.folder.broker_state.unlink(missing_ok=True)
         self.folder.tidy()
-        self.folder.end_summary(self.stop_reason, self.failures)
+        self.folder.end_summary(self.outcome.stop_reason, self.outcome.failures)
 
     def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
         """Wait until these processes have ended, or until the second Ctrl-C. The broker, which writes the
@@ -374,7 +299,7 @@ class Launch:
         while self.supervisor.alive(names):
             self.pump(0.02)
             for event in self.supervisor.poll():
-                self.on_event(event)
+                self.ends.on_event(event)
             self.show_processes(leaving=names)
             if self.interrupts.count > patience:
                 for name in names:
@@ -386,5 +311,4 @@ class Launch:
 
     def report_end(self) -> None:
         """Print the outcome of the run and the commands that use it."""
-        ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        say_last(closing.closing_lines(self.folder, self.plan, *ending, printed=self.printed))
+        say_last(self.outcome.lines())

@@ -1,0 +1,102 @@
+"""Says how processes end, to the broker and to the user, and what that means for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.launcher import closing, texts
+from spreeze_zmq.launcher.crew import Crew
+from spreeze_zmq.launcher.interrupts import Interrupts
+from spreeze_zmq.launcher.lending import Lending
+from spreeze_zmq.launcher.outcome import Outcome
+from spreeze_zmq.plan.roles import is_observer
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
+
+
+class Ends:
+    """Handles the supervisor's events.
+
+    Args:
+        outcome: where each failure is entered.
+        crew: has the processes and their deadlines.
+        lending: the machines that have joined; None where none can.
+        interrupts: how often the user has asked the run to end.
+        tell: sends a message of this kind and these fields to the broker.
+        note: shows the user a line.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        crew: Crew,
+        lending: Lending | None,
+        interrupts: Interrupts,
+        tell: Callable[..., None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._outcome, self._crew, self._lending = outcome, crew, lending
+        self._interrupts, self._tell, self._note = interrupts, tell, note
+        self._folder = outcome.folder
+
+    def on_event(self, event: Event) -> None:
+        """Report the end of a process to the broker and the user."""
+        asked = self._interrupts.count > 0
+        elsewhere = self._lending if self._lending and self._lending.may_lose(event.name) else None
+        if isinstance(event, Printed):
+            self.on_printed(event)
+        elif is_observer(event.name):
+            self.on_observer(event, elsewhere)
+        elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
+            self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            self._crew.deadlines.begin(event.name)
+            fault = texts.fault_in(event)
+            if event.code == InputError.exit_code and elsewhere is None:
+                self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)
+            self.fail(event.name, fault)
+        elif isinstance(event, Exited):
+            self._tell("exited", name=event.name, how=event.how, restarting=False)
+            self._outcome.was_stopped_whole = self._outcome.was_stopped_whole or not event.expected
+            if event.overdue:
+                grace_s = self._outcome.plan.components[event.name.rpartition("-")[0]].stop_grace_s
+                self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
+        elif isinstance(event, GaveUp) and elsewhere is not None:
+            faults = [what for name, what in self._outcome.failures if name == event.name]
+            elsewhere.turn_out(event.name, f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}")
+        elif isinstance(event, GaveUp):
+            reason = str(event)
+            if full := closing.full_disk(self._folder, self._outcome.input_fault):
+                self._outcome.input_fault = self._outcome.input_fault or (event.name, full)
+                reason = f"{event.name} is not started again: {full}"
+            self._outcome.give_up(reason)
+            self._tell("stop_request", reason=reason)
+
+    def on_printed(self, event: Printed) -> None:
+        """Say once where what the environment or the algorithm prints is; an observer's libraries greet."""
+        if is_observer(event.name):
+            return
+        if not self._outcome.printed:
+            self._note(f"{event.name} prints; its output is in {self._folder.shown}/logs/{event.name}.log")
+        self._outcome.printed.append(event.name)
+
+    def on_observer(self, event: Event, elsewhere: Lending | None) -> None:
+        """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
+        if isinstance(event, Exited):
+            self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            if not event.expected:
+                what = texts.fault_in(event) if event.code == InputError.exit_code else event.how
+                self.fail(event.name, f"{what}; the run goes on\n{event.words}")
+        elif isinstance(event, GaveUp):
+            self._crew.ports.shut(event.name.rpartition("-")[0])
+            self._outcome.losses.add(event.name, event.reason, self._note)
+            if elsewhere is not None:
+                elsewhere.turn_out(event.name, f"{event.name}: {event}")
+
+    def fail(self, name: str, what: str) -> None:
+        """Record and report one failure; the last lines show the first one again."""
+        if not is_observer(name):
+            self._outcome.failures.append((name, what))
+        log = self._folder.logs / f"{name}.log"
+        summary = what.splitlines()[0]
+        self._tell("failure", name=name, summary=summary, traceback=what)
+        self._note(f"{name}: {summary} ({log})")
