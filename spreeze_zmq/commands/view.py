@@ -1,4 +1,4 @@
-"""``spreeze view RUN``: serve the page of a finished run from its folder."""
+"""``spreeze view RUN [RUN ...]``: serve the page of a finished run from its folder, with others beside it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,22 @@ from spreeze_zmq.screen.page import address
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.add_argument(
+        "beside",
+        metavar="RUN",
+        nargs="*",
+        help="further runs of the same environment and folder, whose curves are drawn beside; live ones grow",
+    )
+    parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)"
     )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
+    """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address.
+
+    Raises:
+        InputError: there is no such run, or no such run to draw beside it; the port is taken or out of range.
+    """
     from spreeze_zmq.screen.page.agent import PolicyPlayer, given_policy
     from spreeze_zmq.screen.page.neighbours import Neighbours
     from spreeze_zmq.screen.page.server import Server
@@ -37,8 +47,10 @@ def main(arguments: argparse.Namespace) -> int:
     plan = Plan.read(folder.run_file)
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port {arguments.port}: expected 0 to 65535")
+    others = Neighbours(folder.path, plan.run.env)
+    beside = address.drawing([others.named(given) for given in arguments.beside])
     if (live := address.of_live_run(folder)) is not None:
-        say(f"the run is live, its own page is {live}")
+        say(f"the run is live, its own page is {live}{beside}")
         return 0
     listener = address.open_port(arguments.port)
     token = address.new_token()
@@ -51,12 +63,11 @@ def main(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="spreeze-view-") as made:
         own = Path(made)  # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
         agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
-        others = Neighbours(folder.path, plan.run.env)
         server = Server(
             listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent, others
         )
         server.start()
-        say(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
+        say(f"{address.url(listener, token)}{beside}  (Ctrl-C ends it)", flush=True)
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())

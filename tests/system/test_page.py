@@ -157,12 +157,14 @@ def look(page, folder):
 
 
 def over_again(folder, errors):
-    """The same run by ``spreeze view``: the whole curve, the agent by the saved policy."""
-    shutil.copytree(folder, folder.with_name("another_run"))
-    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "view", str(folder)]
+    """The same run by ``spreeze view``: the whole curve, the agent by the saved policy, others beside it."""
+    for name in ("another, run", "third"):
+        shutil.copytree(folder, folder.with_name(name))
+    runs = [str(folder), str(folder.with_name("another, run"))]
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "view", *runs]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        with browser_at(process.stdout.readline().split()[0], errors) as page:
+        with browser_at(process.stdout.readline().partition("  (")[0], errors) as page:
             page.locator("#state", has_text="past run").wait_for()
             page.wait_for_selector("#stage img")
             wait_for(lambda: num_points(page) > 3, "curve of the past run")
@@ -173,7 +175,7 @@ def over_again(folder, errors):
 
 
 def explore(page):
-    """Two numbers over transitions: drawn, smoothed, zoomed, beside another run, kept as a file."""
+    """Two numbers over transitions: drawn, smoothed, zoomed, beside other runs, kept as a file."""
     part = page.locator("#explorer")
     first, second, axis, beside = (part.locator("select").nth(place) for place in range(4))
     first.select_option("evaluation: mean_return")
@@ -185,8 +187,9 @@ def explore(page):
     assert part.get_by_text("smoothed").count() == 0
     part.locator("input").fill("0.9")
     part.locator(".u-legend", has_text="critic loss, smoothed").wait_for()
-    beside.select_option("another_run")
-    part.locator(".u-legend", has_text="another_run: critic loss, smoothed").wait_for()
+    part.locator(".u-legend", has_text="another, run: critic loss, smoothed").wait_for()
+    beside.select_option("third")
+    part.locator(".u-legend", has_text="third: evaluation: mean return, smoothed").wait_for()
     whole = int(page.locator("#explored").get_attribute("data-points"))
     plot = part.locator(".u-over").bounding_box()
     page.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 40)
@@ -199,11 +202,18 @@ def explore(page):
     with page.expect_download() as download:
         part.get_by_text("download CSV").click()
     head, *rows = csv.reader(download.value.path().open())
-    assert head == ["trained_transitions", "evaluation: mean_return", "critic_loss"]
+    own = ["evaluation: mean_return", "critic_loss"]
+    assert head == [
+        "trained_transitions",
+        *(f"{run}{name}" for run in ("", "another, run: ", "third: ") for name in own),
+    ]
     assert len(rows) >= whole
     trained = [float(row[0]) for row in rows]
     assert trained == sorted(set(trained))
     assert all(any(row[1:]) for row in rows)
+    for name in ("another, run", "third"):
+        part.locator(".chip", has_text=name).click()
+    part.locator(".u-legend", has_text="another, run").wait_for(state="detached")
 
 
 @pytest.mark.thorough

@@ -10,8 +10,9 @@ import os
 import secrets
 import select
 import socket
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.run.folder import RunFolder
@@ -52,6 +53,11 @@ def new_token() -> str:
 
 def url(listener: socket.socket, token: str) -> str:
     return f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
+
+
+def drawing(names: Sequence[str]) -> str:
+    """What the address of a page ends with so that these runs are drawn beside its own."""
+    return f"#beside={','.join(quote(name, safe='/') for name in names)}" if names else ""
 
 
 def publish(folder: RunFolder, listener: socket.socket) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,22 @@ class Neighbours:
             }
             for run in others
         }
+
+    def named(self, given: str) -> str:
+        """The name in :meth:`found` of a run that is given by its folder.
+
+        Raises:
+            InputError: it is none of them.
+        """
+        found, place = self.found(), self._folder.parent
+        with contextlib.suppress(ValueError):
+            if (name := str(Path(given).resolve().relative_to(place))) in found:
+                return name
+        offered = ", ".join([*list(found)[:3], *(["..."] if len(found) > 3 else [])]) or "none"
+        raise InputError(
+            f"{given}: no other run of {self._env} in {place}, so that nothing can be drawn beside "
+            f"{self._folder.name}; there are: {offered} (spreeze runs {place} shows all)"
+        )
 
     def listing(self) -> bytes:
         """:meth:`found` as JSON."""

@@ -1,4 +1,5 @@
-// Any number of the run over an axis of one's choice: two at once, smoothed, zoomed, and kept as a file.
+// Any number of the run, and of others beside it, over an axis of one's choice: two at once, smoothed, zoomed, and
+// kept as a file.
 
 import { line, unique } from "./charts.js";
 import { element, plain } from "./format.js";
@@ -10,8 +11,11 @@ const AXIS_OR_TABLE = new Set([...Object.keys(AXES), "gauges", "counts"]);
 /** Of an evaluation: what is a number but no result. */
 const NO_RESULT = new Set(["t_s", "version", "env_steps", "seed", "num_episodes"]);
 const NONE = "nothing else";
-const ALONE = "no other run";
-/** Milliseconds between two looks at another run, which may be live. */
+const ADD = "another run";
+/** Colours of other runs, in the order in which they were added, over and over. */
+const COLOURS = ["green", "amber", "red", "teal", "muted", "text"];
+const colourOf = (i) => COLOURS[i % COLOURS.length];
+/** Milliseconds between two looks at other runs, which may be live. */
 const LOOK_MS = 10_000;
 
 export class Explorer {
@@ -22,44 +26,55 @@ export class Explorer {
     this.second = element("select", { "aria-label": "second number, on an axis of its own" });
     this.axis = element("select", { "aria-label": "horizontal axis" }, ...Object.entries(AXES).map(([value, label]) => element("option", { value }, label)));
     this.smooth = element("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: 0, "aria-label": "smoothing" });
-    this.beside = element("select", { "aria-label": "another run" });
-    this.other = null; // the run that is drawn beside this one
-    offer(this.beside, [ALONE], ALONE);
-    this.find();
+    this.beside = element("select", { "aria-label": "another run beside" });
+    this.chips = element("span", { class: "chips" });
+    this.others = new Map(); // name -> its run, whose curves are drawn beside this one's
+    this.states = {}; // name -> what is offered of it
+    offer(this.beside, [ADD], ADD);
+    this.find().then(() => asked().forEach((name) => name in this.states && this.add(name)));
     this.beside.addEventListener("focus", () => this.find());
-    this.beside.addEventListener("input", () => this.look());
-    setInterval(() => this.other && !document.hidden && this.look(), LOOK_MS);
+    this.beside.addEventListener("input", () => this.add(this.beside.value));
+    setInterval(() => document.hidden || this.follow(), LOOK_MS);
     const keep = element("button", { type: "button" }, "download CSV");
     keep.addEventListener("click", () => this.download());
     for (const choice of [this.first, this.second, this.axis, this.smooth]) choice.addEventListener("input", () => this.draw());
-    place.querySelector(".choices").append(this.first, "and", this.second, "over", this.axis, "beside", this.beside, element("label", {}, "smooth", this.smooth), keep);
+    place.querySelector(".choices").append(this.first, "and", this.second, "over", this.axis, "beside", this.chips, this.beside, element("label", {}, "smooth", this.smooth), keep);
   }
 
   draw() {
     const numbers = numbersOf(this.run);
-    const others = this.other ? numbersOf(this.other) : new Map();
     offer(this.first, [...numbers.keys()], numbers.has("return") ? "return" : null);
     offer(this.second, [NONE, ...numbers.keys()], NONE);
-    const chosen = [this.first.value, this.second.value].filter((name) => numbers.has(name));
-    if (!chosen.length) return;
     const weight = Number(this.smooth.value);
     const tables = [];
     const series = [];
-    const add = (run, number, label, colour, style) => {
+    for (const { run, number, label, colour, ...style } of this.curves()) {
       const table = this.table(run, number);
       tables.push(table);
       series.push(line(label, colour, { ...style, alpha: weight ? 0.25 : 1, unnamed: weight > 0 }));
-      if (!weight) return;
+      if (!weight) continue;
       tables.push([table[0], smoothed(table[1], weight)]);
       series.push(line(`${label}, smoothed`, colour, { ...style, width: 2 }));
-    };
-    chosen.forEach((name, i) => {
-      const [colour, scale] = i ? ["violet", "right"] : ["blue", "y"];
-      add(this.run, numbers.get(name), plain(name), colour, { scale });
-      if (others.has(name)) add(this.other, others.get(name), `${this.beside.value}: ${plain(name)}`, i ? "red" : "green", { scale, dash: [6, 4] });
-    });
+    }
+    if (!series.length) return;
     const counted = this.axis.value === "t_s" ? "" : AXES[this.axis.value];
     this.charts.show("explored", uPlot.join(tables), series, { tall: true, zoom: true, counted });
+  }
+
+  /** What is drawn: of each run the chosen numbers that it has, the second one on an axis of its own. */
+  curves() {
+    const chosen = [this.first.value, this.second.value];
+    const drawn = [];
+    const add = (run, prefix, colours, dashes) => {
+      const numbers = numbersOf(run);
+      chosen.forEach((name, i) => {
+        if (!numbers.has(name)) return;
+        drawn.push({ run, name, number: numbers.get(name), prefix, label: prefix + plain(name), colour: colours[i], scale: ["y", "right"][i], dash: dashes[i] });
+      });
+    };
+    add(this.run, "", ["blue", "violet"], [[], []]);
+    [...this.others].forEach(([name, run], i) => run && add(run, `${name}: `, [colourOf(i), colourOf(i)], [[], [3, 4]]));
+    return drawn;
   }
 
   /** The points of a number, by the chosen axis. */
@@ -70,37 +85,77 @@ export class Explorer {
     return unique([pairs.map(([x]) => x), pairs.map(([, y]) => y)]);
   }
 
-  /** Offer the runs that are beside this one now. */
+  /** Offer the runs that are beside this one now, and are not drawn. */
   async find() {
     const answer = await fetch("runs").catch(() => null);
-    if (answer?.ok) offer(this.beside, [ALONE, ...Object.keys(await answer.json())], ALONE, String);
+    if (answer?.ok) this.states = await answer.json();
+    this.offer();
   }
 
-  /** Read the other run, and draw it. */
-  async look() {
-    const name = this.beside.value;
-    if (name === ALONE) this.other = null;
-    else {
-      const answer = await fetch(`runs/${encodeURIComponent(name)}`).catch(() => null);
-      if (!answer?.ok || this.beside.value !== name) return;
-      const other = new Run();
-      for (const entry of await answer.json()) other.take(entry);
-      this.other = other;
-    }
+  offer() {
+    const names = Object.keys(this.states).filter((name) => !this.others.has(name));
+    offer(this.beside, [ADD, ...names], ADD, (name) => (name === ADD ? name : about(name, this.states[name])));
+    this.beside.value = ADD;
+  }
+
+  /** Draw another run too, from now on. */
+  async add(name) {
+    if (name === ADD) return;
+    this.others.set(name, null);
+    this.show();
+    await this.read(name);
     this.draw();
   }
 
+  /** Show which runs are drawn, each with what takes it away. */
+  show() {
+    const chips = [...this.others.keys()].map((name, i) => {
+      const chip = element("button", { type: "button", class: "chip", style: `--own: var(--${colourOf(i)})`, title: `draw ${name} no more` }, name, element("span", { "aria-hidden": true }, " ×"));
+      chip.addEventListener("click", () => {
+        this.others.delete(name);
+        this.show();
+        this.draw();
+      });
+      return chip;
+    });
+    this.chips.replaceChildren(...chips);
+    this.offer();
+  }
+
+  /** Read the other runs again that go on. */
+  async follow() {
+    if (!this.others.size) return;
+    await this.find();
+    for (const name of this.others.keys()) if (this.states[name]?.state === "running") await this.read(name);
+    this.draw();
+  }
+
+  async read(name) {
+    const answer = await fetch(`runs/${encodeURIComponent(name)}`).catch(() => null);
+    if (!answer?.ok || !this.others.has(name)) return;
+    const other = new Run();
+    for (const entry of await answer.json()) other.take(entry);
+    if (this.others.has(name)) this.others.set(name, other);
+  }
+
+  /** Keep what is drawn, as it is without smoothing. */
   download() {
-    const numbers = numbersOf(this.run);
-    const chosen = [this.first.value, this.second.value].filter((name) => numbers.has(name));
-    const columns = uPlot.join(chosen.map((name) => this.table(this.run, numbers.get(name))));
-    const head = [this.axis.value, ...chosen].map((name) => `"${name.replaceAll('"', '""')}"`).join();
+    const curves = this.curves();
+    const columns = uPlot.join(curves.map(({ run, number }) => this.table(run, number)));
+    const titles = curves.map(({ prefix, name }) => prefix + name);
+    const head = [this.axis.value, ...titles].map((name) => `"${name.replaceAll('"', '""')}"`).join();
     const rows = columns[0].map((_, i) => columns.map((column) => column[i] ?? "").join());
     const url = URL.createObjectURL(new Blob([`${[head, ...rows].join("\n")}\n`], { type: "text/csv" }));
     element("a", { href: url, download: `${this.run.about.name}.csv` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
 }
+
+/** The runs that the address asks for, as `spreeze view` prints it. */
+const asked = () => (location.hash.match(/^#beside=(.*)/)?.[1] ?? "").split(",").filter(Boolean).map(decodeURIComponent);
+
+/** A run as it is offered. */
+const about = (name, { algorithm, seed, state }) => `${name} (${algorithm}, seed ${seed}${state === "running" ? ", live" : ""})`;
 
 /** Every number that a run has: name -> its rows, and where in a row it is. */
 function numbersOf(run) {

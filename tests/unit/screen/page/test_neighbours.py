@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.plan import topology
 from spreeze_zmq.screen.page.neighbours import Neighbours
@@ -50,6 +51,17 @@ def test_runs_of_the_same_environment_are_offered_and_read(runs):
 def test_nothing_else_is_read(runs, name):
     """Whatever name a browser sends."""
     assert Neighbours(runs / "own", ENV).entries(name) is None
+
+
+def test_a_run_is_named_by_its_folder(runs, monkeypatch):
+    """As a shell completes it; what cannot be drawn is said, with what can."""
+    monkeypatch.chdir(runs / "search")
+    own = Neighbours(runs / "own", ENV)
+    assert own.named("trial-0001/") == "search/trial-0001"
+    assert own.named(str(runs / "later")) == "later"
+    for wrong in ("later", "../own", "../elsewhere", "/", "../notes.txt"):
+        with pytest.raises(InputError, match=r"no other run of Pendulum-v1 in .* there are: \w+.*later"):
+            own.named(wrong)
 
 
 def test_a_run_that_was_moved_away_has_none(runs):
