@@ -1,6 +1,7 @@
-"""Components that start as a launcher starts them: by a server that has imported what they need."""
+"""Components, and launchers of whole runs, that are forked by a server which has imported what they need."""
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 ROOT = Path(__file__).parents[1]
 COMPONENTS = ROOT / "components"
 PEERS = ROOT / "tests" / "peers"
+LAUNCHING = ROOT / "tests" / "launching.py"
 #: Of the tests' own; it imports what learners do.
 BROKEN_LEARNER = PEERS / "broken_learner.py"
 #: Imports what the example of a sampler in Python does, of which each broken one is a file of its own.
@@ -53,13 +55,15 @@ class ForkedLife(Life):
 
 
 class Servers:
-    """The two of a launcher and one for strangers' samplers, which one thread at a time asks."""
+    """The two of a launcher and one for strangers' samplers, which one thread at a time asks, and one for
+    launchers, once the first is wanted.
+    """
 
     def __init__(self):
         learners = [*(COMPONENTS / name for name in warm.LEARNERS), BROKEN_LEARNER]
         others = [COMPONENTS / name for name in warm.LIGHT]
         about = ((learners, KEEP_FREED_MEMORY, True), (others, {}, False), ([SAMPLER_IMPORTS], {}, False))
-        self._asking, self._servers = threading.Lock(), []
+        self._asking, self._servers, self._launching = threading.Lock(), [], None
         for programs, memory, sets_threads in about:
             spec = ProcessSpec("server", (), Path(os.devnull), memory)
             self._servers.append(ForkServer(programs, spec, sets_threads=sets_threads))
@@ -75,7 +79,17 @@ class Servers:
         with self._asking:
             return ForkedLife(name, log, lock, able[0], spec)
 
+    def launcher(self, arguments, output):
+        """The process of a ``spreeze-launch`` with these arguments, whose output goes to a file."""
+        if self._launching is None:
+            programs = [LAUNCHING, *(COMPONENTS / name for name in (*warm.LEARNERS, *warm.LIGHT))]
+            spec = ProcessSpec("server", (), Path(os.devnull), KEEP_FREED_MEMORY)
+            self._launching = ForkServer(programs, spec, sets_threads=True)
+        command = (sys.executable, str(LAUNCHING), *map(str, arguments))
+        with self._asking:
+            return Forked(self._launching, ProcessSpec("launcher", command, Path(output), threads=0))
+
     def kill(self):
         """End them."""
-        for server in self._servers:
+        for server in filter(None, (*self._servers, self._launching)):
             server.kill()

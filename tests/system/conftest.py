@@ -94,8 +94,21 @@ class Left:
             time.sleep(0.05)
 
 
+def by_command(arguments, output):
+    """The process of a launcher that is started by its command, as a user starts it."""
+    with output.open("w") as file:
+        command = [*LAUNCH, *arguments]
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+
+
 class Run(Left):
-    """One launched run."""
+    """One launched run.
+
+    Attributes:
+        begin: starts the launcher with arguments and a file for its output.
+    """
+
+    begin = staticmethod(by_command)
 
     def __init__(self, folder, *arguments, topology="pendulum"):
         super().__init__(folder)
@@ -103,11 +116,7 @@ class Run(Left):
         late = LEARNERS_OF.get(topology, IMPORTING)
         patience = [PATIENCE.format(role) for role in late if role not in arguments]
         arguments = [*(word for each in patience for word in ("--set", each)), *arguments]
-        command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
-        with self.output.open("w") as output:
-            self.launcher = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        self.launcher = self.begin([topology, "--run-dir", str(self.folder), *arguments], self.output)
 
     def until(self, condition, what, deadline_s=60):
         """Wait for a condition of the run; one that has ended, or the deadline, fails with what was said."""
@@ -138,7 +147,7 @@ class Run(Left):
         """Wait for the end; returns the exit code."""
         try:
             return self.launcher.wait(deadline_s)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
             raise AssertionError(f"still running after {deadline_s} s:\n{self.said()}") from None
 
     def said(self):
@@ -152,6 +161,20 @@ class Run(Left):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         self.launcher.wait()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_launchers(servers):
+    """Launchers are forked, see ``tests/launching.py``, but for those of tests that are ``as_typed``."""
+    Run.begin = staticmethod(servers.launcher)
+    yield
+    Run.begin = staticmethod(by_command)
+
+
+@pytest.fixture
+def as_typed(monkeypatch):
+    """A test's launchers are started by their commands."""
+    monkeypatch.setattr(Run, "begin", staticmethod(by_command))
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ ONE_LEARNER = "cartpole_dqn"
 NO_LEARNERS = ("--without", "critic_learner", "--without", "actor_learner")
 
 
+@pytest.mark.usefixtures("as_typed")
 def test_a_killed_launcher_leaves_nothing_behind(launch):
     """No process, no socket; the broker still writes the summary."""
     run = launch(*ENDLESS, topology=ONE_LEARNER)
