@@ -18,6 +18,7 @@ from spreeze_zmq.screen.page import address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run, those beside it, ``--trust`` and the port."""
     add_run_arguments(parser)
     parser.add_argument(
         "beside",
