@@ -30,7 +30,7 @@ from spreeze_zmq.plan.topology.resolve import device_problem, num_cuda_devices, 
 WIDTH = 100
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 #: In order of measurement; each is a module of this package with ``measure(job) -> Section``.
-SECTIONS = ("sampler", "channels", "learner", "replay")
+SECTIONS = ("sampler", "channels", "learner", "replay", "start")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION",
         help="sampler: environments and a whole sampler beside the bare physics; channels: what they move "
         "beside bare pyzmq; learner: updates beside matrix products; replay: what it stores and draws beside "
-        "bare copies (default: all, about a minute)",
+        "bare copies; start: from Enter to the first update, beside importing torch (default: all, a minute "
+        "and a half)",
     )
     parser.add_argument(
         "--env",

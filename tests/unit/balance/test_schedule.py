@@ -201,7 +201,7 @@ LIVES = st.lists(TURNS, min_size=1, max_size=3)
 
 
 @given(RATIOS, st.sampled_from([1, 48, 64, 256]), st.integers(1, 4), st.integers(1, 3), STARTS, TURNS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_in_order_the_lag_is_kept_and_nobody_waits_for_ever(
     ratio, batch_size, num_samplers, lag, starts, turns
 ):

@@ -15,7 +15,7 @@ import pytest
 
 from spreeze_zmq.base.errors import ComponentFailed
 from spreeze_zmq.commands import spreeze
-from spreeze_zmq.commands.bench import bench, isolated
+from spreeze_zmq.commands.bench import bench, isolated, start
 from spreeze_zmq.commands.bench import channels as bench_channels
 from spreeze_zmq.commands.bench import figures as bench_figures
 from spreeze_zmq.commands.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
@@ -112,6 +112,21 @@ def test_another_algorithm_is_measured_alone(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "; acting: dqn" in said
     assert "one Gymnasium environment" in said
+
+
+def test_a_run_to_its_first_update_is_timed_whole():
+    """From Enter to its end, all of its processes; in starts a minute, and in seconds for a person."""
+    reached = start.whole(Job("CartPole-v1", "dqn", 0.1))
+    assert 0 < reached.per_cpu_s < 10
+    clock, cores = start.figures({"limit": [Rate(0.5, 0.8)], "run": [Rate(0.1, 0.2)]})
+    assert (clock.limit, clock.reached, clock.ratio) == (30, 6, 0.2)
+    assert (clock.note, cores.note) == ("10.0 s beside 2.0 s", "5.0 s beside 1.2 s")
+
+
+def test_a_run_that_fails_says_how():
+    """Its last words, as of any section."""
+    with pytest.raises(ComponentFailed, match=r"start: exit code 2\n(.|\n)*no such environment"):
+        start.whole(Job("Nothing-v0", "dqn", 0.1))
 
 
 def test_the_first_gpu_is_meant_where_none_is_named(monkeypatch):
