@@ -28,6 +28,9 @@ from spreeze_zmq.supervisor import ProcessSpec, Supervisor
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 from spreeze_zmq.wire.channels import Claim
 
+#: Longest silence of a process where the run's broker has no such option.
+HEARTBEAT_S = 15.0
+
 
 class Crew:
     """Starts and stops the processes of a run until each role has its wanted number.
@@ -193,7 +196,7 @@ class Deadlines:
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
         self._components, self._clock = plan.components, clock
-        self._heartbeat_s: float = plan.components[BROKER].options["heartbeat_timeout_s"]
+        self._heartbeat_s: float = plan.components[BROKER].options.get("heartbeat_timeout_s", HEARTBEAT_S)
         self._started_s: dict[str, float] = {}
         self._waited_for: dict[str, str] = {}
         self._status_s = math.inf

@@ -100,6 +100,23 @@ def exits_with_0(peers: Peers) -> str:
     return f"exit code 0 after {took_s:.1f} s"
 
 
+def exits_with_2(peers: Peers, name: str) -> str:
+    """A6 and L10: the process noted with its exit code under a name ends with code 2, and says why."""
+    life, code = peers.note(name)
+    expect(code == 2, "it goes on" if code is None else life.ending())
+    words = life.words()
+    return expect(words, f"exit code 2: {words[-1][:160] if words else 'and no word why'}")
+
+
+def repeats_its_latest(peers: Peers, kind: str) -> str:
+    """C10: who came late was sent the latest message of a kind again, with the number that it had."""
+    found = [message for message in peers.note("late") if message.kind == kind]
+    expect(found, f"no {kind} is repeated for who comes late")
+    had = {(m.incarnation, m.sequence) for m in peers.between(None, None, kind) if not m.repeat}
+    new = [m.sequence for m in found if (m.incarnation, m.sequence) not in had]
+    return expect(not new, f"repeated under another number: {new[:3]}" if new else "it is repeated")
+
+
 def another_incarnation(peers: Peers) -> str:
     """L9: the life after a SIGKILL takes the name, with another incarnation."""
     first, second = peers.note("lives")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.peers import garbage
-from spreeze_zmq.peers.every_role import begin, begin_again, end
+from spreeze_zmq.peers.every_role import begin, begin_again, end, repeated_to_who_comes_late
 from spreeze_zmq.peers.peers import Life, Peers, Stalled
 from spreeze_zmq.peers.players import AT_ONCE, ENVS, STEPS, STREAM, OtherLearner, Sampler, newest_policy
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CONTROL, CRITIC_LEARNER
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CONTROL, CRITIC, CRITIC_LEARNER, POLICY
+from spreeze_zmq.run.checkpoint import Part, complete
 
 #: Rollouts offered to a learner that may take none yet.
 OFFERED = 1000
@@ -42,6 +45,7 @@ def learn(peers: Peers) -> None:
     peers.mark("fed")
     peers.meanwhile = other.follow
     rest(peers, sampler, works)
+    peers.notes["late"] = repeated_to_who_comes_late(peers, weights_of(peers), weights_of(peers))
     publish_scrambled(peers, other)
     goes_on(peers, sampler, other, works)
     send_garbage(peers, sampler, other)
@@ -57,6 +61,11 @@ def feeding(sampler: Sampler, other: OtherLearner, most: int) -> Callable[[], No
         other.follow()
 
     return feed
+
+
+def weights_of(peers: Peers) -> str:
+    """The kind of the weights that it publishes, which is its channel's name."""
+    return CRITIC if peers.role == CRITIC_LEARNER and len(peers.plan.learning.learners) > 1 else POLICY
 
 
 def report(peers: Peers, mark: str = "begun") -> dict[str, Any]:
@@ -199,10 +208,15 @@ def push_one(peers: Peers, sampler: Sampler, frames: list[bytes]) -> None:
 
 
 def save(peers: Peers) -> None:
-    """Ask for a checkpoint, and wait for its part."""
+    """Ask for a checkpoint, wait for its part, and complete it if that is true."""
+    peers.notes["saved"] = updates(peers)
     peers.publish(CONTROL, "checkpoint", folder=FOLDER, env_steps=1)
     peers.notes["part"] = peers.until("T4", "a part", lambda: peers.between("fuzzed", None, "part"))[0]
-    peers.mark("saved")
+    with contextlib.suppress(CheckpointError, KeyError, TypeError, ValueError):
+        parts = [Part.from_dict(about) for about in peers.notes["part"].fields["part"].values()]
+        state = {"t_s": 1.0, "counts": {"env_steps": 1}}
+        complete(peers.folder.checkpoints / FOLDER, parts, state)
+        peers.mark("saved")
 
 
 def rejoin(peers: Peers, first: Life, sampler: Sampler, other: OtherLearner) -> None:

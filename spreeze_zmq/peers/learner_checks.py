@@ -11,7 +11,7 @@ import numpy as np
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.peers import clauses
 from spreeze_zmq.peers.clauses import Broken, Clause, expect
-from spreeze_zmq.peers.learner_acts import FOLDER
+from spreeze_zmq.peers.learner_acts import FOLDER, weights_of
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.players import ENVS, STEPS, STREAM, UPDATES, Sampler
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, CRITIC_LEARNER, POLICY, ROLES, experience_of
@@ -127,16 +127,28 @@ def _refuses_another_layout(peers: Peers) -> str:
     return expect(peers.note("unscrambled"), "updates follow weights of another layout") and said[0]
 
 
+def _goes_on_from_its_part(peers: Peers) -> str:
+    peers.reached("saved")
+    found = peers.between("second", None, "report")
+    if not found:
+        raise NotSeen("no report of the next life came")
+    name = "critic_updates" if peers.role == CRITIC_LEARNER else "actor_updates"
+    saved, came = peers.note("saved"), found[0].fields["counters"].get(name, 0)
+    return expect(came >= saved, f"{saved} updates in the checkpoint, {came:.0f} after a restart")
+
+
 BOTH = (
     Clause("L6", "learn", clauses.exits_with_0),
     Clause("L9", "learn", clauses.another_incarnation),
     Clause("L14", "learn", clauses.leaves_no_child),
+    Clause("C10", "learn", lambda peers: clauses.repeats_its_latest(peers, weights_of(peers))),
     Clause("M4", "learn", "fuzzed"),
     Clause("M5", "learn", "newer"),
     Clause("T3", "learn", _accounts_for_all),
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
     Clause("T7", "learn", _refuses_another_layout),
+    Clause("T8", "learn", _goes_on_from_its_part),
     Clause("H3", "learn", lambda peers: clauses.no_gap(peers, "training", "waited")),
     Clause("H6", "learn", lambda peers: clauses.names_its_peer(peers, "rested", "waited", ROLES)),
 )

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from spreeze_zmq.peers import (
     acting_checks,
+    broker_acts,
+    broker_checks,
     evaluator,
     every_role,
+    every_role_checks,
     learner_acts,
     learner_checks,
     sampler_acts,
@@ -19,7 +22,7 @@ from spreeze_zmq.peers import (
 from spreeze_zmq.peers.clauses import BROKEN, Clause, Result, judge
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, VISUALIZER, experience_of
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, SAMPLER, VISUALIZER, experience_of
 
 #: Role -> its acts, and its clauses besides those of every role.
 ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
@@ -27,6 +30,7 @@ ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
     EVALUATOR: evaluator.ACTS,
     **dict.fromkeys(LEARNERS, learner_acts.ACTS),
     VISUALIZER: {},
+    BROKER: broker_acts.ACTS,
 }
 OWN = {
     SAMPLER: (*sampler_checks.CLAUSES, *acting_checks.CLAUSES),
@@ -40,7 +44,9 @@ LONG = ("order", "heads")
 
 def clauses_of(role: str) -> tuple[Clause, ...]:
     """Every clause that is checked for a role."""
-    return (*every_role.CLAUSES, *OWN.get(role, ()))
+    if role == BROKER:  # the others' reports are what it receives
+        return broker_checks.CLAUSES
+    return (*every_role_checks.CLAUSES, *OWN.get(role, ()))
 
 
 def run(
@@ -70,7 +76,7 @@ def run(
             continue
         stalled = None
         with tempfile.TemporaryDirectory(prefix="spreeze-conform-") as folder:
-            peers = Peers(shaped(plan, name), role, command, Path(folder) / "run", tier, patience_s)
+            peers = Peers(shaped(plan, name, role), role, command, Path(folder) / "run", tier, patience_s)
             try:
                 act(peers)
             except Stalled as reason:
@@ -83,10 +89,11 @@ def run(
             yield Result(clause, BROKEN, str(stalled))
 
 
-def shaped(plan: Plan, act: str) -> Plan:
+def shaped(plan: Plan, act: str, role: str = "") -> Plan:
     """The plan of an act: ``balance.in_order`` in the act ``order`` alone, and ``log_prob`` asked for by the
-    first learner in the act ``main`` and by on-policy learners.
+    first learner in the act ``main`` and by on-policy learners; of a broker with limits.
     """
+    plan = broker_acts.shaped(plan) if role == BROKER else plan
     name = experience_of(plan.learning.learners[0])
     asks = act == "main" or plan.learning.on_policy
     fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if asks else set())

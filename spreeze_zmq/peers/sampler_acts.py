@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 
@@ -178,20 +177,15 @@ def in_order(peers: Peers) -> None:
 
 
 def bad_input(peers: Peers) -> None:
-    """It is stopped by its role's name while it starves; a policy that cannot be used, and a run file of
-    another format.
-    """
+    """It is stopped by its role's name while it starves; a policy that cannot be used."""
     peers.open()
     end(peers, begin(peers, 8), "L6", stops=SAMPLER)
     peers.mark("stopped by its role")
     peers.ends[CONTROL].latest.clear()
-    file = peers.folder.run_file
     publish_policy(peers, 1, policies.unusable_policy(peers.plan.environment))
-    lives = {"unusable": begin(peers, 6)}
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
-    lives["format"] = peers.start(5)
-    peers.wait(min(5.0, peers.patience_s), lambda: all(one.ended for one in lives.values()))
-    peers.notes |= {name: (one, one.process.poll()) for name, one in lives.items()}
+    life = begin(peers, 6)
+    peers.wait(min(5.0, peers.patience_s), lambda: life.ended)
+    peers.notes["unusable"] = life, life.process.poll()
 
 
 def other_heads(peers: Peers) -> None:

@@ -10,7 +10,7 @@ from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs.masks import allows
 from spreeze_zmq.peers import clauses, physics
 from spreeze_zmq.peers.clauses import Clause, expect
-from spreeze_zmq.peers.every_role import lingers_little
+from spreeze_zmq.peers.every_role_checks import lingers_little
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.physics import (
     CROSSING,
@@ -184,13 +184,6 @@ def _heeds_the_limit(peers: Peers) -> str:
     return expect(not beyond, f"{len(beyond)} rollouts begin beyond {limit} {beyond[-1:] or ''}")
 
 
-def _exits_with_2(peers: Peers, name: str) -> str:
-    life, code = peers.note(name)
-    expect(code == 2, "it goes on" if code is None else life.ending())
-    words = life.words()
-    return expect(words, f"exit code 2: {words[-1][:160] if words else 'and no word why'}")
-
-
 def _counts_as_starved(peers: Peers) -> str:
     found = peers.between("drawn", None, "report")
     starved_s = found[-1].fields["clock_s"].get("starved", 0.0) if found else 0.0
@@ -273,7 +266,6 @@ CLAUSES = (
     Clause("L6", "input", "stopped by its role"),
     Clause("L9", "order", clauses.another_incarnation),
     Clause("L14", "order", clauses.leaves_no_child),
-    Clause("L10", "input", lambda peers: _exits_with_2(peers, "format")),
     Clause("C2", "main", _passes_repeats_over),
     Clause("C3", "main", _pushes_no_more),
     Clause("C4", "main", _keeps_the_buffer_small),
@@ -304,7 +296,7 @@ CLAUSES = (
     Clause("X16", "main", _finite),
     Clause("X17", "main", _legal),
     Clause("A5", "main", _heeds_the_limit),
-    Clause("A6", "input", lambda peers: _exits_with_2(peers, "unusable")),
+    Clause("A6", "input", lambda peers: clauses.exits_with_2(peers, "unusable")),
     Clause("A7", "main", _counts_as_starved),
     Clause("A8", "main", "moved"),
     Clause("A9", "order", _each_in_its_turn),

@@ -1,14 +1,12 @@
 """``spreeze conform`` of learners: each must-clause has a broken learner that breaks it and no other."""
 
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from spreeze_zmq import peers as conform
 from tests.peers.broken_learner import MISTAKES
-from tests.peers.test_conform import broken_of, clauses_of, judged
+from tests.peers.test_conform import RUN, broken_of, clauses_of, judged
 from tests.peers.together import together
 
 CRITIC, ACTOR, EVALUATOR = "critic_learner", "actor_learner", "evaluator"
@@ -19,8 +17,9 @@ LEARNING = (
     (CRITIC, "T1", "C3"),
     (ACTOR, "T6"),
     (ACTOR, "C6-rounds"),
-    (CRITIC, "T3", "T4", "T5", "T7", "L9"),
-    (ACTOR, "T2", "T3", "T5", "T7"),
+    (CRITIC, "T3", "T4", "T5", "T7", "L9", "C10"),
+    (CRITIC, "T8"),
+    (ACTOR, "T2", "T3", "T5", "T7", "T8"),
 )
 #: Of an evaluator.
 EVALUATING = ((EVALUATOR, "E1", "E2"), (EVALUATOR, "E3"), (EVALUATOR, "F2"))
@@ -29,7 +28,7 @@ LIVING = (
     (CRITIC, "L6", "L14", "H3"),
     (ACTOR, "M5"),
     (ACTOR, "C6"),
-    (CRITIC, "L1", "L8", "M2", "H4"),
+    (CRITIC, "L1", "L8", "M2", "H4", "L10"),
     (ACTOR, "L2", "H1", "H8"),
     (CRITIC, "L3", "L5", "H2"),
     (CRITIC, "C7"),
@@ -49,7 +48,7 @@ def found(role, mistakes):
     ]
     on_policy = mistakes[0].endswith("rounds")
     overrides += [] if on_policy else ["algorithm.batch_size=128", "balance.replay_ratio=1"]
-    program = [sys.executable, str(Path(__file__).parent / "broken_learner.py"), role, ",".join(mistakes)]
+    program = [*RUN, "tests.peers.broken_learner", role, ",".join(mistakes)]
     on = "cartpole" if on_policy else "pendulum"
     rows, text = judged(role, program, clauses_of(mistakes[:1]), overrides, on=on, tier="must")
     return sorted(broken_of(rows)), text
@@ -91,7 +90,7 @@ def test_a_broken_evaluator_breaks_its_clauses_and_no_others(start, forked):
 @pytest.mark.long("each act of a learner starts it anew")
 @pytest.mark.parametrize(
     "start",
-    [*LEARNING[:4], pytest.param(LEARNING[4], marks=pytest.mark.thorough)],
+    [*LEARNING[:4], *(pytest.param(start, marks=pytest.mark.thorough) for start in LEARNING[4:])],
     ids="-".join,
 )
 def test_a_broken_learner_breaks_its_clauses_and_no_others(learning, start):
