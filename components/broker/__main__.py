@@ -227,6 +227,7 @@ class Broker:
         state["best_return"] = self.record.evaluations.best_return
         if folder := self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
             self.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])})
+            self.helm.saved(self.now_s)
 
     # --- the run's files
 

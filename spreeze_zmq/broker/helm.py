@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
@@ -25,6 +26,10 @@ log = logging.getLogger("spreeze")
 #: Longest wait for the last checkpoint at the end of a run; of one in order, which holds its replay and comes
 #: after the last update.
 LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
+#: In order: how far ahead the count lies at which the learners write a checkpoint, in seconds at the present
+#: rate, at first and at most; and how long the end of a run that somebody stops waits for it before they write
+#: where they are.
+AHEAD_S, MOST_AHEAD_S, COUNT_S = 1.0, 8.0, 4.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -55,6 +60,7 @@ class Helm:
         self.checkpoints = CheckpointRequest(folder.checkpoints, learners, interval_s)
         self.state, self.exit_reason = "starting", ""
         self._next_balance_s = self._stop_by_s = 0.0
+        self._ahead_s, self._count_by_s = AHEAD_S, math.inf
         self._has_published_stop = False
 
     def restore(self, exit_reason: str, now_s: float) -> None:
@@ -89,6 +95,9 @@ class Helm:
     def decide(self, now_s: float) -> None:
         """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
+            if self.checkpoints.pending and now_s >= self._count_by_s:
+                self._count_by_s = math.inf
+                self.checkpoint(now_s, at_once=True)
             if not self._has_published_stop and (not self.checkpoints.pending or now_s >= self._stop_by_s):
                 self._has_published_stop = True
                 roles = ["launcher"] if self._record.workers else ["*"]
@@ -105,12 +114,25 @@ class Helm:
             self.balance(now_s)
         self.end(self._record.stop_condition(now_s), now_s)
 
-    def checkpoint(self, now_s: float) -> str:
-        """Ask the learners for a checkpoint; returns its folder name."""
-        env_steps = int(self._record.learning.counts["env_steps"])
+    def checkpoint(self, now_s: float, *, at_once: bool = False) -> str:
+        """Ask the learners for a checkpoint, in order at a count which they have not reached unless it is to
+        be ``at_once``; returns its folder name.
+        """
+        learning = self._record.learning
+        env_steps, at = int(learning.counts["env_steps"]), {}
+        if self._plan.balance.in_order and not at_once:
+            ahead = env_steps + 1 + int(self._ahead_s * learning.rates.rate("env_steps", now_s))
+            at["at"] = min(ahead, self._plan.run.stop.env_steps or ahead)
         folder = self.checkpoints.begin(env_steps, now_s)
-        self.say("checkpoint", folder=folder, env_steps=env_steps)
+        self.say("checkpoint", folder=folder, env_steps=env_steps, **at)
         return folder
+
+    def saved(self, now_s: float) -> None:
+        """A checkpoint is whole. In order, one whose count a learner had passed comes again, further ahead."""
+        late = self._plan.balance.in_order and not self.checkpoints.exact
+        if late and not self.exit_reason and self._ahead_s < MOST_AHEAD_S:
+            self._ahead_s *= 2
+            self.checkpoints.next_s = now_s
 
     def balance(self, now_s: float) -> None:
         """Let the balancer decide from the rates, write these in the journal, and carry out a change."""
@@ -174,4 +196,14 @@ class Helm:
         self._stop_by_s = now_s
         if learning:
             self.checkpoint(now_s)
-            self._stop_by_s += LAST_IN_ORDER_S if in_order else LAST_CHECKPOINT_S
+            counted = in_order and self._is_at_its_last_step
+            self._stop_by_s += LAST_IN_ORDER_S if counted else LAST_CHECKPOINT_S
+            if in_order and not counted:
+                self._stop_by_s += COUNT_S
+                self._count_by_s = now_s + COUNT_S
+
+    @property
+    def _is_at_its_last_step(self) -> bool:
+        """Whether the run has all samples that it may have: its last checkpoint comes after their updates."""
+        enough = self._plan.run.stop.env_steps
+        return enough is not None and self._record.learning.counts["env_steps"] >= enough

@@ -153,7 +153,7 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
     """
     if not origin.checkpoint.state.get("exact"):
         return (
-            "its checkpoint is not the last one of a run in order that stopped at run.stop.env_steps, "
+            "its checkpoint is not one at which all learners of a run in order had done the same, "
             "with its replay (run.save_replay)"
         )
     if others := differing(origin.run.plan, plan):

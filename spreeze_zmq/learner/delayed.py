@@ -56,11 +56,25 @@ class DelayExperience(ReplayExperience):
 
     def _has_followed_all(self) -> bool:
         """In order: whether the last version of the critics in this run has come, and been followed."""
+        last = self._last_critics()
+        return last is not None and self.gate.critic_updates >= last and not self.ready
+
+    def _last_critics(self) -> int | None:
+        """In order: the updates of the last version of the critics in this run; None where none is known."""
         schedule, transitions = self.limits.schedule, self.enough - self.begun
-        if schedule is None or not self._num_weights or transitions == math.inf or self.ready:
-            return False
-        last = schedule.updates_allowed(int(transitions)) // schedule.publish_every
-        return self.gate.critic_updates >= last * schedule.publish_every
+        if schedule is None or not self._num_weights or transitions == math.inf:
+            return None
+        return schedule.updates_allowed(int(transitions)) // schedule.publish_every * schedule.publish_every
+
+    def _is_beyond(self) -> bool:
+        last = self._last_critics()
+        ahead = last is not None and self.gate.critic_updates > last
+        return ahead or self._received > self.enough - self.begun
+
+    @property
+    def wants_weights(self) -> bool:
+        """As always, but not those beyond a count at which it is to be done."""
+        return super().wants_weights and not (self.in_order and self._has_followed_all())
 
     @property
     def owed(self) -> str:

@@ -107,6 +107,24 @@ class Experience(ABC):
         a_round = max(1, num_samplers * self.balance.rollout_transitions)
         return self.begun + a_round * math.ceil((self._limit - self.begun) / a_round)
 
+    def rest_at(self, env_steps: int | None) -> bool:
+        """In order: be done where all is done that this many transitions of the run allow, at the end of a
+        round; None for all of the run. False, and nothing changes, if more has been done by now; who has no
+        other half to meet there rests at the next round then.
+        """
+        limit, before = self.component.plan.run.stop.env_steps or math.inf, self._limit
+        if env_steps is not None and self.others is None:
+            env_steps = max(env_steps, self.counts.env_steps)
+        self._limit = limit if env_steps is None else min(env_steps, limit)
+        if env_steps is not None and self._is_beyond():
+            self._limit = before
+            return False
+        return True
+
+    def _is_beyond(self) -> bool:
+        """In order: whether more samples have been taken than :attr:`enough`."""
+        return self.counts.env_steps > self.enough
+
     @property
     def ready(self) -> bool:
         """Whether another update may begin now."""

@@ -65,6 +65,12 @@ class GoingOn:
         log.info("goes on exactly where the run before was")
         return True
 
+    def wait_at(self, env_steps: int | None) -> bool:
+        """Have the learner be done where all is done that so many transitions allow; see
+        :meth:`Experience.rest_at`.
+        """
+        return self._learner.experience.rest_at(env_steps)
+
     def counts(self) -> dict[str, float]:
         """The learner's counters, as of the state."""
         return dict(self._learner.counters())

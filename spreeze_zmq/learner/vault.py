@@ -35,8 +35,8 @@ class Vault:
         state: returns the state, of types that ``torch.load(weights_only=True)`` reads.
         replay: saved too if the topology asks for it (``save_replay``); rounds never are, since they do not
             outlive their policy.
-        settled: whether the learner has done all updates that the run's samples allow. In order, the
-            checkpoint at the last sample waits for that, so that every such run is saved at the same update.
+        settled: whether the learner has done all updates that the samples allow. In order, a checkpoint at a
+            count waits for that, so that every such run is saved at the same update.
         going_on: what that one holds beside the state, and every one of a run in order of its samplers.
     """
 
@@ -58,6 +58,7 @@ class Vault:
         self.settled, self.going_on = settled, going_on
         self.returns = 0
         self._request: Mapping[str, Any] | None = None
+        self._waits = False
         component.on("checkpoint", self._on_request)
 
     def serve(self) -> None:
@@ -67,13 +68,15 @@ class Vault:
             Diverged: a number in the state is not finite; the request stays, for after the learner's return
                 to a checkpoint.
         """
-        if self._request is not None and (not (is_last := self._is_last(self._request)) or self.settled()):
-            own = self.going_on.state() if is_last and self.going_on is not None else {}
+        if self._request is not None and (not self._waits or self.settled()):
+            own = self.going_on.state() if self._waits and self.going_on is not None else {}
             state = self.state() if not own else _canonical({**self.state(), **own})
             if place := not_finite(state):
                 raise Diverged("checkpoint", f"{place} is not finite; a lower learning_rate may help")
             request, self._request = self._request, None
             self._save(request["folder"], state, exact=bool(own))
+            if self.going_on is not None:
+                self.going_on.wait_at(None)
 
     def last_good(self, error: Diverged, updates: int) -> dict[str, Any]:
         """The state of the last checkpoint, to return to after ``error``; reports the return.
@@ -100,13 +103,9 @@ class Vault:
         if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):
             log.warning("no checkpoint: %r is no valid folder name", fields["folder"][:80])
             return
-        self._request = fields
-
-    def _is_last(self, request: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint is the one at the last sample of a run in order."""
-        plan = self.component.plan
-        enough = plan.run.stop.env_steps
-        return plan.balance.in_order and enough is not None and request.get("env_steps", 0) >= enough
+        self._request, at = fields, fields.get("at")
+        if self.going_on is not None and self.component.plan.balance.in_order:
+            self._waits = self.going_on.wait_at(at) and at is not None
 
     def _save(self, name: str, state: Mapping[str, Any], *, exact: bool) -> None:
         folder = self.component.folder.checkpoints / name

@@ -153,13 +153,14 @@ class CheckpointRequest:
     Attributes:
         pending: folder name of the checkpoint whose parts are awaited; empty if none is.
         next_s: when the next one is due, in seconds since the run began.
+        exact: whether a run in order goes on exactly from the last one that is complete.
     """
 
     def __init__(self, folder: Path, learners: Collection[str], interval_s: float) -> None:
         self._folder, self._learners, self._interval_s = folder, learners, interval_s
         self._parts: dict[str, list[Part]] = {}
         self._counts: dict[str, Mapping[str, float]] = {}
-        self.pending = ""
+        self.pending, self.exact = "", False
         self.next_s = interval_s
 
     def begin(self, env_steps: int, now_s: float) -> str:
@@ -199,6 +200,7 @@ class CheckpointRequest:
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             self._parts.pop(role, None)
             raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
+        self.exact = all(self._counts.values())
         prune(self._folder)
         self._parts, done, self.pending = {}, self.pending, ""
         return done

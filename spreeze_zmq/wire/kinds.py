@@ -137,7 +137,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "entry": KindSpec(_fields("topic: text, t_s: number, about: map"), retained=True, retained_by=("topic",)),
     "stop": KindSpec(_fields("roles: names, reason: text"), retained=True),
-    "checkpoint": KindSpec(_fields("folder: text, env_steps: count?")),
+    "checkpoint": KindSpec(_fields("folder: text, env_steps: count?, at: count?")),
     "scale": KindSpec(_fields("role: text, count: count<=PROCESSES, reason: text, node: text?")),
     "set": KindSpec(
         _fields("role: text, option: text, value: any, reason: text?"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from spreeze_zmq.run.checkpoint import latest
 from tests.system.conftest import thorough_but
 from tests.system.test_algorithms import LOCKSTEP, ROADS, counted
 
@@ -14,7 +15,9 @@ POINTS = (512, 1100, 1900, 2560)
 STEADY = ("--set", "algorithm.learning_rate=1e-3")
 #: A road and the points at which it is resumed.
 ALL = ("sac", "td3", "dqn", "ppo", "pqn", "hindsight", "recurrent")
-CHAINS = [("sac", (1024,)), *((road, POINTS[:-1]) for road in ALL)]
+CHAINS = [(road, POINTS[:-1]) for road in ALL]
+#: How often a run is saved that is killed on the way, and env steps that follow its checkpoint.
+OFTEN, FURTHER = ("--set", "run.checkpoint_minutes=0.05"), 2048
 
 
 def until(env_steps):
@@ -35,7 +38,7 @@ def manifest(run):
 
 
 @pytest.mark.long("three runs, one after the other")
-@pytest.mark.parametrize(("road", "points"), thorough_but(("sac", (1024,)), of=CHAINS))
+@pytest.mark.parametrize(("road", "points"), thorough_but(of=CHAINS))
 def test_a_resumed_run_in_lockstep_leaves_the_bytes_of_a_whole_one(launch, road, points):
     """Its checkpoint, with the replays and the samplers' states, its losses from the first update on, and the
     counts of its manifest; nothing says that it is not exact.
@@ -51,3 +54,27 @@ def test_a_resumed_run_in_lockstep_leaves_the_bytes_of_a_whole_one(launch, road,
     assert counted(run) == counted(whole)
     assert manifest(run)["counts"] == manifest(whole)["counts"]
     assert manifest(run)["exact"] is True
+
+
+@pytest.mark.long("three runs, one after the other")
+@pytest.mark.parametrize("road", thorough_but("sac", of=ALL))
+def test_a_killed_run_goes_on_exactly_from_its_last_checkpoint(launch, road):
+    """A run in lock-step that is killed on the way leaves, once resumed, the bytes of one that was neither
+    killed nor often saved.
+    """
+    killed = started(launch, road, *OFTEN, *until("none"))
+
+    def exact():
+        saved = latest(killed.folder / "checkpoints")
+        return saved if saved is not None and saved.state.get("exact") else None
+
+    saved = killed.until(exact, "a checkpoint at one count")
+    killed.clear()
+    end = until(saved.state["counts"]["env_steps"] + FURTHER)
+    whole = started(launch, road, *end)
+    run = started(launch, road, *end, "--resume", str(killed.folder))
+    assert run.end(100) == 0, run.said()
+    assert "not exactly" not in run.output.read_text()
+    assert whole.end(100) == 0, whole.said()
+    assert counted(run) == counted(whole)
+    assert manifest(run)["counts"] == manifest(whole)["counts"]

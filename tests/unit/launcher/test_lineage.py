@@ -162,7 +162,7 @@ def test_a_run_in_order_that_goes_on_exactly_says_nothing(parent):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"exact": None}, "its checkpoint is not the last one of a run in order that stopped"),
+        ({"exact": None}, "its checkpoint is not one at which all learners of a run in order"),
         ({"name": "sampler-1.state"}, "sampler-1 has told no state"),
         ({"name": "sampler-1.state", "content": b"torn"}, "sampler-1.state: torn, or not a sampler's"),
         (
