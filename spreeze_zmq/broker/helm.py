@@ -27,8 +27,8 @@ log = logging.getLogger("spreeze")
 #: after the last update.
 LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
 #: In order: how far ahead the count lies at which the learners write a checkpoint, in seconds at the present
-#: rate, at first and at most; and how long the end of a run that somebody stops waits for it before they write
-#: where they are.
+#: rate, at first and at most; and how long the end of a run that somebody stops waits before they write where
+#: they are.
 AHEAD_S, MOST_AHEAD_S, COUNT_S = 1.0, 8.0, 4.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
@@ -128,7 +128,7 @@ class Helm:
         return folder
 
     def saved(self, now_s: float) -> None:
-        """A checkpoint is whole. In order, one whose count a learner had passed comes again, further ahead."""
+        """A checkpoint is whole. In order, one whose count a learner had passed comes again, farther on."""
         late = self._plan.balance.in_order and not self.checkpoints.exact
         if late and not self.exit_reason and self._ahead_s < MOST_AHEAD_S:
             self._ahead_s *= 2

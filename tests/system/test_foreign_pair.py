@@ -11,7 +11,7 @@ from tests.system.conftest import LIGHT
 
 PAIR = Path(__file__).parent / "pair"
 WORDS = (
-    *(f"components.{part}_learner.use={PAIR / part}" for part in ("critic", "actor")),
+    *(f"components.{part}_learner.use={PAIR / part}_learner" for part in ("critic", "actor")),
     *("components.sampler.count=1", "run.checkpoint_minutes=0.03", "run.stop.minutes=5"),
     *("algorithm.learning_starts=500", *LIGHT),
 )

@@ -1,4 +1,4 @@
-"""Either half of a pair of learners, from PROTOCOL.md alone: ``python learner.py ROLE RUN_FILE INDEX``.
+"""Either half of a pair of learners, from PROTOCOL.md alone: ``python ROLE RUN_FILE INDEX``, by its folder.
 
 The critic fits the reward by a line in observation and action, and the policy climbs it.
 """
@@ -18,7 +18,7 @@ import msgpack
 import numpy as np
 import zmq
 
-role, run_file, index = sys.argv[1:4]
+role, run_file, index = Path(sys.argv[0]).name, *sys.argv[1:3]
 plan = json.loads(Path(run_file).read_text())
 if plan["format"] != 2:
     sys.exit(2)
