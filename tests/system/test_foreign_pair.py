@@ -27,6 +27,7 @@ class Policies:
         self.lives, self.given, self.twice = {}, {}, []
 
     def hear(self):
+        """Take what has come; returns the lives."""
         while (message := self.end.receive()) is not None:
             version, given = message.fields["version"], message.arrays["parameters"].tobytes()
             self.lives.setdefault(message.incarnation, []).append(version)
