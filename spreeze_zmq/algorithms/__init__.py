@@ -11,7 +11,6 @@ from spreeze_zmq.algorithms.options import (
 )
 from spreeze_zmq.algorithms.registry import (
     check,
-    flattens,
     get,
     has_part_encoders,
     make,
@@ -29,7 +28,6 @@ __all__ = [
     "RolloutOptions",
     "TrainingOptions",
     "check",
-    "flattens",
     "get",
     "has_part_encoders",
     "make",

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical
 from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import ReplayOptions
+from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm, SharedEncoderOptions
 from spreeze_zmq.algorithms.twin_critics import POLICY_OUTPUT_SCALE, TwinCriticOptions
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-class DiscreteSAC(Algorithm):
+class DiscreteSAC(SharedEncoderAlgorithm):
     """A categorical policy that maximises return plus entropy, and twin critics of both."""
 
     @dataclass(frozen=True)
-    class Options(ReplayOptions):
+    class Options(SharedEncoderOptions):
         """Options of SAC for discrete actions."""
 
         batch_size: int | Literal["auto"] = with_default(ReplayOptions, "batch_size", 64)
@@ -69,20 +70,22 @@ class DiscreteSAC(Algorithm):
     def networks(self) -> Networks:
         """Twin critics ``[2, B, num_actions]`` and targets; the policy and the log of the temperature."""
         options = self.options
-        sizes = (math.prod(self.env.obs_shape), *options.hidden_sizes, self.env.num_actions)
+        sizes = (self.num_inputs, *options.hidden_sizes, self.env.num_actions)
         critics = nn.ensemble(2, lambda: nn.mlp(sizes, options.activation, options.layer_norm))
         policy = nn.mlp(sizes, options.activation, output_scale=POLICY_OUTPUT_SCALE)
         log_temperature = nn.Number(math.log(options.initial_temperature), options.learn_temperature)
-        return Networks(
+        networks = Networks(
             critic={"critics": critics},
             policy={"policy": policy, "log_temperature": log_temperature},
             targets={"target_critics": copy.deepcopy(critics)},
         )
+        return self.behind_encoder(networks)
 
     def critic_loss(self, batch: Any) -> Loss:
         """Soft policy evaluation: equation 4, with the soft value of equation 10 in the target."""
-        o_tm1, a_tm1, o_t = batch.obs, batch.action, batch.next_obs
+        o_tm1, a_tm1 = self.features(batch.obs), batch.action
         with torch.no_grad():
+            o_t = self.features(batch.next_obs)
             mask_t = batch.next_action_mask if self.env.action_mask else None
             log_pi_t = self._log_policy(o_t, mask_t)
             q_t = torch.minimum(*self.target_critics(o_t).float())
@@ -102,10 +105,11 @@ class DiscreteSAC(Algorithm):
         gradient does not vanish with it.
         """
         mask_t = batch.action_mask if self.env.action_mask else None
-        log_pi_t = self._log_policy(batch.obs, mask_t)
+        o_t = self.features(batch.obs)
+        log_pi_t = self._log_policy(o_t, mask_t)
         pi_t = log_pi_t.exp()
         with torch.no_grad():
-            q_t = torch.minimum(*self.critics(batch.obs).float())
+            q_t = torch.minimum(*self.critics(o_t).float())
         log_temperature: Tensor = self.log_temperature()
         temperature = log_temperature.detach().exp()
         loss = (pi_t * (temperature * log_pi_t - q_t)).sum(1).mean()
@@ -115,9 +119,9 @@ class DiscreteSAC(Algorithm):
             loss = loss + log_temperature * (entropy - self._target_entropy(mask_t))
         return Loss(loss, metrics)
 
-    def _log_policy(self, obs: Tensor, mask: Tensor | None) -> Tensor:
+    def _log_policy(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """The log probability of each action, ``[B, num_actions]``."""
-        return self.actions.log_probs(self.policy(obs), mask)[0]
+        return self.actions.log_probs(self.acting(self.policy, features), mask)[0]
 
     def _target_entropy(self, mask: Tensor | None) -> Any:
         """The option's share of the largest entropy, on average over the legal actions of a batch."""

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, check_shift, encoder, shifted
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
-from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -60,18 +59,12 @@ class ActionValueAlgorithm(Algorithm):
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
         """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
-        shape = env.obs_shape
-        if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):
-            raise InvalidEnvironment(
-                f"random_shift = {options.random_shift} moves images, this environment's observations are "
-                f"{env.obs_dtype} of shape {list(shape)}"
-            )
         check_encoder(env, options)
+        check_shift(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
         """The observations ``[B, size]``, images randomly shifted if the options ask for it."""
-        pixels = self.options.random_shift
-        return nn.random_shift(obs, self.env.obs_shape, pixels) if pixels else obs
+        return shifted(self.env, obs, self.options.random_shift)
 
     def exploring(self, num_atoms: int = 1, v_min: float = 0.0, v_max: float = 1.0) -> EpsilonGreedy:
         """Epsilon-greedy, with an epsilon that falls linearly with the transitions sampled."""

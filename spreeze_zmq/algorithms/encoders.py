@@ -17,9 +17,10 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
-    from torch.nn import Sequential
+    from torch import Tensor
+    from torch.nn import Module, Sequential
 
-    from spreeze_zmq.nn import Parts
+    from spreeze_zmq.nn import Convolutions, PartForm, Parts
 
 #: The networks for images, and the smallest height and width that each can take.
 LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
@@ -27,6 +28,8 @@ LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
 LEAST_PART = 20
 #: Largest value of a pixel of uint8, by which it is divided unless statistics scale it.
 PIXEL = 255.0
+#: Of an image's side, the largest random shift where it is ``auto``: 4 of 84 pixels, as in DrQ.
+PARTS_OF_SIDE = 20
 #: From this height and width on, ``auto`` is ``nature_cnn``, which then leaves 4 x 4 places or more.
 NATURE_PIXELS = 64
 
@@ -101,19 +104,76 @@ def encoder(
         output_scale: factor of the last layer's initial weights.
         num_beside: additional inputs of an mlp, after each observation.
     """
-    shape = env.obs_shape
     if takes_parts(env, options):
         parts = part_encoders(env, options)
         sizes = (parts.num_outputs, *options.hidden_sizes, num_outputs)
         head = nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
         return torch.nn.Sequential(parts, *head)
     if not takes_images(env, options):
-        sizes = (math.prod(shape) + num_beside, *options.hidden_sizes, num_outputs)
+        sizes = (math.prod(env.obs_shape) + num_beside, *options.hidden_sizes, num_outputs)
         return nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
-    image = (shape[0], shape[1], shape[2])
-    fitting = "nature_cnn" if min(image[1:]) >= NATURE_PIXELS else "fine_cnn"
-    layers = nn.CONVOLUTIONS[fitting if options.network == "auto" else options.network]
+    image, layers = _convolutions(env, options)
     return nn.cnn(image, num_outputs, layers, options.layer_norm, output_scale)
+
+
+def features(env: EnvironmentSpec, options: Any) -> tuple[Module, int]:
+    """A fresh encoder that several networks share, from rows ``[B, size]`` to features, and their number:
+    the convolutions of an image, or an encoder for each part.
+    """
+    if takes_parts(env, options):
+        parts = part_encoders(env, options)
+        return parts, parts.num_outputs
+    convolutions, size = nn.convolutions(*_convolutions(env, options))
+    return torch.nn.Sequential(*convolutions), size
+
+
+def _convolutions(env: EnvironmentSpec, options: Any) -> tuple[tuple[int, int, int], Convolutions]:
+    """The shape of an image, and the layers that the options choose for it."""
+    channels, height, width = env.obs_shape
+    fitting = "nature_cnn" if min(height, width) >= NATURE_PIXELS else "fine_cnn"
+    return (channels, height, width), nn.CONVOLUTIONS[
+        fitting if options.network == "auto" else options.network
+    ]
+
+
+def check_shift(env: EnvironmentSpec, options: Any) -> None:
+    """Raise InvalidEnvironment if ``random_shift`` is stated and the observations have no image."""
+    pixels = options.random_shift
+    is_image = env.obs_dtype == "uint8" and len(env.obs_shape) == 3
+    if pixels not in (0, "auto") and not is_image and not any(map(_is_image, env.obs_parts)):
+        raise InvalidEnvironment(
+            f"random_shift = {pixels} moves images, this environment's observations are {env.obs_dtype} of "
+            f"shape {list(env.obs_shape)}"
+        )
+
+
+def shifted(env: EnvironmentSpec, obs: Tensor, pixels: int | str) -> Tensor:
+    """Observations ``[B, size]`` whose images, also those among their parts, are randomly shifted by up to
+    ``pixels``; by up to a twentieth of their side for ``"auto"``.
+    """
+    if pixels == 0:
+        return obs
+    if not env.obs_parts:
+        return _moved(obs, tuple(env.obs_shape), pixels)
+    forms = [_form(part, scaled=True) for part in env.obs_parts]
+    pieces = torch.split(obs, [form.width for form in forms], 1)
+    return torch.cat([_moved_part(piece, form, pixels) for piece, form in zip(pieces, forms, strict=True)], 1)
+
+
+def _moved(rows: Tensor, image: tuple[int, ...], pixels: int | str) -> Tensor:
+    most = min(image[1:]) // PARTS_OF_SIDE if isinstance(pixels, str) else pixels
+    return nn.random_shift(rows, image, most)
+
+
+def _moved_part(rows: Tensor, form: PartForm, pixels: int | str) -> Tensor:
+    if form.image is None:
+        return rows
+    if not form.channels_last:
+        return _moved(rows, form.image, pixels)
+    channels, height, width = form.image
+    first = rows.reshape(-1, height, width, channels).permute(0, 3, 1, 2).flatten(1)
+    moved = _moved(first, form.image, pixels).view(-1, channels, height, width)
+    return moved.permute(0, 2, 3, 1).flatten(1)
 
 
 def part_encoders(env: EnvironmentSpec, options: Any) -> Parts:

@@ -39,34 +39,26 @@ def names() -> tuple[str, ...]:
 
 
 def suited(env: EnvironmentSpec) -> str:
-    """The shipped algorithm where the user names none: SAC for bounded boxes of actions on vectors, DQN for
-    one discrete action on images, PPO for anything else. SAC takes images that are too small for convolutions
-    as vectors.
+    """The shipped algorithm where the user names none: SAC for bounded boxes of actions on vectors, and on
+    images that are too small for convolutions; DQN for one discrete action on images, PPO for anything else,
+    also on images, which fill SAC's replay of a million.
 
     Raises:
         InvalidEnvironment: no shipped algorithm can act there.
     """
     images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
-    for name in ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
-        if _fits(get(name), env) and not flattens(get(name), env):
+    large = takes_images(seen(env, TrainingOptions()), EncoderOptions())
+    for name in ("dqn", "ppo") if large else ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
+        if _fits(get(name), env):
             return name
     raise InvalidEnvironment(
         f"no shipped algorithm acts in {env.action_kind} action spaces such as this one's"
     )
 
 
-def flattens(kind: type[Algorithm], env: EnvironmentSpec) -> bool:
-    """Whether a shipped algorithm, or one that inherits from it, takes images as vectors that other shipped
-    ones have convolutions for.
-    """
-    bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
-    without = any(map(_is_shipped, bases)) and not issubclass(kind.Options, EncoderOptions)
-    return without and takes_images(seen(env, TrainingOptions()), EncoderOptions())
-
-
 def has_part_encoders(kind: type[Algorithm], env: EnvironmentSpec, network: str | None) -> bool:
     """Whether an algorithm with this option ``network`` has an encoder for each part of observations."""
-    return issubclass(kind.Options, EncoderOptions) and takes_parts(env, EncoderOptions(str(network)))
+    return hasattr(kind.Options, "network") and takes_parts(env, EncoderOptions(str(network)))
 
 
 def get(name: str) -> type[Algorithm]:

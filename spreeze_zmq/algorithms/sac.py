@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.options import check_below
+from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
     TwinCritics,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-class SAC(Algorithm):
+class SAC(SharedEncoderAlgorithm):
     """A stochastic policy that maximises return plus entropy, and critics of both."""
 
     @dataclass(frozen=True)
@@ -90,22 +91,24 @@ class SAC(Algorithm):
 
     def networks(self) -> Networks:
         """Twin critics and their targets; the policy and the logarithm of the temperature."""
-        options, num_obs = self.options, math.prod(self.env.obs_shape)
+        options, num_obs = self.options, self.num_inputs
         critics = critic_networks(options, num_obs + self.actions.num_actions)
         policy = policy_network(options, num_obs, self.actions.num_outputs)
         log_temperature = nn.Number(math.log(options.first_temperature), options.learn_temperature)
-        return Networks(
+        networks = Networks(
             critic={"critics": critics},
             policy={"policy": policy, "log_temperature": log_temperature},
             targets={"target_critics": copy.deepcopy(critics)},
         )
+        return self.behind_encoder(networks)
 
     def critic_loss(self, batch: Any) -> Loss:
         """Soft policy evaluation: equation 5, with the soft value of equation 3 in the target."""
-        o_tm1, a_tm1, o_t = batch.obs, batch.action, batch.next_obs
+        o_tm1, a_tm1 = self.features(batch.obs), batch.action
         r_t, discount_t = batch.reward, batch.discount
         with torch.no_grad():
-            a_t, log_prob_t = self.actions.sample(self.policy(o_t))
+            o_t = self.features(batch.next_obs)
+            a_t, log_prob_t = self.actions.sample(self.acting(self.policy, o_t))
             temperature = self.log_temperature().exp()
             output_t = self.target_critics(torch.cat((o_t, a_t), 1))
             soft_r_t = r_t - discount_t * temperature * log_prob_t
@@ -119,8 +122,8 @@ class SAC(Algorithm):
         In equation 18 the logarithm of the temperature takes the place of the factor alpha, so that the
         gradient does not vanish with the temperature.
         """
-        o_t = batch.obs
-        a_t, log_prob_t = self.actions.sample(self.policy(o_t))
+        o_t = self.features(batch.obs)
+        a_t, log_prob_t = self.actions.sample(self.acting(self.policy, o_t))
         log_temperature: Tensor = self.log_temperature()
         temperature = log_temperature.detach().exp()
         q_t = self.twins.value(self.critics(torch.cat((o_t, a_t), 1)))

@@ -7,13 +7,13 @@ Each environment explores with noise of its own size, as in FastTD3 (Seo et al. 
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
+from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
     TwinCritics,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-class TD3(Algorithm):
+class TD3(SharedEncoderAlgorithm):
     """A deterministic policy, and twin critics whose minimum counters the overestimation of values."""
 
     @dataclass(frozen=True)
@@ -75,22 +75,24 @@ class TD3(Algorithm):
 
     def networks(self) -> Networks:
         """Twin critics, the policy, and targets of both."""
-        num_obs = math.prod(self.env.obs_shape)
+        num_obs = self.num_inputs
         critics = critic_networks(self.options, num_obs + self.actions.num_actions)
         policy = policy_network(self.options, num_obs, self.actions.num_outputs)
-        return Networks(
+        networks = Networks(
             critic={"critics": critics},
             policy={"policy": policy},
             targets={"target_critics": copy.deepcopy(critics), "target_policy": copy.deepcopy(policy)},
         )
+        return self.behind_encoder(networks)
 
     def critic_loss(self, batch: Any) -> Loss:
         """Clipped double Q-learning with target policy smoothing: equations 10, 14 and 15."""
-        o_tm1, a_tm1, o_t = batch.obs, batch.action, batch.next_obs
+        o_tm1, a_tm1 = self.features(batch.obs), batch.action
         r_t, discount_t = batch.reward, batch.discount
         clip = self.options.target_noise_clip
         with torch.no_grad():
-            mode_t = self.actions.mode(self.target_policy(o_t))
+            o_t = self.features(batch.next_obs)
+            mode_t = self.actions.mode(self.acting(self.target_policy, o_t))
             noise_t = (self.options.target_noise * torch.randn_like(mode_t)).clamp(-clip, clip)
             a_t = (mode_t + noise_t).clamp(-1.0, 1.0)
             output_t = self.target_critics(torch.cat((o_t, a_t), 1))
@@ -100,8 +102,8 @@ class TD3(Algorithm):
 
     def policy_loss(self, batch: Any) -> Loss:
         """The deterministic policy gradient through the first critic: algorithm 1."""
-        o_t = batch.obs
-        a_t = self.actions.mode(self.policy(o_t))
+        o_t = self.features(batch.obs)
+        a_t = self.actions.mode(self.acting(self.policy, o_t))
         q_t = self.twins.expected(self.critics(torch.cat((o_t, a_t), 1)))[0]
         return Loss(-q_t.mean(), {"action_size": lambda: a_t.abs().mean()})
 

@@ -9,6 +9,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import DistributionalOptions
+from spreeze_zmq.algorithms.shared_encoder import SharedEncoderOptions
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.nn import torch
 
@@ -24,7 +25,7 @@ POLICY_OUTPUT_SCALE = 0.01
 
 
 @dataclass(frozen=True)
-class TwinCriticOptions(DistributionalOptions):
+class TwinCriticOptions(SharedEncoderOptions, DistributionalOptions):
     """Options of an actor-critic with twin critics."""
 
     learning_rate: float = option(

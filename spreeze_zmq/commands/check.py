@@ -77,7 +77,7 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_pixels(plan), _about_scale(plan, observations), _about_start(plan)
+    lines = _about_scale(plan, observations), _about_start(plan)
     return tuple(filter(None, lines))
 
 
@@ -90,17 +90,6 @@ def _about_start(plan: Plan) -> str:
             took = f"making one environment took {make_s:.0f} s"
             return f"components.{role}.start_timeout_s: {took}, and {allowed_s:g} s are allowed: raise it"
     return ""
-
-
-def _about_pixels(plan: Plan) -> str:
-    env, name = plan.environment, plan.run.algorithm
-    if not algorithms.flattens(algorithms.get(name), env):
-        return ""
-    shape = "x".join(map(str, env.obs_shape))
-    size = f"{int(np.prod(env.obs_shape)):,}"
-    others = "ppo has" if env.action_kind != "discrete" else "dqn, ppo and pqn have"
-    taken = f"{name} takes an image of {shape} as a vector of {size} numbers"
-    return f"run.algorithm: {taken}; {others} convolutions"
 
 
 def _about_scale(plan: Plan, observations: NDArray[Any] | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,25 @@ CONVOLUTIONS = {
 }
 
 
+def convolutions(
+    shape: tuple[int, int, int], layers: Convolutions, layer_norm: bool = False
+) -> tuple[list[torch.nn.Module], int]:
+    """Convolutions on flattened images, each with a ReLU, and the size of their output rows.
+
+    Args:
+        shape: ``(channels, height, width)``.
+        layers: whose ``filters`` are meant.
+        layer_norm: whether each is normalised, over all of its numbers, before its activation.
+    """
+    network: list[torch.nn.Module] = []
+    for out, kernel, stride in layers.filters:
+        convolution = Conv(shape, out, kernel, stride)
+        norm = [torch.nn.LayerNorm(convolution.output_size)] if layer_norm else []
+        network.extend([convolution, *norm, torch.nn.ReLU()])
+        shape = convolution.output_shape
+    return network, convolution.output_size
+
+
 def cnn(
     shape: tuple[int, int, int],
     outputs: int,
@@ -84,17 +103,37 @@ def cnn(
         layer_norm: whether each hidden layer is normalised, over all of its numbers, before its activation.
         output_scale: factor of the last layer's weights and biases.
     """
-    network: list[torch.nn.Module] = []
+    network, size = convolutions(shape, layers, layer_norm)
+    network.append(linear(size, layers.hidden))
+    network.extend([torch.nn.LayerNorm(layers.hidden)] if layer_norm else [])
+    return torch.nn.Sequential(*network, torch.nn.ReLU(), linear(layers.hidden, outputs, output_scale))
 
-    def add(layer: torch.nn.Module, size: int) -> None:
-        network.extend([layer, *([torch.nn.LayerNorm(size)] if layer_norm else []), torch.nn.ReLU()])
 
-    for out, kernel, stride in layers.filters:
-        convolution = Conv(shape, out, kernel, stride)
-        add(convolution, convolution.output_size)
-        shape = convolution.output_shape
-    add(linear(convolution.output_size, layers.hidden), layers.hidden)
-    return torch.nn.Sequential(*network, linear(layers.hidden, outputs, output_scale))
+def projection(inputs: int, outputs: int) -> list[torch.nn.Module]:
+    """The layers that make few numbers of many features: linear, normalised, tanh (DrQ-v2, 2107.09645)."""
+    return [linear(inputs, outputs), torch.nn.LayerNorm(outputs), torch.nn.Tanh()]
+
+
+class Projected(torch.nn.Module):
+    """A network on a :func:`projection` of features, and on what stands beside these as it is.
+
+    Args:
+        num_features: the first columns of a row, which are projected.
+        num_projected: numbers that become of them.
+        network: takes rows of these and of the other columns.
+    """
+
+    def __init__(self, num_features: int, num_projected: int, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.projection = torch.nn.Sequential(*projection(num_features, num_projected))
+        self.network = network
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``[B, num_features + n]`` to the output of the network."""
+        features, beside = rows[:, : self.num_features], rows[:, self.num_features :]
+        output: Tensor = self.network(torch.cat((self.projection(features), beside), 1))
+        return output
 
 
 class StackedLinear(torch.nn.Module):
@@ -172,9 +211,18 @@ def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
     """
     if not isinstance(network, torch.nn.Sequential):
         return None
-    found = [_layer(layer) for layer in network]
+    found = [_layer(layer) for layer in _flattened(network)]
     layers = [layer for layer in found if layer is not None]
     return layers if len(layers) == len(found) else None
+
+
+def _flattened(network: torch.nn.Sequential) -> Iterator[torch.nn.Module]:
+    """The layers of a ``Sequential``, and of those in it."""
+    for layer in network:
+        if type(layer) is torch.nn.Sequential:
+            yield from _flattened(layer)
+        else:
+            yield layer
 
 
 def _layer(layer: torch.nn.Module) -> dict[str, Any] | None:

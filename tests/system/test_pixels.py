@@ -71,3 +71,35 @@ def test_a_ball_of_one_pixel_is_learned_by_the_defaults_alone(tmp_path):
     done = subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert reached(json.loads((tmp_path / "run" / "summary.json").read_text()), 8), done.stdout
+
+
+SWING = (
+    *("--set", "run.env_kwargs.repeat=2"),
+    *("--set", "algorithm.frame_stack=3"),
+    *("--set", "algorithm.replay_capacity=30000"),
+    *("--set", "algorithm.batch_size=64"),
+    *("--set", "algorithm.reference_batch_size=64"),
+    *("--set", "algorithm.learning_rate=1e-3"),
+    *("--set", "algorithm.hidden_sizes=[128,128]"),
+    *("--set", "algorithm.tau=0.02"),
+    *("--set", "balance.replay_ratio=16"),
+    *("--set", "components.sampler.count=1"),
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_pendulum_is_swung_up_and_held_by_its_images(tmp_path):
+    """By SAC; a random policy's return is -1,200, and one image does not show the velocity. The saved policy
+    is whole, and goes to ONNX.
+    """
+    folder, onnx = tmp_path / "run", tmp_path / "policy.onnx"
+    words = ["--env", "tests.system.swing:Swing", "--algorithm", "sac", "--run-dir", folder, *SWING]
+    words += ["--set", "run.stop.return=-250", "--set", "run.stop.minutes=13"]
+    done = subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=850)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert reached(json.loads((folder / "summary.json").read_text()), -250), done.stdout
+    kinds = [layer["kind"] for layer in Policy.load(folder).description["layers"]]
+    assert kinds.count("conv2d") == 2
+    spreeze = [LAUNCH[0], "-m", "spreeze_zmq.commands.spreeze"]
+    subprocess.run([*spreeze, "export", str(folder), "--onnx", str(onnx)], check=True, timeout=60)

@@ -39,9 +39,10 @@ def test_it_is_said_whether_action_masks_are_used(algorithm, used):
 
 
 def test_it_is_said_that_parts_have_encoders():
-    """Where an image is among them, and the algorithm has some."""
-    for algorithm, said in (("dqn", True), ("discrete_sac", False)):
-        plan = load({"run": {"env": "tests.unit.algorithms.test_parts:Which", "algorithm": algorithm}})
+    """Where an image is among them, and no other network is chosen."""
+    for network, said in (("auto", True), ("mlp", False)):
+        run = {"env": "tests.unit.algorithms.test_parts:Which", "algorithm": "discrete_sac"}
+        plan = load({"run": run, "algorithm": {"network": network}})
         assert ("an encoder for each of 3 parts" in environment(plan)) is said
 
 

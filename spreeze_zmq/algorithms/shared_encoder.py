@@ -1,0 +1,109 @@
+"""Actor-critics on images: one encoder, which the critics' loss trains and the policy takes as it is (DrQ-v2,
+Yarats et al. 2021, arXiv 2107.09645, section 3.1).
+
+The critic-learner owns the encoder. It reaches the actor-learner with the critics, and a copy of it stands in
+front of the policy's own layers, so that a published policy is whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
+from spreeze_zmq.algorithms.encoders import (
+    EncoderOptions,
+    check_encoder,
+    check_shift,
+    convolves,
+    features,
+    shifted,
+)
+from spreeze_zmq.algorithms.options import ReplayOptions
+from spreeze_zmq.base.schema import option, with_default
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+#: Numbers that the critics, and the policy, each make of the features of an observation before their hidden
+#: layers, in DrQ-v2.
+LATENT = 50
+
+
+@dataclass(frozen=True)
+class SharedEncoderOptions(ReplayOptions):
+    """Options of an actor-critic whose networks share an encoder of images."""
+
+    network: str = with_default(EncoderOptions, "network", "auto")
+    random_shift: int | Literal["auto"] = option(
+        "auto",
+        "largest random shift of images, in pixels (DrQ, 2004.13649); auto is a twentieth of their side, "
+        "where there are convolutions",
+        minimum=0,
+        words=("auto",),
+    )
+
+
+class SharedEncoderAlgorithm(Algorithm):
+    """Base of algorithms with the networks ``critics``, ``target_critics`` and ``policy``, which on images
+    take the features of an ``encoder``.
+    """
+
+    options: Any
+    encoder: Module
+    policy: Any
+
+    @classmethod
+    def check(cls, env: EnvironmentSpec, options: Any) -> None:
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
+        super().check(env, options)
+        check_encoder(env, options)
+        check_shift(env, options)
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that critics and policy take of an observation."""
+        return LATENT if convolves(self.env, self.options) else math.prod(self.env.obs_shape)
+
+    def behind_encoder(self, networks: Networks) -> Networks:
+        """The same networks for vectors; for images those that take features, and the encoder."""
+        if not convolves(self.env, self.options):
+            return networks
+        encoder, size = features(self.env, self.options)
+        critics = nn.Projected(size, LATENT, networks.critic["critics"])
+        head = torch.nn.Sequential(*nn.projection(size, LATENT), *networks.policy["policy"].children())
+        policy = torch.nn.Sequential(copy.deepcopy(encoder), head)
+        targets: dict[str, Module] = {"target_critics": copy.deepcopy(critics)}
+        if "target_policy" in networks.targets:
+            targets["target_policy"] = copy.deepcopy(policy)
+        # only here, since it costs time in each update
+        self.after_policy_step = self._follow_encoder  # type: ignore[method-assign]
+        return replace(
+            networks,
+            critic={"encoder": encoder, "critics": critics},
+            policy={**networks.policy, "policy": policy},
+            targets=targets,
+        )
+
+    def features(self, obs: Tensor) -> Tensor:
+        """What critics and policy take of observations ``[B, size]``: of images, randomly shifted, the
+        features; vectors as they are.
+        """
+        encoder = vars(self).get("encoder")
+        return obs if encoder is None else encoder(shifted(self.env, obs, self.options.random_shift))
+
+    def acting(self, policy: Any, features: Tensor) -> Tensor:
+        """The output of a policy for :meth:`features`, which its own copy of the encoder does not make."""
+        output: Tensor = policy(features) if "encoder" not in vars(self) else policy[1](features)
+        return output
+
+    def _follow_encoder(self) -> None:
+        """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient."""
+        mine, newest = self.policy[0].parameters(), self.encoder.parameters()
+        torch._foreach_copy_(list(mine), list(newest))

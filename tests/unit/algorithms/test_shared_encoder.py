@@ -1,0 +1,191 @@
+"""Actor-critics on images: who trains the encoder, what is published, and that it learns from pixels."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.algorithms.encoders import shifted
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.evaluation.export.files import export_onnx, export_torchscript
+from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.policy import actor
+from spreeze_zmq.replay import Replay
+from tests.unit.algorithms.shipped import BOX
+from tests.unit.algorithms.test_legal_actions import published
+
+SIDE, SQUARE = 36, 6
+ONE = np.ones(1, np.float32)
+#: An image, and one number to choose.
+DOT = EnvironmentSpec("none", {}, (SIDE, SIDE, 1), "uint8", "box", (1,), -ONE, ONE)
+CHOICES = dataclasses.replace(
+    DOT, action_kind="discrete", action_shape=(), action_low=None, action_high=None, action_sizes=(3,)
+)
+pytestmark = pytest.mark.usefixtures("one_thread")
+NAMES = ("sac", "td3", "discrete_sac")
+IMAGE = {"path": ["image"], "shape": [20, 20, 2], "pixels": True}
+
+
+def pair(name, env, **options):
+    """Both halves of an algorithm, small."""
+    kind = algorithms.get(name)
+    settings = {"hidden_sizes": (32,), "precision": "fp32", "batch_size": 64, "learning_starts": 1}
+    settings |= {"replay_capacity": 4_000, **options}
+    made = algorithms.options_from(kind.Options, settings)
+    return {part: algorithms.make(part, kind, made, env, "cpu", 1) for part in ("critic", "policy")}, made
+
+
+def space_of(name):
+    """An environment that the algorithm acts in."""
+    return CHOICES if name == "discrete_sac" else DOT
+
+
+def flat(module):
+    """Copies of its parameters in one vector."""
+    return torch.cat([each.detach().flatten().clone() for each in module.parameters()])
+
+
+def exchange(halves):
+    """Each half takes the other's weights, as learners do."""
+    halves["policy"].load_critic(halves["critic"].weights.numpy().copy())
+    halves["critic"].load_policy(halves["policy"].policy_arrays())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_critics_loss_alone_trains_the_encoder_and_the_policy_has_it(name):
+    """A policy's update leaves the encoder as the critics brought it, and its own copy is that one."""
+    halves, options = pair(name, space_of(name))
+    store = Replay(space_of(name), options)
+    store.add(random_rollout(space_of(name), 8))
+    critic, policy = (halves[part].algorithm for part in ("critic", "policy"))
+    first = flat(critic.encoder)
+    assert torch.equal(flat(policy.policy[0]), first)  # so that a first policy is whole
+    heads = flat(policy.policy[1])
+    for _ in range(3):
+        halves["critic"].update(store.sample(64))
+    newest = flat(critic.encoder)
+    assert not torch.equal(newest, first)
+    exchange(halves)
+    halves["policy"].update(store.sample(64).obs)
+    assert torch.equal(flat(policy.encoder), newest)
+    assert torch.equal(flat(policy.policy[0]), newest)
+    assert not torch.equal(flat(policy.policy[1]), heads)
+    acting = halves["policy"].policy_arrays()["parameters"]
+    assert np.array_equal(acting[: len(newest)], newest.numpy())
+    kinds = [layer["kind"] for layer in halves["policy"].description()["layers"]]
+    assert kinds[:5] == ["conv2d", "relu", "conv2d", "relu", "linear"]
+
+
+def test_what_native_layers_compute_is_what_torch_computes(native_layers):
+    """Of the same batch and weights."""
+    losses = []
+    for plain in (False, True):
+        halves, options = pair("sac", DOT, random_shift=0)
+        store = Replay(DOT, options)
+        store.add(random_rollout(DOT, 8))
+        if plain:
+            halves["critic"].leave_to_torch()
+        torch.manual_seed(5)
+        losses.append(halves["critic"].update(store.sample(64))["critic_loss"].item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_images_among_parts_are_shifted_and_nothing_else():
+    """By hand: all channels of ``[height, width, channels]`` move together, the border is repeated."""
+    env = dataclasses.replace(BOX, obs_shape=(802,), obs_parts=(IMAGE, {"path": ["more"], "shape": [2]}))
+    image = torch.rand(20, 20, 2, generator=torch.Generator().manual_seed(1))
+    rows = torch.cat([image.flatten(), torch.tensor([7.0, 8.0])]).expand(400, -1)
+    places = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
+    index = torch.arange(20)
+    expected = [image[(index + down).clamp(0, 19)][:, (index + right).clamp(0, 19)] for down, right in places]
+    found = set()
+    for row in shifted(env, rows, "auto"):  # a twentieth of 20 pixels
+        assert row[-2:].tolist() == [7.0, 8.0]
+        [place] = [n for n, one in enumerate(expected) if torch.equal(row[:-2].view(20, 20, 2), one)]
+        found.add(place)
+    assert found == set(range(9))
+    assert shifted(env, rows, 0) is rows
+
+
+def looked_at(policy, rng, env):
+    """A rollout of episodes of one step: the nearer the action is to the place of a square, the better."""
+    steps, num = 4, 32
+    left = rng.integers(1, SIDE - SQUARE, (steps + 1, num))
+    place = 2.0 * (left - 1) / (SIDE - SQUARE - 2) - 1.0
+    columns, top = np.arange(SIDE), rng.integers(1, SIDE - SQUARE, (steps + 1, num, 1))
+    lit = [(columns >= at) & (columns < at + SQUARE) for at in (top, left[..., None])]
+    obs = (255 * (lit[0][..., :, None] & lit[1][..., None, :])[..., None]).astype(np.uint8)
+    action = np.stack([policy.act(images, rng)[0] for images in obs[:-1]])
+    chosen = action.astype(np.float64) - 1.0 if env is CHOICES else action[..., 0]
+    always, final = np.ones((steps, num), np.bool_), obs[1:].reshape(-1, *env.obs_shape)
+    arrays = {"obs": obs, "action": action, "terminated": always, "truncated": ~always, "final_obs": final}
+    arrays |= {"reward": -np.abs(chosen - place[:-1]).astype(np.float32)}
+    arrays |= {"final_index": np.argwhere(always).astype(np.int32)}
+    return Rollout("sampler-0", 1, 0, always.size, policy.version, steps, num, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("sac", -0.15),
+        pytest.param("td3", -0.3, marks=pytest.mark.thorough),
+        pytest.param("discrete_sac", -0.35, marks=pytest.mark.thorough),
+    ],
+)
+def test_an_action_that_only_pixels_show_is_learned(name, least, tmp_path):
+    """In one process, with random shifts; without looking nothing beats -0.5. What is exported acts alike."""
+    env = space_of(name)
+    halves, options = pair(name, env, learning_rate=2e-3)
+    stores, rng = {part: Replay(env, options) for part in halves}, np.random.default_rng(1)
+    recent, turns = [-1.0], 0
+    while np.mean(recent[-5:]) < least and turns < 100:
+        rollout = looked_at(published(halves["policy"]), rng, env)
+        for part, half in halves.items():
+            stores[part].add(rollout)
+            for _ in range(12):
+                batch = stores[part].sample(64)
+                half.update(batch if part == "critic" else batch.obs)
+        exchange(halves)
+        recent.append(float(rollout.reward.mean()))
+        turns += 1
+    assert np.mean(recent[-5:]) >= least, recent
+    policy = published(halves["policy"])
+    assert export_torchscript(policy, tmp_path / "policy.pt", "uint8") < 1e-5
+    pytest.importorskip("onnxruntime")
+    assert export_onnx(policy, tmp_path / "policy.onnx", "uint8") < 1e-5
+
+
+def test_a_dict_with_an_image_has_a_shared_encoder_for_each_part(monkeypatch):
+    """Its policy is published by its class, and acts."""
+    monkeypatch.setattr(actor, "_loaders", [loader_of_modules(())])
+    parts = (IMAGE, {"path": ["more"], "shape": [2]})
+    env = dataclasses.replace(BOX, obs_shape=(802,), obs_parts=parts)
+    halves, options = pair("sac", env)
+    store = Replay(env, options)
+    store.add(random_rollout(env, 8))
+    halves["critic"].update(store.sample(64))
+    exchange(halves)
+    halves["policy"].update(store.sample(64).obs)
+    policy = published(halves["policy"])
+    assert policy.description["class"].endswith("sac:SAC")
+    assert policy.mode(np.zeros((3, 802), np.float32)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "said"),
+    [
+        ({"network": "nature_cnn"}, BOX, r'"nature_cnn" takes images .* at least 36 pixels .* are \[3\]'),
+        ({"network": "parts"}, BOX, 'network = "parts" has an encoder for each part of a Dict or Tuple'),
+        ({"random_shift": 4}, BOX, r"random_shift = 4 moves images, .* float32 of shape \[3\]"),
+    ],
+)
+def test_an_encoder_that_does_not_fit_is_one_line(options, env, said):
+    """Before a run, with what was expected."""
+    kind = algorithms.get("sac")
+    with pytest.raises(InvalidEnvironment, match=said):
+        algorithms.check(kind, kind.Options(**options), env)
