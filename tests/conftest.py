@@ -1,5 +1,6 @@
 """What tests share: a cache and keys that are not the user's, and one thread where sums must repeat."""
 
+import contextlib
 import importlib
 import logging
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from spreeze_zmq.base.machine import cache_folder
 from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
 from spreeze_zmq.peers import peers as harness
@@ -93,9 +95,9 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory):
     """Where runs keep what they measured and their marks, for all workers and the processes that they start:
-    native layers are compiled once.
+    native layers are compiled once, unless the user's cache has them. Their names tell sources and compiler.
     """
-    names = ("XDG_CACHE_HOME", "XDG_STATE_HOME")
+    names, compiled = ("XDG_CACHE_HOME", "XDG_STATE_HOME"), list(cache_folder().glob("native-*.so"))
     before = {name: os.environ.get(name) for name in names}
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -103,6 +105,10 @@ def cache_of_its_own(tmp_path_factory):
     for name in names:
         (folder / name).mkdir(exist_ok=True)
         os.environ[name] = str(folder / name)
+    cache_folder().mkdir(exist_ok=True)
+    for path in compiled:
+        with contextlib.suppress(OSError):  # another worker has linked it, or it is on another disk
+            os.link(path, cache_folder() / path.name)
     yield
     for name in names:
         os.environ.pop(name)
