@@ -18,6 +18,7 @@ from spreeze_zmq.algorithms.registry import (
     names,
     suited,
 )
+from spreeze_zmq.algorithms.sequences import SequenceOptions
 from spreeze_zmq.base.schema import option, with_default
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Networks",
     "ReplayOptions",
     "RolloutOptions",
+    "SequenceOptions",
     "TrainingOptions",
     "check",
     "get",

@@ -150,6 +150,9 @@ class Algorithm(ABC):
                   ``obs`` and at ``next_obs``; None unless ``env.action_mask``. After termination there may be
                   none.
 
+                With :class:`SequenceOptions` and a memory these are whole sequences, for
+                :class:`spreeze_zmq.algorithms.sequences.Sequences`.
+
                 With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob``, with ``env.action_mask`` an
                 ``action_mask`` ``[B, A]``, and what :meth:`targets_of` returned. With a :meth:`memory_size`
                 of ``M`` these are ``T`` steps of ``n`` environments, time-major, so that ``B = T * n``; also
@@ -235,7 +238,8 @@ class Algorithm(ABC):
     @classmethod
     def memory_size(cls, options: Any) -> int:
         """Size ``M`` of the acting network's memory for each environment, 0 for none; with
-        :class:`RolloutOptions` only. It is zeros where an episode begins. ``nn.unroll`` runs over the steps.
+        :class:`RolloutOptions`, or as the option of :class:`SequenceOptions`. It is zeros where an episode
+        begins. ``nn.unroll`` runs over the steps.
         """
         return 0
 
@@ -277,13 +281,20 @@ class Algorithm(ABC):
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if relabels:
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, *fields)))
+        memory = ("memory",) if memory_size else ()
         if cls.on_policy():
-            memory = ("memory",) if memory_size else ()
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, "log_prob", *memory, *fields)))
+        elif memory:
+            fields = tuple(dict.fromkeys((*fields, "terminated", "truncated", *memory)))
         if masked:
             final = ("final_action_mask",) if "final_obs" in fields else ()
             fields = tuple(dict.fromkeys((*fields, "action_mask", *final)))
         return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
+
+    @classmethod
+    def kept_fields(cls, part: str, options: Any) -> tuple[str, ...]:
+        """:meth:`fields_of` for a learner's own store, which has the masks of its environment."""
+        return cls.fields_of(part, options.frame_stack, cls.memory_size(options))
 
     @classmethod
     def uses_masks(cls, env: EnvironmentSpec) -> bool:

@@ -1,22 +1,32 @@
 """Deep Q-network, DQN (Mnih et al. 2015, doi 10.1038/nature14236), and its extensions.
 
 Options choose double Q-learning (arXiv 1509.06461), dueling networks (1511.06581), distributions of returns
-(C51, 1707.06887), prioritised replay (1511.05952) and exploration spread over environments (Ape-X,
-1803.00933). Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``. PQN shares the
-base class and its options.
+(C51, 1707.06887), prioritised replay (1511.05952), exploration spread over environments (Ape-X, 1803.00933)
+and a memory (R2D2, https://openreview.net/forum?id=r1lyTjAqYX). Names are by time, as in the transition
+``(o_tm1, a_tm1, r_t, discount_t, o_t)``. PQN shares the base class and its options.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, check_shift, encoder, shifted
+from spreeze_zmq.algorithms.encoders import (
+    EncoderOptions,
+    check_encoder,
+    check_shift,
+    convolves,
+    encoder,
+    shifted,
+)
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
+from spreeze_zmq.algorithms.sequences import SequenceOptions, steps_of
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -78,7 +88,7 @@ class DQN(ActionValueAlgorithm):
     """A network of action values that is both critic and policy, trained by one learner."""
 
     @dataclass(frozen=True)
-    class Options(ActionValueOptions, DistributionalOptions):
+    class Options(ActionValueOptions, SequenceOptions, DistributionalOptions):
         """Options of DQN."""
 
         batch_size: int | Literal["auto"] = with_default(ReplayOptions, "batch_size", 64)
@@ -103,22 +113,36 @@ class DQN(ActionValueAlgorithm):
     target_q: Module
     target_clock: PeriodicCopy
 
+    @classmethod
+    def check(cls, env: EnvironmentSpec, options: Any) -> None:
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
+        super().check(env, options)
+        if options.memory_size and convolves(env, options):
+            raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
+
+    @classmethod
+    def memory_size(cls, options: Any) -> int:
+        return int(options.memory_size)
+
     def networks(self) -> Networks:
         """The network of action values and its target."""
-        options, num_actions = self.options, self.env.action_sizes[0]
-        q = encoder(self.env, options, options.num_atoms * (num_actions + options.dueling))
+        options, num_actions, memory_size = self.options, self.env.action_sizes[0], self.options.memory_size
+        outputs = options.num_atoms * (num_actions + options.dueling)
+        head = encoder(self.env, options, outputs, num_beside=memory_size)
         if options.dueling:
-            q.append(nn.Dueling(num_actions, options.num_atoms))
+            head.append(nn.Dueling(num_actions, options.num_atoms))
+        q = nn.Recurrent(math.prod(self.env.obs_shape), memory_size, head) if memory_size else head
         targets = {"target_q": copy.deepcopy(q), "target_clock": nn.PeriodicCopy()}
         return Networks(critic={"q": q}, targets=targets, acting="q")
 
     def critic_loss(self, batch: Any) -> Loss:
         """One-step or n-step Q-learning of values, algorithm 1, or of distributions (C51, algorithm 1)."""
-        o_tm1, a_tm1, o_t = self.shifted(batch.obs), batch.action, self.shifted(batch.next_obs)
-        output_tm1 = self._of_action(self.q(o_tm1), a_tm1)
+        steps = steps_of(batch, self.options, self.shifted)
+        batch = steps.batch
+        output_tm1 = self._of_action(steps.outputs(self.q), batch.action)
         with torch.no_grad():
-            target_output_t = self.target_q(o_t)
-            selector_t = self.q(o_t) if self.options.double else target_output_t
+            target_output_t = steps.following(self.target_q)
+            selector_t = steps.following(self.q) if self.options.double else target_output_t
             mask_t = batch.next_action_mask if self.env.action_mask else None
             a_t = legal(self._values(selector_t), mask_t).argmax(1)
             output_t = self._of_action(target_output_t, a_t)
@@ -133,7 +157,7 @@ class DQN(ActionValueAlgorithm):
         metrics = {"q_mean": lambda: self._values(output_tm1).mean()}
         if self.options.num_atoms > 1:
             metrics |= nn.end_masses(target_tm1)
-        return Loss(weighted.mean(), metrics, priorities=error.detach().abs())
+        return Loss(weighted.mean(), metrics, priorities=steps.priorities(error.detach().abs()))
 
     def _values(self, output: Tensor) -> Tensor:
         """The expected return of each action, ``[B, num_actions]``."""

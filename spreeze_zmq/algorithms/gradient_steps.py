@@ -124,7 +124,8 @@ class GradientSteps:
         with blaming(self.algorithm, f"{self.part}_loss"), self._autocast():
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
-        size = len(tensors[0]) if tensors[0] is not None else 0
+        entries = batch.memory if self._memory_size else tensors[0]
+        size = 0 if entries is None else len(entries)
         metrics = self._metrics_of(loss, measured)
         check_loss(self.algorithm, self.part, loss._replace(metrics=metrics), size)
         if self.num_updates == 0:
@@ -155,7 +156,9 @@ class GradientSteps:
                 log.warning("%s: %s_loss gives no gradient to %r: nothing trains it", kind, part, name)
 
     def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
-        """The fields ``[T, n, ...]`` of a recurrent policy's batch as rows ``[T * n, ...]``, time-major."""
+        """The fields ``[T, n, ...]`` of a recurrent policy's batch as rows ``[T * n, ...]``, time-major,
+        and those ``[1, n, ...]`` as ``[n, ...]``.
+        """
         if not self._memory_size:
             return fields
         rows = {name: None if value is None else value.flatten(0, 1) for name, value in fields.items()}
@@ -171,7 +174,7 @@ class GradientSteps:
             }
 
     def priorities(self) -> torch.Tensor:
-        """The priorities ``[B]`` of the last batch.
+        """The priorities ``[B]`` of the last batch, of sequences one each.
 
         Raises:
             AlgorithmError: the loss returns none, though the replay is prioritised.

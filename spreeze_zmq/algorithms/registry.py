@@ -188,9 +188,8 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         AlgorithmError: its networks and its distribution do not fit together.
     """
     _check_spaces(kind, options, env)
-    if memory_size(kind, options) and not kind.on_policy():
-        problem = "memory_size is for rollouts: a replay draws steps without those before them"
-        raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
+    if (size := memory_size(kind, options)) and not kind.on_policy():
+        _check_sequences(kind, options, size)
     if not _is_shipped(kind) or tables_by_network(options):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
         from spreeze_zmq.algorithms.relabelled import rehearse_relabel
@@ -200,6 +199,17 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
             rehearse_relabel(kind(options, env), env)
         except InvalidEnvironment as error:
             raise InvalidEnvironment(f"{kind.__name__}: {error}") from None
+
+
+def _check_sequences(kind: type[Algorithm], options: Any, size: int) -> None:
+    """Raise AlgorithmError where the replays of an algorithm keep no sequences for a memory of this size."""
+    if getattr(options, "memory_size", 0) != size or not hasattr(options, "sequence_length"):
+        problem = f"memory_size() gives {size}, and its replay draws steps without those before them"
+        hint = "let Options inherit RolloutOptions, or SequenceOptions and return options.memory_size"
+        raise AlgorithmError(kind, f"{problem}; {hint}")
+    if kind.relabels(options):
+        problem = "relabel makes transitions by themselves, a memory needs sequences of them"
+        raise AlgorithmError(kind, f"{problem}; set memory_size = 0, or leave relabel out")
 
 
 def _is_shipped(kind: type[Algorithm]) -> bool:

@@ -21,7 +21,7 @@ from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
 from spreeze_zmq.nn.native.library import library
-from spreeze_zmq.replay import Minibatches
+from spreeze_zmq.replay import Batch, Minibatches
 
 log = logging.getLogger("spreeze")
 
@@ -83,7 +83,8 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
                 batch["log_prob"].numel(),
             )
         else:
-            batch = random_batch_of(kind.fields_of(half.part), spec, options, size, "cpu")
+            batch = random_batch_of(kind.kept_fields(half.part, options), spec, options, size, "cpu")
+            size = batch.reward.numel() if isinstance(batch, Batch) else size
         with update:
             half.update(batch)
         return per_epoch + update.flops / size

@@ -74,11 +74,14 @@ def random_replay(
     num_steps: int = 16,
     num_envs: int = NUM_ENVS,
 ) -> Replay | ObservationReplay:
-    """A full replay of one :func:`random_rollout`, for a learner whose rollouts have these ``fields``."""
-    stack = options.frame_stack
+    """A full replay of one :func:`random_rollout`, for a learner whose rollouts have these ``fields``; with a
+    memory its steps are those of a sequence.
+    """
+    stack, memory_size = options.frame_stack, options.memory_size if "memory" in fields else 0
+    num_steps = options.sequence_length if memory_size else num_steps
     small = dataclasses.replace(options, replay_capacity=(num_steps + stack) * num_envs, learning_starts=1)
     replay = replay_of(fields, spec, small, device, 1)
-    replay.add(random_rollout(spec, num_steps, num_envs, stack))
+    replay.add(random_rollout(spec, num_steps, num_envs, stack, memory_size))
     return replay
 
 

@@ -64,7 +64,7 @@ class Trial:
         else:
             rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
             num_envs = max(1, rows // (STEPS + options.frame_stack))
-            fields = algorithm.fields_of(part, options.frame_stack)
+            fields = algorithm.kept_fields(part, options)
             self.replay = random_replay(fields, env, options, device, STEPS, num_envs)
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0

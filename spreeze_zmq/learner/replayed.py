@@ -40,7 +40,7 @@ class ReplayExperience(Experience):
         component, plan = self.component, self.component.plan
         device, seed = component.options["device"], plan.run.seed
         kind = type(self.half.algorithm)
-        fields = kind.fields_of(self.half.part, self.options.frame_stack)
+        fields = kind.kept_fields(self.half.part, self.options)
         self.replay = replay_of(fields, component.environment, self.options, device, seed)
         if kind.relabels(self.options):
             self.replay.relabel_by(relabelling(component, self.half))
@@ -54,6 +54,10 @@ class ReplayExperience(Experience):
         """Follow a change of the batch size."""
         if option == "batch_size" and "batch_size" in self.component.plan.measured and type(value) is int:
             self._resize(value)
+
+    def unfit(self, rollout: Rollout) -> str:
+        """Why its replay cannot keep a rollout that fits the environment; empty if it can."""
+        return self.replay.unfit(rollout)
 
     def _resize(self, size: int) -> None:
         """Use another batch size and scale the rates to it. Messages are handled between two updates."""

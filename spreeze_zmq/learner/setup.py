@@ -39,7 +39,7 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
     small = replace(options, replay_capacity=SAMPLE, learning_starts=1)
     sizes = {}
     for role in plan.learning.learners:
-        fields = kind.fields_of(PART_OF[role], options.frame_stack)
+        fields = kind.kept_fields(PART_OF[role], options)
         # A table that nobody has written to takes no memory yet.
         sample = replay_of(fields, plan.environment, small, "cpu", 0)
         sizes[role] = int(options.replay_capacity / SAMPLE * sample.ring.memory_bytes)

@@ -49,6 +49,7 @@ __all__ = [
     "into_grad",
     "laid_flat",
     "leave_to_torch",
+    "memories",
     "mlp",
     "normal_log_prob",
     "polyak",

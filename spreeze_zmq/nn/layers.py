@@ -134,12 +134,16 @@ class Recurrent(torch.nn.Module):
 
     def through(self, rows: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
         """See :func:`unroll`. Only the memory is computed step by step, the rest for all steps at once."""
+        after = self.memories(rows, memory, begins)
+        return self.head(torch.cat([rows, after.flatten(0, 1)], 1)), after
+
+    def memories(self, rows: Tensor, memory: Tensor, begins: Tensor) -> Tensor:
+        """See :func:`memories`."""
         after = []
         for seen, stays in zip(self.seen(rows).view(*begins.shape, -1), _stays(begins), strict=True):
             memory = self._next(seen, memory * stays)
             after.append(memory)
-        memories = torch.stack(after)
-        return self.head(torch.cat([rows, memories.flatten(0, 1)], 1)), memories
+        return torch.stack(after)
 
     def _next(self, seen: Tensor, memory: Tensor) -> Tensor:
         reset, update, new = seen.chunk(3, 1)
@@ -170,6 +174,13 @@ def unroll(network: torch.nn.Module, rows: Tensor, memory: Tensor, begins: Tenso
         outputs.append(output)
         after.append(memory)
     return torch.cat(outputs), torch.stack(after)
+
+
+def memories(network: torch.nn.Module, rows: Tensor, memory: Tensor, begins: Tensor) -> Tensor:
+    """The memory after each step ``[T, n, M]`` alone; arguments as for :func:`unroll`."""
+    if isinstance(network, Recurrent):
+        return network.memories(rows, memory, begins)
+    return unroll(network, rows, memory, begins)[1]
 
 
 def remembered(memory: Tensor, after: Tensor, begins: Tensor) -> Tensor:

@@ -205,6 +205,8 @@ class Policy:
         actor = self._among(action_mask, len(obs))
         uniform = actor.uniform(len(obs), rng) if self.version == 0 else None
         if uniform is not None:
+            if self.memory_size:
+                self._output(obs, memory)  # what is remembered of steps that were taken at random
             return uniform if log_prob else (uniform[0], None)
         try:
             action, density = actor.draw(self._output(obs, memory), rng, place, log_prob)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from spreeze_zmq.replay.episodes import Episode, Transitions
 from spreeze_zmq.replay.hindsight import Goals, in_hindsight
-from spreeze_zmq.replay.prioritized import replay_of
 from spreeze_zmq.replay.relabelling import Relabelling, misfit
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, further_fields
 from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore
+from spreeze_zmq.replay.sequences import SequenceReplay, replay_of
 
 __all__ = [
     "MEMORY_SHARE",
@@ -24,6 +24,7 @@ __all__ = [
     "RewardScale",
     "Round",
     "RoundStore",
+    "SequenceReplay",
     "Transitions",
     "free_bytes",
     "further_fields",

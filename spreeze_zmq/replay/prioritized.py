@@ -12,7 +12,7 @@ import torch
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings, further_fields
+from spreeze_zmq.replay.replays import Batch, Replay, ReplaySettings
 
 #: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6
@@ -161,19 +161,3 @@ class PrioritizedReplay(Replay):
         leaves, rows = torch.from_numpy(saved).to(ring.device), torch.from_numpy(drawn).to(ring.device)
         self._highest = leaves[0].clone()
         self.tree.set(rows, leaves[1:][rows])
-
-
-def replay_of(
-    fields: Sequence[str],
-    env: EnvironmentSpec,
-    options: ReplaySettings,
-    device: torch.device | str,
-    seed: int,
-) -> Replay | ObservationReplay:
-    """The replay of a learner that asks for these rollout arrays: observations, or whole transitions, which
-    are prioritized if the options ask for it.
-    """
-    if "action" not in fields:
-        return ObservationReplay(env, options, device, seed)
-    kind = PrioritizedReplay if options.prioritized else Replay
-    return kind(env, options, device, seed, further_fields(fields))

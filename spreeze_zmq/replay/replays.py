@@ -123,6 +123,10 @@ class _RingReplay:
     def __len__(self) -> int:
         return len(self.ring)
 
+    def unfit(self, rollout: Rollout) -> str:
+        """Why a rollout that fits the environment cannot be kept; empty if it can."""
+        return ""
+
     def keep_in(self, descriptor: int) -> None:
         """Hold the transitions in memory that outlives this process (``kept_memory``), and recover those that
         an earlier process left there. A replay on a GPU stays where it is.
@@ -197,7 +201,7 @@ class Replay(_RingReplay):
         self.gamma, self.n_step = options.gamma, options.n_step
         self.more, self._kind = tuple(more), Batch.having(more)
         settings = {"gamma": self.gamma, "n_step": self.n_step}
-        capacity, beside = options.replay_capacity, self.bytes_beside
+        beside = self.bytes_beside
         action_dtype = "int64" if env.action_kind == "discrete" else "float32"
         action = Column("action", action_dtype, tuple(env.action_shape))
         numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()), *_columns(more, env))
@@ -205,16 +209,19 @@ class Replay(_RingReplay):
             masks = ("action_mask", "next_action_mask")
             numbers += tuple(Column(name, "bool", (env.num_choices,)) for name in masks)
         about = device, seed, beside, settings
-        ring: Ring
-        if env.obs_dtype == "uint8":
-            columns = (action, *numbers)
-            ring = FrameRing(capacity, columns, env.obs_shape, options.frame_stack, True, *about)
-        else:
-            obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
-            ring = Ring(capacity, (obs, action, next_obs, *numbers), *about)
-        super().__init__(ring)
+        super().__init__(self._ring_of(env, options, (action, *numbers), about))
         if options.largest_return is not None:
             self.scale = ReturnScale(options.gamma, options.largest_return)
+
+    def _ring_of(
+        self, env: EnvironmentSpec, options: ReplaySettings, columns: Sequence[Column], about: Sequence[Any]
+    ) -> Ring:
+        """The table of observations and ``columns``; ``about`` is the rest of a ring's arguments."""
+        capacity, (action, *numbers) = options.replay_capacity, columns
+        if env.obs_dtype == "uint8":
+            return FrameRing(capacity, columns, env.obs_shape, options.frame_stack, True, *about)
+        obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
+        return Ring(capacity, (obs, action, next_obs, *numbers), *about)
 
     def restate(self, options: ReplaySettings) -> None:
         """Use other values of the options that may move while the algorithm trains."""
@@ -236,10 +243,14 @@ class Replay(_RingReplay):
             fields["action_mask"] = rollout.action_mask[:-1]
             following = after_steps(rollout, rollout.action_mask, rollout.final_action_mask, last)
             fields["next_action_mask"] = following
-        self.ring.add(rollout, fields, None if self.n_step == 1 else last)
+        self._store(rollout, fields, last)
         self._add_relabelled(rollout)
         if self.scale is not None:
             self.scale.add(rollout)
+
+    def _store(self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp]) -> None:
+        """Write ``fields`` ``[T, N, ...]`` and the observations of a rollout to the table."""
+        self.ring.add(rollout, fields, None if self.n_step == 1 else last)
 
     def sample(self, batch_size: int) -> Batch:
         """``batch_size`` transitions drawn uniformly with replacement; valid until the next call."""

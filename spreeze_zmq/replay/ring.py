@@ -62,6 +62,9 @@ class Ring:
         InputError: the table does not fit in the memory that is free.
     """
 
+    #: Transitions in each row.
+    transitions_per_row = 1
+
     def __init__(
         self,
         capacity: int,
@@ -118,9 +121,10 @@ class Ring:
     def _check_memory(self) -> None:
         free = free_bytes(self.device)
         if self.memory_bytes > MEMORY_SHARE * free:
-            row = self.memory_bytes // self.capacity
+            transitions = self.capacity * self.transitions_per_row
+            row = self.memory_bytes // transitions
             raise InputError(
-                f"a replay of {self.capacity:,} transitions of {row:,} bytes takes "
+                f"a replay of {transitions:,} transitions of {row:,} bytes takes "
                 f"{self.memory_bytes / 1e9:.1f} GB, {self.device} has {free / 1e9:.1f} GB free: "
                 f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
             )

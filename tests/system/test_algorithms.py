@@ -40,6 +40,13 @@ ROADS = {
     ),
     "ppo": ("cartpole", "--set", "algorithm.hidden_sizes=[16]"),
     "recurrent": ("cartpole", "--set", "algorithm.hidden_sizes=[16]", "--set", "algorithm.memory_size=8"),
+    "sequences": (
+        "cartpole_dqn",
+        *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.memory_size=8"),
+        *("--set", "algorithm.n_step=3"),
+        *("--set", "algorithm.prioritized=true"),
+    ),
     "pqn": (
         "cartpole_pqn",
         *("--set", "algorithm.hidden_sizes=[16]"),

@@ -129,6 +129,11 @@ MISTAKES = {
         "algorithm.replay_capacity=900_000_000",
         says=["lower algorithm.replay"],
     ),
+    "sequences that are no rollouts": launching(
+        *("cartpole_dqn", "--check", "--set", "algorithm.memory_size=8", "--set", "algorithm.batch_size=160"),
+        *("--set", "algorithm.sequence_length=32"),
+        says=["32 is not components.sampler.rollout_steps = 16", "the same number for both"],
+    ),
     "unknown command": asking("optins", says=["'optins'", "options"]),
     "options of nothing": asking("options", "sacc", says=["'sacc'", 'did you mean "sac"?']),
     "eval of nothing": asking("eval", "no_such_run", says=["no_such_run: no such run folder"]),

@@ -18,23 +18,34 @@ SETTINGS = {
     "run.stop.return": 0.9,
     "run.stop.minutes": 2,
     "algorithm.memory_size": 16,
-    "algorithm.batch_size": 256,
-    "algorithm.epochs": 4,
     "components.sampler.envs": 16,
-    "components.sampler.rollout_steps": 64,
+}
+#: From rounds, and from sequences in a replay, which begin within episodes.
+OF = {
+    "cartpole": {
+        "algorithm.batch_size": 256,
+        "algorithm.epochs": 4,
+        "components.sampler.rollout_steps": 64,
+    },
+    "cartpole_dqn": {
+        "algorithm.batch_size": 120,
+        "algorithm.burn_in": 3,
+        "algorithm.sequence_length": 12,
+        "components.sampler.rollout_steps": 12,
+    },
 }
 
 
 @pytest.mark.long("a policy with a memory is trained")
-@pytest.mark.timeout(150)
-def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path):
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("topology", OF)
+def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path, topology):
     """Without one every policy has a mean return of 0. `spreeze eval` and Python play what was scored; a
     file for another runtime cannot, and says so.
     """
-    run = launch(
-        *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
-        topology="cartpole",
-    )
+    settings = {**SETTINGS, **OF[topology]}
+    words = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
+    run = launch(*words, topology=topology)
     assert run.end(140) == 0, run.said()
     summary = run.summary()
     assert summary["exit_reason"].startswith("return"), run.said()
@@ -43,7 +54,7 @@ def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path):
     policy = Policy.load(run.folder)
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
     command += ["--seed", policy.metadata["evaluation_seed"]]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
     assert again == claimed
 

@@ -98,7 +98,7 @@ def make_steps(
         return {part: _round_step(half, data, options) for part, half in halves.items()}, trained
     steps: dict[str, Step] = {}
     for part, half in halves.items():
-        batch = random_batch_of(kind.fields_of(part), spec, options, options.batch_size, device)
+        batch = random_batch_of(kind.kept_fields(part, options), spec, options, options.batch_size, device)
         steps[part] = partial(half.update, batch)
     return steps, options.batch_size
 

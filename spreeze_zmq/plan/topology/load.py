@@ -117,6 +117,7 @@ def load(
     components = component_plans(declared, learners, without, cores, placement, groups.count)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
+    _check_sequences(options, components[SAMPLER].options, mistakes)
     balance, components = resolve_balance(written, components, learning, mistakes)
     check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
     run_plan = _run_plan(run, balance.in_order)
@@ -273,6 +274,15 @@ def _check_batch(options: TrainingOptions, mistakes: Mistakes) -> None:
         if size > capacity:
             hint = "lower it, or raise replay_capacity"
             mistakes.add(("algorithm", "batch_size"), f"{size} exceeds replay_capacity = {capacity}", hint)
+
+
+def _check_sequences(options: Any, sampler: Mapping[str, Any], mistakes: Mistakes) -> None:
+    """Note rollouts of a sampler that are no sequences of an off-policy algorithm with a memory."""
+    length, steps = getattr(options, "sequence_length", None), sampler.get("rollout_steps")
+    if length is not None and options.memory_size and steps not in (None, length):
+        problem = f"{length} is not components.sampler.rollout_steps = {steps}: a sequence is one rollout"
+        hint = "write the same number for both"
+        mistakes.add(("algorithm", "sequence_length"), problem, hint)
 
 
 def _check_schedules(values: Mapping[str, Any], stop: StopPlan, in_order: bool, mistakes: Mistakes) -> None:

@@ -1,6 +1,5 @@
 """Whole updates of every algorithm: with native layers as with torch's."""
 
-import dataclasses
 import statistics
 
 import pytest
@@ -9,11 +8,11 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.commands.bench.trial import random_round
-from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.at_hand import random_replay
 from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_choice import distance
 from spreeze_zmq.nn.native_layers import NativeSequential
-from spreeze_zmq.replay import Minibatches, replay_of
+from spreeze_zmq.replay import Minibatches
 from tests.unit.algorithms.shipped import BOX, DISCRETE, IN_PARTS, MASKED
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -29,6 +28,7 @@ CASES = {
     "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
     "ppo recurrent": ("ppo", DISCRETE, {"memory_size": 12}),
     "pqn": ("pqn", DISCRETE, {}),
+    "dqn recurrent": ("dqn", DISCRETE, {"memory_size": 12, "n_step": 2, "prioritized": True}),
     "dqn parts": ("dqn", IN_PARTS, {}),
     "dqn masked": ("dqn", MASKED, {}),
     "ppo masked": ("ppo", MASKED, {"entropy_coefficient": 0.01}),
@@ -66,9 +66,7 @@ def trained(case, part, precision, native, updates, seed=3):
             for batch in Minibatches(half.prepare(made), 1, 64).drawn(source):
                 half.update(batch)
     else:
-        small = dataclasses.replace(options, replay_capacity=512, learning_starts=1)
-        replay = replay_of(kind.fields_of(part), case[1], small, "cpu", 1)
-        replay.add(random_rollout(case[1], 32, 16))
+        replay = random_replay(kind.kept_fields(part, options), case[1], options, "cpu", 32)
         for _ in range(updates):
             half.update(replay.sample(64))
     return half.weights - first, half.weights

@@ -166,7 +166,7 @@ class Grows(Forgets):
 @pytest.mark.parametrize(
     ("kind", "env", "words"),
     [
-        (Replayed, BOX, "memory_size is for rollouts: a replay draws steps without those before them"),
+        (Replayed, BOX, "gives 4, and its replay draws steps without those before them; let Options inherit"),
         (
             Forgets,
             DISCRETE,

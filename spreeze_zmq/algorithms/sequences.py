@@ -1,0 +1,186 @@
+"""What off-policy algorithms with a memory share: recurrent networks over sequences from a replay, R2D2
+(Kapturowski et al. 2019, https://openreview.net/forum?id=r1lyTjAqYX).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms.options import ReplayOptions
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import option
+from spreeze_zmq.nn import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+#: Weight of the largest error of a sequence in its priority, beside the mean (R2D2, section 2.3).
+LARGEST_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class SequenceOptions(ReplayOptions):
+    """Options of an off-policy algorithm whose policy may have a memory."""
+
+    memory_size: int = option(
+        0,
+        "size of the policy's memory, a gated recurrent unit (1406.1078), where one observation is not "
+        "enough; a batch then has sequences of steps (R2D2)",
+        minimum=0,
+        fixed=True,
+    )
+    sequence_length: int = option(
+        16,
+        "steps of a sequence, which is a rollout of one environment with the memory stored at its start; the "
+        "same number as components.sampler.rollout_steps",
+        minimum=2,
+        only_with="memory_size",
+        fixed=True,
+    )
+    burn_in: int = option(
+        4,
+        "first steps of a sequence that only bring the stored memory up to date, and are not trained on",
+        minimum=0,
+        only_with="memory_size",
+        fixed=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory_size:
+            self._check_sequences()
+
+    def _check_sequences(self) -> None:
+        """Raise InputError where options do not go together with sequences."""
+        length, trained = self.sequence_length, self.sequence_length - self.burn_in
+        if trained < 1:
+            raise InputError(
+                f"burn_in = {self.burn_in} leaves no step of sequence_length = {length} to train on: at "
+                f"most {length - 1}, or a longer sequence_length and components.sampler.rollout_steps"
+            )
+        if self.n_step > trained:
+            raise InputError(
+                f"n_step = {self.n_step} is longer than the {trained} steps of a sequence that are trained "
+                f"on (sequence_length = {length} less burn_in = {self.burn_in}): lower n_step or burn_in"
+            )
+        if self.batch_size == "auto" or self.batch_size % length:
+            least = length * max(1, 0 if self.batch_size == "auto" else self.batch_size // length)
+            raise InputError(
+                f"batch_size = {self.batch_size!r} is no whole number of sequences of {length} steps, as "
+                f"memory_size needs: write a multiple of sequence_length, such as {least}"
+            )
+        if self.frame_stack > 1:
+            raise InputError(
+                f"frame_stack = {self.frame_stack} with memory_size = {self.memory_size}: a memory is for "
+                "one observation at a time; leave one of them out"
+            )
+        if self.hindsight != "off":
+            raise InputError(
+                f'hindsight = "{self.hindsight}" keeps transitions by themselves, memory_size = '
+                f"{self.memory_size} needs sequences of them: leave one of them out"
+            )
+
+
+class Steps:
+    """The transitions of a batch, each by itself.
+
+    Args:
+        batch: as a loss gets it.
+        obs: what networks take for its ``obs`` ``[B, size]``.
+        next_obs: the same for its ``next_obs``.
+
+    Attributes:
+        batch: the transitions that are trained on, as rows.
+    """
+
+    def __init__(self, batch: Any, obs: Tensor, next_obs: Tensor) -> None:
+        self.batch, self._obs, self._next_obs = batch, obs, next_obs
+
+    def outputs(self, network: Module) -> Tensor:
+        """A network's outputs at the transitions' observations, ``[B, outputs]``."""
+        output: Tensor = network(self._obs)
+        return output
+
+    def following(self, network: Module) -> Tensor:
+        """The same at the observations to bootstrap from."""
+        output: Tensor = network(self._next_obs)
+        return output
+
+    def priorities(self, error: Tensor) -> Tensor:
+        """The priority of each entry of the replay, from the absolute errors ``[B]`` of transitions."""
+        return error
+
+
+class Sequences:
+    """The transitions of whole sequences, as :class:`Steps`: ``S = T - burn_in`` steps of ``n`` sequences,
+    time-major, so that ``B = S * n``.
+
+    A network begins with the stored memory, which was another version's, goes through ``burn_in`` steps
+    without gradients, and from there through the steps that are trained on. Where an episode begins, its
+    memory is zeros. That after the last step whose reward is summed goes with the observation to bootstrap
+    from.
+
+    Args:
+        batch: of a replay of sequences, as a loss gets it: rows ``[T * n, ...]``.
+        burn_in: steps before those that are trained on.
+    """
+
+    def __init__(self, batch: Any, burn_in: int) -> None:
+        self._burn_in, self._begins, self._memory = burn_in, batch.begins, batch.memory
+        self._steps, self._num = batch.begins.shape
+        self._obs, start = batch.obs, burn_in * self._num
+        whole = {"begins", "memory", "weight"}
+        rows = {name: value for name, value in vars(batch).items() if name not in whole}
+        trained = {name: None if value is None else value[start:] for name, value in rows.items()}
+        if batch.weight is not None:
+            trained["weight"] = batch.weight.repeat(self._steps - burn_in)
+        self.batch = batch._replace(**trained)
+        self._after: dict[Module, Tensor] = {}
+
+    def outputs(self, network: Module) -> Tensor:
+        """A network's outputs at the transitions' observations, ``[B, outputs]``; gradients go back to the
+        end of the burn-in.
+        """
+        begins = self._begins[self._burn_in :]
+        output, after = nn.unroll(network, self.batch.obs, self._start(network), begins)
+        self._after[network] = after.detach()
+        return output
+
+    def following(self, network: Module) -> Tensor:
+        """The same at the observations to bootstrap from; without gradients into the memory."""
+        after = self._after.get(network)
+        if after is None:
+            with torch.no_grad():
+                begins = self._begins[self._burn_in :]
+                after = nn.memories(network, self.batch.obs, self._start(network), begins)
+        last = self.batch.last.view(after.shape[:2]) - self._burn_in
+        memory = after.gather(0, last.unsqueeze(2).expand_as(after)).flatten(0, 1)
+        output: Tensor = network(self.batch.next_obs, memory)[0]
+        return output
+
+    def priorities(self, error: Tensor) -> Tensor:
+        """``[n]``: a mix of the largest and the mean absolute error of each sequence (section 2.3)."""
+        errors = error.view(-1, self._num)
+        return LARGEST_SHARE * errors.amax(0) + (1.0 - LARGEST_SHARE) * errors.mean(0)
+
+    def _start(self, network: Module) -> Tensor:
+        """The memory ``[n, M]`` after the burn-in, without gradients."""
+        memory: Tensor = self._memory
+        if self._burn_in:
+            rows = self._obs[: self._burn_in * self._num]
+            with torch.no_grad():
+                memory = nn.memories(network, rows, memory, self._begins[: self._burn_in])[-1]
+        return memory
+
+
+def steps_of(batch: Any, options: SequenceOptions, seen: Callable[[Tensor], Tensor]) -> Steps | Sequences:
+    """The transitions of a batch as the options have them; ``seen`` makes of observations what networks take,
+    where there is no memory.
+    """
+    if options.memory_size:
+        return Sequences(batch, options.burn_in)
+    return Steps(batch, seen(batch.obs), seen(batch.next_obs))

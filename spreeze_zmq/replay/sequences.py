@@ -1,0 +1,129 @@
+"""The replay of an off-policy algorithm with a memory: sequences of steps with the memory that the policy had
+before the first one (R2D2, Kapturowski et al. 2019, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.replay.prioritized import PrioritizedReplay
+from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings, further_fields
+from spreeze_zmq.replay.ring import Column, Ring, next_observations
+
+#: What a sequence has beside the fields of transitions, by the names of a batch.
+BESIDE = ("begins", "last", "memory")
+
+
+class SequenceSettings(ReplaySettings, Protocol):
+    """The further options that a replay of sequences needs.
+
+    Attributes:
+        memory_size: numbers that the policy keeps from step to step, ``M``.
+        sequence_length: steps of a sequence, and of a rollout, ``T``.
+    """
+
+    memory_size: int
+    sequence_length: int
+
+
+class SequenceRing(Ring):
+    """A table whose rows are sequences of ``steps`` transitions each; arguments as for ``Ring``."""
+
+    def __init__(self, capacity: int, steps: int, *about: Any) -> None:
+        self.transitions_per_row = steps
+        super().__init__(max(1, capacity // steps), *about)
+
+
+class SequenceReplay(Replay):
+    """Each rollout is a sequence of every environment, drawn as a whole. A batch of ``n`` of them has
+
+    - the fields of a replay of transitions as ``[T, n, ...]``, time-major, and ``weight`` ``[1, n]``;
+    - ``begins`` ``[T, n]`` bool, whether a step is an episode's first; False at ``t = 0``, where the zeros of
+      ``memory`` show it;
+    - ``last`` ``[T, n]`` int64, the step whose following observation is ``next_obs``;
+    - ``memory`` ``[1, n, M]``, that of the policy that acted, before the first step.
+
+    Arguments as for ``Replay``; a batch of ``batch_size`` transitions has ``batch_size // T`` sequences.
+    """
+
+    def __init__(
+        self,
+        env: EnvironmentSpec,
+        options: SequenceSettings,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        more: Sequence[str] = (),
+    ):
+        self.steps = options.sequence_length
+        self._memory_size = options.memory_size
+        super().__init__(env, options, device, seed, more)
+        self._kind = Batch.having((*more, *BESIDE))
+
+    def _ring_of(
+        self, env: EnvironmentSpec, options: ReplaySettings, columns: Sequence[Column], about: Sequence[Any]
+    ) -> Ring:
+        obs, next_obs = (Column(name, env.obs_dtype, tuple(env.obs_shape)) for name in ("obs", "next_obs"))
+        each = obs, *columns, next_obs, Column("begins", "bool", ()), Column("last", "int64", ())
+        rows = [replace(column, shape=(self.steps, *column.shape)) for column in each]
+        rows.append(Column("memory", "float32", (self._memory_size,)))
+        return SequenceRing(options.replay_capacity, self.steps, rows, *about)
+
+    def __len__(self) -> int:
+        return self.steps * len(self.ring)
+
+    def unfit(self, rollout: Rollout) -> str:
+        """Why a rollout cannot be kept; empty if it can."""
+        if rollout.num_steps == self.steps:
+            return ""
+        return f"num_steps is {rollout.num_steps}, expected sequence_length = {self.steps}"
+
+    def _store(self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp]) -> None:
+        assert rollout.obs is not None
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        assert rollout.memory is not None
+        begins = np.zeros_like(rollout.terminated)
+        begins[1:] = rollout.terminated[:-1] | rollout.truncated[:-1]
+        seen = {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, last)}
+        steps = {**fields, **seen, "begins": begins, "last": last}
+        rows = {name: array.swapaxes(0, 1) for name, array in steps.items()}
+        self.ring.write({**rows, "memory": rollout.memory})
+
+    def sample(self, batch_size: int) -> Batch:
+        """``batch_size // T`` sequences, at least one; valid until the next call."""
+        batch = super().sample(max(1, batch_size // self.steps))
+        return batch if batch.weight is None else replace(batch, weight=batch.weight[None])
+
+    def _batch(self, rows: Mapping[str, torch.Tensor]) -> Batch:
+        sequences = {name: value.transpose(0, 1) for name, value in rows.items() if name != "memory"}
+        return super()._batch({**sequences, "memory": rows["memory"][None]})
+
+
+class PrioritizedSequences(SequenceReplay, PrioritizedReplay):
+    """Sequences drawn by priority; their errors are one for each sequence."""
+
+
+def replay_of(
+    fields: Sequence[str],
+    env: EnvironmentSpec,
+    options: Any,
+    device: torch.device | str,
+    seed: int,
+) -> Replay | ObservationReplay:
+    """The replay of a learner that asks for these rollout arrays: observations, or whole transitions, which
+    are prioritized if the options ask for it; sequences of them where the policy has a memory.
+    """
+    if "action" not in fields:
+        return ObservationReplay(env, options, device, seed)
+    kinds: tuple[type[Replay], type[Replay]] = (Replay, PrioritizedReplay)
+    if "memory" in fields:
+        kinds = (SequenceReplay, PrioritizedSequences)
+    return kinds[options.prioritized](env, options, device, seed, further_fields(fields))
