@@ -17,6 +17,7 @@ from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
+from spreeze_zmq.launcher.disk_watch import DiskWatch
 from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
@@ -87,6 +88,7 @@ class Launch:
         self.outcome = Outcome(folder, self.plan)
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
+        self.disk_watch = DiskWatch(folder.path, folder.shown)
         self.interrupts, self.pauses = Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
@@ -219,6 +221,8 @@ class Launch:
     def watch(self) -> None:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         self.heed_pause()
+        if line := self.disk_watch.news():
+            self.view.note(line)
         for event in self.supervisor.poll():
             self.ends.on_event(event)
         self.crew.fill()

@@ -34,7 +34,7 @@ def fill(file):
 
 @pytest.mark.thorough
 def test_a_disk_that_has_room_again_ends_no_run(small):
-    """Somebody makes room within seconds: what is due is written then, and the logs say that it waited."""
+    """Somebody makes room within seconds: what is due is written then, and it is said that it waited."""
     run = small / "run"
     command = [*LAUNCH, "cartpole_dqn", "--set", "run.stop.minutes=0.3", "--run-dir", str(run)]
     launcher = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -50,6 +50,8 @@ def test_a_disk_that_has_room_again_ends_no_run(small):
         launcher.kill()
     assert launcher.returncode == 0, said
     assert read_run(run).summary["restarts"] == 0
+    assert f"{run}: its disk is full: each process waits" in said, said
+    assert f"{run}: its disk has room again" in said
     assert "was full for" in (run / "logs" / "broker-0.log").read_text()
 
 
