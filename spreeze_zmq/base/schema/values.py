@@ -12,6 +12,8 @@ from typing import Any
 from spreeze_zmq.base.schema.option import LARGEST_INT, Option, Unfit, show
 from spreeze_zmq.base.schema.scheduled import COUNTS, EXAMPLE, KEYS, NEEDED, SHAPES, is_schedule
 
+#: Options reach networks as numbers of single precision.
+LARGEST_SINGLE = 3.4e38
 _UNIT_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 _MEANT_BOOL = {
@@ -74,6 +76,8 @@ def _check_number(option: Option, value: Any) -> int | float:
         raise option.unfit(value, f"write {int(number) if whole else f'{number:g}'}, without quotes")
     if not _is_finite(value) or (whole and not isinstance(value, int)):
         raise option.unfit(value)
+    if abs(value) > LARGEST_SINGLE:
+        raise option.unfit(value, "no number of single precision is as large")
     _check_bounds(option, value, value)
     return int(value) if whole else float(value)
 

@@ -57,6 +57,7 @@ def test_a_schedule_ends_where_a_number_is_set():
             math.inf,
             "learning_rate: expected a number of at least 0, got inf",
         ),
+        ("pendulum", [], "learning_rate", 1e58, "got 1e+58 (no number of single precision is as large)"),
         ("pendulum", [], "replay_ratio", 1e9, "replay_ratio: expected a number above 0 and at most 10000"),
         ("pendulum", ["balance.mode=lockstep"], "tau", 0.1, "a run in order gives the same numbers again"),
         ("pendulum", ["balance.mode=bounded"], "replay_ratio", 4, '"replay_ratio": it may not move'),
