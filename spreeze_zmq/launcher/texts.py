@@ -136,7 +136,7 @@ class News:
             if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
                 self._failed.add(row["kind"])
                 log = self._logs / f"{row['name']}.log"
-                said = f" ({log})" if log.exists() else ""
+                said = f" ({log})" if os.path.exists(log) else ""
                 lines.append(f"{row['name']}: {row['summary']}; it goes on{said}")
         for row in status.get("requests", ()):
             if (place := (row.get("t_s"), row.get("line"))) not in self._requested:

@@ -122,3 +122,10 @@ def test_a_row_with_a_field_of_another_type_is_passed_over(tmp_path, table, fiel
     assert len(News(RunFolder(tmp_path)).of({table: [ROWS[table]]})) == 1
     for odd in ([], {}, None, 1.5):
         assert News(RunFolder(tmp_path)).of({table: [{**ROWS[table], field: odd}]}) == []
+
+
+@pytest.mark.parametrize("name", ["", "x" * 60_000, "a\0b", "../" * 2000])
+def test_a_failure_of_what_can_be_no_file_is_a_line(tmp_path, name):
+    """Somebody made the name up; there is no log of it."""
+    [line] = News(RunFolder(tmp_path)).of({"failures": [{**ROWS["failures"], "name": name}]})
+    assert line == f"{name}: it fell; it goes on"
