@@ -144,6 +144,7 @@ class Broker:
         """Handle one report, or refuse it."""
         try:
             message = message._replace(fields=validated(message, self.plan))
+            self.record.lives.check(message, self.now_s)
             getattr(self, f"on_{message.kind}")(message)
             if message.kind in NOTED:
                 self.note(message.kind, message.fields)

@@ -19,6 +19,7 @@ from spreeze_zmq.broker.cores import Cores, CoreShares
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.figures import Efficiency, LearningFigures, ProcessRecord
 from spreeze_zmq.broker.groups import Group
+from spreeze_zmq.broker.lives import Lives
 from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.broker.problems import (
     FAILURES_KEPT,
@@ -39,7 +40,7 @@ from spreeze_zmq.broker.status import Status, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 
 #: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, MOST_WATCHED, CHANGES_KEPT = 2000, 200, 1000
@@ -55,6 +56,7 @@ class RunRecord:
         requests: what callbacks have asked for.
         went_back: learners that went back to a checkpoint, the newest last.
         accounts: of the samples, by learner.
+        lives: which life of each name is heard.
         learners: names that the learners' processes may have.
         watched: names that the launcher's processes, and those of which there is one, may have.
         groups: a row for each group of samplers and learners, as the fuser tells; empty in a run of one.
@@ -77,6 +79,7 @@ class RunRecord:
     requests: Requests = part(Requests)
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     refusals: RefusalRecord = field(init=False)
+    lives: Lives = field(init=False)
     cores: Cores = field(default_factory=Cores)
     machines: Machines = field(default_factory=Machines)
     unfinished_checkpoint: list[str] = field(default_factory=list)
@@ -95,6 +98,7 @@ class RunRecord:
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
         self.refusals = RefusalRecord(self._patience_s)
+        self.lives = Lives(self.processes, self.plan.components[BROKER].options["heartbeat_timeout_s"])
 
     def resume(self, about: Mapping[str, Any]) -> None:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
@@ -126,8 +130,9 @@ class RunRecord:
         if process is None:
             self._make_room(sender)
         if process is None or process.incarnation != incarnation:
-            process = ProcessRecord(fields["role"], fields["pid"], incarnation=incarnation, heard_s=now_s)
-            self.processes[sender] = process
+            ready = self.lives.was_early(sender, incarnation)
+            process = ProcessRecord(fields["role"], fields["pid"], ready, incarnation=incarnation)
+            process.heard_s, self.processes[sender] = now_s, process
         if "clock_s" not in fields:
             return
         spent_s = max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))

@@ -55,6 +55,10 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
             kept["taken"] = fields["taken"]
     if kind == "machine":
         kept |= {"processes": fields["processes"], "busy": _finite({"busy": fields["busy"]}).get("busy", 0.0)}
+    if kind == "failure":
+        kept["name"] = kept["name"][:LONGEST_NAME]
+        if sender not in (LAUNCHER, fields["name"]):
+            raise WireError("wrong_sender", f"failure of {kept['name']!r} came from {sender[:40]!r}")
     if "traceback" in kept:
         kept["traceback"] = fields["traceback"][-LONGEST_TEXT:]
     if kind == "evaluation":

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from extreme_messages import extremes
 from golden_messages import MESSAGES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -172,32 +173,8 @@ def test_the_broker_takes_any_report(broker, kind, data):
     assert plain_line(broker.helm.status(broker.now_s), {})
 
 
-#: For each type of field what a peer may put there at worst, and be understood.
-EXTREMES = {
-    "count": [0, 2**53 - 1],
-    "number": [0.0, -1e308, 1e308, 5e-324, float("nan"), float("inf")],
-    "text": ["", "x" * 60_000, "\x1b[2J"],
-    "names": [[], ["x" * 15] * 4000],
-    "numbers": [{}, {"pushed": 1e308}],
-    "counts": [{}, {"critic_learner": 2**53 - 1}, {str(number): 2**53 - 1 for number in range(4000)}],
-    "rows": [{}, {str(number): {} for number in range(4000)}],
-    "map": [{}, {"a": 2**53 - 1}],
-    "any": [0, 2**53 - 1, -(2**63), 1e308, "x" * 60_000],
-}
 #: CPU time and memory that one message may cost whoever hears it.
 MOST_CPU_S, MOST_BYTES = 2.0, 100_000_000
-
-
-def extremes(kind):
-    """The golden message of a kind with each field in turn at each extreme, and all counts at once."""
-    golden, specs = MESSAGES[kind], KINDS[kind].fields
-    known = [name for name in golden.fields if name in specs]
-    counts = [name for name in known if specs[name].type == "count"]
-    for name in known:
-        bound = [specs[name].most] if name in counts else []
-        for value in EXTREMES.get(specs[name].type, []) + bound:
-            yield golden._replace(fields={**golden.fields, name: value})
-    yield golden._replace(fields={**golden.fields, **{name: specs[name].most for name in counts}})
 
 
 @contextmanager
@@ -237,17 +214,32 @@ def test_no_number_of_a_report_sizes_what_the_broker_does(broker, kind):
                     broker.balancer.step(samplers, now_s, training=training, machines=machines)
 
 
+def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
+    """One report in a learner's name, of another life, would make it one that has not said hello."""
+    names = [f"{role}-0" for role in broker.plan.learning.learners]
+    for name in names:
+        about = {"role": name.removesuffix("-0"), "name": name}
+        hello = {**MESSAGES["hello"].fields, **about}
+        report = {**MESSAGES["report"].fields, **about, "taken": {}}
+        broker.record.lose(name, "was killed by SIGKILL")  # a life of another test
+        for kind, fields, life in (("hello", hello, 91), ("report", report, 91), ("report", report, 92)):
+            broker.hear(Message(kind, fields, {}, name, life))
+    assert broker.record.learners_are_ready
+    assert [broker.record.processes[name].incarnation for name in names] == [91, 91]
+
+
 def test_thousands_of_reports_leave_a_small_record(broker):
     """Failures of 60 KB, evaluations, lives and names without end."""
     rng = np.random.default_rng(1)
     base = {**MESSAGES["report"].fields, "role": "sampler", "taken": {}}
     for number in range(2500):
         failure = {"name": "sampler-0", "summary": "x" * 1000, "traceback": "y" * 60_000}
-        broker.hear(Message("failure", failure, {}, "sampler-0", 1))
+        broker.hear(Message("failure", failure, {}, "launcher", 1))
         name = f"sampler-{number}"
         gauges = {f"g{number} {index}": 1.0 for index in range(60)}
         fields = {**base, "name": name, "pushed": {"critic_learner": number}, "gauges": gauges}
         broker.hear(Message("report", fields, {}, name, int(rng.integers(1, 2**53))))
+        broker.record.lose("sampler-0", "was killed by SIGKILL")
         broker.hear(Message("report", {**fields, "name": "sampler-0"}, {}, "sampler-0", number + 1))
         workers = {"role": "sampler", "count": number, "reason": "z" * 5000}
         broker.hear(Message("workers", workers, {}, "launcher", 1))

@@ -27,6 +27,7 @@ from spreeze_zmq.wire import Message, encode
 from tests.system.conftest import NAPPING, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from extreme_messages import extremes
 from golden_messages import MESSAGES
 
 #: Subscriptions of one connection: a publisher keeps each until the subscriber hangs up.
@@ -34,11 +35,13 @@ SUBSCRIPTIONS = 20_000
 #: What ends a run by right is left out.
 LEFT_OUT = ("stop_request", "stopping")
 ODD = (np.nan, np.inf, -np.inf, 3e38, -1e30)
+#: In whose name reports are sent: of processes that are there, in another life, and of some that are not.
+ROLES = ("critic_learner", "actor_learner", "sampler", "evaluator")
+NAMES = [*(f"{role}-0" for role in ROLES), "critic_learner-8", "nobody-0", "actor_learner-7", "sampler-80"]
 SENDERS = {
-    "evaluation": "evaluator-8",
-    "part": "critic_learner-8",
-    "exited": "launcher",
-    "workers": "launcher",
+    "evaluation": ("evaluator-8", "evaluator-0"),
+    "part": ("critic_learner-8", "actor_learner-0"),
+    **dict.fromkeys(("exited", "workers", "machine", "turned_away"), ("launcher",)),
 }
 
 
@@ -70,16 +73,17 @@ def rollout(rng, number, fields):
 
 
 def false_report(rng, number):
-    """A report of a process that is not there, with numbers that cannot be."""
-    kind = rng.choice([kind for kind in MESSAGES if kind in REPORTS])
-    golden = MESSAGES[kind]
-    sender = SENDERS.get(kind, f"sampler-{80 + number % 9}")
-    fields = json.loads(json.dumps(golden.fields))
+    """A report in the name of a process in another life, or of one that is not there, with numbers that
+    cannot be.
+    """
+    kind = rng.choice(sorted(REPORTS))
+    golden = rng.choice((MESSAGES[kind], *EXTREME[kind]))
+    sender = rng.choice(SENDERS.get(kind, (*NAMES, f"sampler-{80 + number % 9}")))
+    fields = dict(golden.fields)
     if kind in ("hello", "report", "bye"):
-        sender = rng.choice((sender, "critic_learner-8", "nobody-0", "actor_learner-7"))
         fields |= {"name": sender, "role": sender.rpartition("-")[0]}
     if kind == "exited":
-        fields["name"] = "sampler-80"
+        fields["name"] = rng.choice(NAMES)
     for _ in range(rng.randrange(3)):
         name = rng.choice(sorted(fields) or ["nothing"])
         if name not in ("name", "role"):
@@ -118,11 +122,8 @@ def mutated(rng, frames):
     return [bytes(frame) for frame in frames] or [b""]
 
 
-REPORTS = {
-    kind
-    for kind in ("hello", "report", "bye", "episodes", "evaluation", "failure", "part", "exited", "workers")
-    if kind not in LEFT_OUT
-}
+REPORTS = {"hello", "report", "bye", "episodes", "evaluation", "failure", "part", *SENDERS, "fusion"}
+EXTREME = {kind: list(extremes(kind)) for kind in REPORTS}
 
 
 def subscription(rng, number):

@@ -46,3 +46,16 @@ def test_each_kind_has_its_senders(kind, fields, sender):
     """Of whom else it is refused."""
     with pytest.raises(WireError, match=f"wrong_sender: {kind} came from '{sender}', expected"):
         heard(kind, fields, sender, 1)
+
+
+def test_a_failure_is_told_by_who_has_failed_or_by_the_launcher():
+    """Of whom else it is refused; a name is cut to what is one."""
+    failure = {"name": "sampler-0", "summary": "it fell", "traceback": ""}
+    assert (
+        heard("failure", failure, "sampler-0", 1)
+        == heard("failure", failure, "launcher", LAUNCHER)
+        == failure
+    )
+    with pytest.raises(WireError, match="wrong_sender: failure of 'sampler-0' came from 'sampler-1'"):
+        heard("failure", failure, "sampler-1", 1)
+    assert len(heard("failure", {**failure, "name": "x" * 9000}, "x" * 9000, 1)["name"]) == 80

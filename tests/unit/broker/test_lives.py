@@ -1,0 +1,95 @@
+"""A name has one life at a time, as far as the broker hears: nobody else speaks for it."""
+
+import pytest
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import Message
+
+NAME, TRUE, FALSE = "critic_learner-0", 7, 8
+#: Who has not reported for so long is killed by the launcher.
+SILENT_S = topology.load("pendulum").components["broker"].options["heartbeat_timeout_s"]
+ABOUT = {"role": "critic_learner", "name": NAME, "pid": 1}
+FIGURES = {"clock_s": {"busy": 1.0}, "cpu_s": 1.0, "counters": {}, "gauges": {}}
+
+
+class Heard:
+    """A record, to which messages come as to a broker."""
+
+    def __init__(self):
+        self.record = RunRecord(topology.load("pendulum"))
+
+    def say(self, kind, incarnation, now_s, **more):
+        """A message of a life."""
+        fields = {**ABOUT, **(FIGURES if kind in ("report", "bye") else {}), **more}
+        self.record.lives.check(Message(kind, fields, {}, NAME, incarnation), now_s)
+        take = {
+            "hello": self.record.take_hello,
+            "report": self.record.take_report,
+            "bye": self.record.take_bye,
+        }
+        if kind in take:
+            take[kind](NAME, incarnation, fields, now_s)
+
+    @property
+    def lives(self):
+        """The life that holds the name, and whether it is ready."""
+        process = self.record.processes[NAME]
+        return process.incarnation, process.ready
+
+
+@pytest.fixture
+def heard():
+    """A learner has begun."""
+    made = Heard()
+    made.say("hello", TRUE, 0.0)
+    made.say("report", TRUE, 0.5)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["hello", "report", "bye", "part", "failure", "request"])
+def test_nobody_speaks_for_a_process_that_lives(heard, kind):
+    """Whatever is said in its name by another one; the process stays ready, and nothing of it is lost."""
+    with pytest.raises(WireError, match=r"wrong_sender.*incarnation 8, while 7 lives"):
+        heard.say(kind, FALSE, 1.0, reason="x")
+    heard.say("report", TRUE, 1.5)
+    assert heard.lives == (TRUE, True)
+
+
+@pytest.mark.parametrize("how", ["exited", "bye", "silence"])
+def test_the_next_life_takes_the_name(heard, how):
+    """When the launcher says that the last one has exited, it said so itself, or it has not reported for
+    long.
+    """
+    later_s = 1.0
+    if how == "exited":
+        heard.record.lose(NAME, "was killed by SIGKILL")
+    elif how == "bye":
+        heard.say("bye", TRUE, 0.9, reason="done")
+    else:
+        later_s = 0.6 + SILENT_S
+    heard.say("hello", FALSE, later_s)
+    heard.say("report", FALSE, later_s)
+    assert heard.lives == (FALSE, True)
+
+
+def test_a_hello_that_came_too_early_counts(heard):
+    """What the launcher said of the last life was lost with a broker; the next one says its hello once. The
+    next broker knows who holds the name.
+    """
+    state, heard = heard.record.to_dict(), Heard()
+    heard.record.restore(state, 0.6)
+    with pytest.raises(WireError, match="wrong_sender"):
+        heard.say("hello", FALSE, 1.0)
+    heard.say("report", FALSE, 0.7 + SILENT_S)
+    assert heard.lives == (FALSE, True)
+
+
+def test_a_life_that_says_hello_takes_the_name_from_one_that_has_not():
+    """So that a report alone, in the moment between two lives, keeps nobody out."""
+    heard = Heard()
+    heard.say("report", FALSE, 0.0)
+    heard.say("hello", TRUE, 0.1)
+    heard.say("report", TRUE, 0.2)
+    assert heard.lives == (TRUE, True)
