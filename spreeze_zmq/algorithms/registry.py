@@ -189,7 +189,7 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     """
     _check_spaces(kind, options, env)
     if (size := memory_size(kind, options)) and not kind.on_policy():
-        _check_sequences(kind, options, size)
+        _check_sequences(kind, options, env, size)
     if not _is_shipped(kind) or tables_by_network(options):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
         from spreeze_zmq.algorithms.relabelled import rehearse_relabel
@@ -201,8 +201,10 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
             raise InvalidEnvironment(f"{kind.__name__}: {error}") from None
 
 
-def _check_sequences(kind: type[Algorithm], options: Any, size: int) -> None:
-    """Raise AlgorithmError where the replays of an algorithm keep no sequences for a memory of this size."""
+def _check_sequences(kind: type[Algorithm], options: Any, env: EnvironmentSpec, size: int) -> None:
+    """Raise where the replays of an algorithm keep no sequences of ``env`` for a memory of this size."""
+    if env.obs_dtype == "uint8" and len(env.obs_shape) > 1:
+        raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
     if getattr(options, "memory_size", 0) != size or not hasattr(options, "sequence_length"):
         problem = f"memory_size() gives {size}, and its replay draws steps without those before them"
         hint = "let Options inherit RolloutOptions, or SequenceOptions and return options.memory_size"

@@ -146,8 +146,8 @@ class Recurrent(torch.nn.Module):
         return torch.stack(after)
 
     def _next(self, seen: Tensor, memory: Tensor) -> Tensor:
-        reset, update, new = seen.chunk(3, 1)
-        kept_reset, kept_update, kept_new = self.kept(memory).chunk(3, 1)
+        reset, update, new = seen.float().chunk(3, 1)  # the products alone may be bf16
+        kept_reset, kept_update, kept_new = self.kept(memory).float().chunk(3, 1)
         share = torch.sigmoid(update + kept_update)
         candidate = torch.tanh(new + torch.sigmoid(reset + kept_reset) * kept_new)
         return torch.lerp(candidate, memory, share)

@@ -139,6 +139,16 @@ def test_the_burn_in_changes_what_is_remembered_and_is_not_trained_on():
     assert torch.equal(dqn.critic_loss(other).loss, before)
 
 
+def test_the_products_may_be_rounded_to_bf16():
+    """The memory itself stays float32."""
+    dqn = make(DQN, DISCRETE, **SETTINGS)
+    exact = dqn.critic_loss(drawn(rollout_of(), dqn)).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = dqn.critic_loss(drawn(rollout_of(), dqn)).loss
+    assert rounded.item() == pytest.approx(exact.item(), rel=0.1)
+    assert rounded.item() != exact.item()
+
+
 @pytest.mark.parametrize(
     "more", [{"dueling": True}, {"num_atoms": 5}, {"double": False}, {"burn_in": 0}], ids=str
 )
@@ -200,8 +210,10 @@ def test_an_algorithm_whose_replay_cannot_keep_sequences_is_refused():
         AlgorithmError, match="relabel makes transitions by themselves, a memory needs sequences"
     ):
         algorithms.check(Relabels, options, DISCRETE)
-    with pytest.raises(InvalidEnvironment, match="memory_size is for vectors"):
-        algorithms.check(DQN, DQN.Options(memory_size=4), PIXELS)
+    small = dataclasses.replace(PIXELS, obs_shape=(8, 8, 1))  # an mlp takes it
+    for env in (PIXELS, small):
+        with pytest.raises(InvalidEnvironment, match="memory_size is for vectors"):
+            algorithms.check(DQN, DQN.Options(memory_size=4), env)
 
 
 def test_a_random_batch_has_whole_sequences():
