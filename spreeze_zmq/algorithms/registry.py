@@ -30,6 +30,7 @@ _SHIPPED = {
     "pqn": "PQN",
     "sac": "SAC",
     "td3": "TD3",
+    "td3_bc": "TD3BC",
 }
 
 

@@ -120,7 +120,9 @@ class Helm:
         """
         learning = self._record.learning
         env_steps, at = int(learning.counts["env_steps"]), {}
-        if self._plan.balance.in_order and not at_once:
+        if self._plan.offline:
+            at["at"] = int(learning.counts["trained_transitions"])
+        elif self._plan.balance.in_order and not at_once:
             ahead = env_steps + 1 + int(self._ahead_s * learning.rates.rate("env_steps", now_s))
             at["at"] = min(ahead, self._plan.run.stop.env_steps or ahead)
         folder = self.checkpoints.begin(env_steps, now_s)
@@ -129,7 +131,7 @@ class Helm:
 
     def saved(self, now_s: float) -> None:
         """A checkpoint is whole. In order, one whose count a learner had passed comes again, farther on."""
-        late = self._plan.balance.in_order and not self.checkpoints.exact
+        late = self._plan.balance.in_order and not (self.checkpoints.exact or self._plan.offline)
         if late and not self.exit_reason and self._ahead_s < MOST_AHEAD_S:
             self._ahead_s *= 2
             self.checkpoints.next_s = now_s

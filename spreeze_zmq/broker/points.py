@@ -48,6 +48,11 @@ def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
     return values | {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
 
 
+def step_of(status: Mapping[str, Any]) -> int:
+    """Where the points of a status are drawn: at its env steps, of a run without samplers at its updates."""
+    return int(status["env_steps"] or status["critic_updates"])
+
+
 def finite(values: Mapping[str, Any]) -> dict[str, float]:
     """Those that are finite numbers."""
     return {

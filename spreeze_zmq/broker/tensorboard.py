@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.patience import patient
-from spreeze_zmq.broker.points import finite, of_evaluation, of_status
+from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
 
 
 class TensorBoard:
@@ -25,18 +25,19 @@ class TensorBoard:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._records: Any = None
-        self._drawn_step = -1
+        self._drawn_step, self._samples = -1, True
 
     def status(self, status: Mapping[str, Any], gauges: Mapping[str, float]) -> None:
         """Write the points of a status and the learners' gauges, if there are new env steps."""
-        if status["env_steps"] <= self._drawn_step or status["env_steps"] == 0:
+        self._samples, step = bool(status["env_steps"]), step_of(status)
+        if step <= self._drawn_step or step == 0:
             return
-        self._drawn_step = status["env_steps"]
-        self.write(of_status(status, gauges), status["env_steps"])
+        self._drawn_step = step
+        self.write(of_status(status, gauges), step)
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
         """Write the points of an evaluation: a look at its policy's env steps, the best one at the newest."""
-        is_newest = fields.get("confirmed", False)
+        is_newest = fields.get("confirmed", False) or not self._samples
         self.write(of_evaluation(fields), max(self._drawn_step * is_newest, fields["env_steps"]))
 
     def went_back(self, row: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from spreeze_zmq.broker.points import finite, of_evaluation, of_status
+from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
 from spreeze_zmq.callbacks.callback import Callback
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
 from spreeze_zmq.callbacks.live_run import LiveRun
@@ -28,8 +28,8 @@ class Logger(Callback):
         raise NotImplementedError
 
     def on_status(self, run: LiveRun, status: Status) -> None:
-        if status.env_steps > self._drawn:
-            self._draw(of_status(status.figures, status.gauges), status.env_steps)
+        if (step := step_of(vars(status))) > self._drawn:
+            self._draw(of_status(status.figures, status.gauges), step)
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
         self._draw(of_evaluation(asdict(evaluation)), evaluation.env_steps)

@@ -32,6 +32,7 @@ from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
+from spreeze_zmq.screen.terminal.ending import done
 from spreeze_zmq.screen.terminal.view import StatusView
 from spreeze_zmq.screen.terminal.words import clock, ended_by, finding_line
 
@@ -187,7 +188,7 @@ def _outcome(summary: Mapping[str, Any]) -> str:
     """Best return, duration and exit reason of a run, in one line."""
     best = summary.get("best_return")
     reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
-    took = f"{clock(summary.get('wall_s') or 0.0)}, {summary.get('env_steps', 0):,} env steps"
+    took = f"{clock(summary.get('wall_s') or 0.0)}, {done(summary)}"
     return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.policy import Policy, played, without_noise
+from spreeze_zmq.policy import FrameStack, Policy, played, without_noise
+from spreeze_zmq.policy.actor import Actions
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -25,6 +26,10 @@ _T_975 = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
+
+
+#: The actions of a policy in a batch of environments, for :func:`spreeze_zmq.policy.played`.
+Act = Callable[[FrameStack], Actions]
 
 
 @dataclass(frozen=True)
@@ -113,8 +118,10 @@ def play(
     step_cap: int | None = None,
     until_s: float = math.inf,
     on_step: Callable[[], None] = lambda: None,
+    act: Act | None = None,
 ) -> Score:
-    """Play whole episodes with the mode of the policy's distribution, in rounds of one per environment.
+    """Play whole episodes, by default with the mode of the policy's distribution, in rounds of one per
+    environment.
 
     Args:
         envs: a vector environment from :func:`spreeze_zmq.envs.make`, with same-step autoreset.
@@ -126,11 +133,14 @@ def play(
         until_s: value of ``time.monotonic`` at which the present round is cut. Only a first round counts
             although it was cut.
         on_step: called after every step; an exception that it raises abandons the evaluation.
+        act: how the policy acts; by default without noise.
     """
     rounds: list[Score] = []
     infos: list[dict[str, float]] = []
     for first in range(0, num_episodes or envs.num_envs, envs.num_envs):
-        score, last_infos = _play_round(envs, policy, seed + first, step_cap, until_s, on_step)
+        score, last_infos = _play_round(
+            envs, policy, act or without_noise(policy), seed + first, step_cap, until_s, on_step
+        )
         if not score.timed_out or not rounds:
             rounds.append(score)
             infos += last_infos
@@ -142,6 +152,7 @@ def play(
 def _play_round(
     envs: BatchedEnv,
     policy: Policy,
+    act: Act,
     seed: int,
     step_cap: int | None,
     until_s: float,
@@ -155,7 +166,7 @@ def _play_round(
     frames = policy.frame_stack()
     obs, info = envs.reset(seed=seed)
     frames.begin(obs, info.get("action_mask"))
-    for step in played(envs, frames, without_noise(policy)):
+    for step in played(envs, frames, act):
         returns += np.where(playing, step.reward, 0.0)
         lengths += playing
         again = playing & step.failed  # an episode that ended with a failure of its environment

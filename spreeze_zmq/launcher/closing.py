@@ -106,7 +106,7 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     summary = _summary(folder)
     if not summary:
         return "no env step was taken: the run ended before its broker had begun"
-    if summary["samples"]["produced"] > 0:
+    if summary["samples"]["produced"] > 0 or summary["trained_transitions"] > 0:
         return ""
     waiting = [
         f"{name} waited for {process.get('waiting_for') or 'its own start'}"

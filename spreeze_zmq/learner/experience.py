@@ -181,6 +181,9 @@ class Experience(ABC):
 
     # --- what comes in
 
+    def begin(self) -> None:  # noqa: B027
+        """Called once before anything is received, when kept rollouts are back."""
+
     def too_stale(self, rollout: Rollout) -> str:
         """Why a rollout is older than ``max_policy_lag`` allows; empty if it is not."""
         return ""

@@ -20,6 +20,7 @@ from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.going_on import GoingOn
+from spreeze_zmq.learner.offline import OfflineExperience, OfflineFollower
 from spreeze_zmq.learner.publication import Cadence, Outlet, Record
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
@@ -27,6 +28,7 @@ from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan import moves, sizing
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 from spreeze_zmq.wire.channels import SENDING_THREADS, Subscriber
 
@@ -104,9 +106,7 @@ class Learner:
             channel = component.open(CRITIC if self.outlet.of_policy else POLICY, Subscriber)
             self.others = Weights(channel, in_turn=plan.balance.in_order)
         self.counts = Counts()
-        replayed = DelayExperience if role == ACTOR_LEARNER else RatioExperience
-        kind: type[Experience] = RoundExperience if plan.learning.on_policy else replayed
-        self.experience = kind(component, self.half, self.outlet, self.others, self.counts)
+        self.experience = _kind_of(plan, role)(component, self.half, self.outlet, self.others, self.counts)
         is_one = plan.groups.count == 1
         of_policy = self.outlet.of_policy
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
@@ -265,12 +265,23 @@ class Learner:
             self.fusion.forget()
 
 
+def _kind_of(plan: Plan, role: str) -> type[Experience]:
+    """What a learner learns from."""
+    if plan.learning.on_policy:
+        return RoundExperience
+    if role == ACTOR_LEARNER:
+        return OfflineFollower if plan.offline else DelayExperience
+    return OfflineExperience if plan.offline else RatioExperience
+
+
 def learn(component: Component, learner: Learner) -> None:
     """Run a learner, from its checkpoint if there is one, until it is stopped; then drain its rollouts."""
     experience = learner.experience
     going_on = GoingOn(learner)
     vault = Vault(component, learner.state, experience.replay, lambda: experience.done, going_on)
-    if (state := vault.restore()) is not None:
+    state = vault.restore()
+    experience.begin()
+    if state is not None:
         try:
             learner.restore(state)
         except (KeyError, RuntimeError) as error:

@@ -12,6 +12,7 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.relabelled import relabelling
+from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import REPLAY_RATIO
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
@@ -42,13 +43,26 @@ class ReplayExperience(Experience):
         kind = type(self.half.algorithm)
         fields = kind.kept_fields(self.half.part, self.options)
         self.replay = replay_of(fields, component.environment, self.options, device, seed)
-        if kind.relabels(self.options):
-            self.replay.relabel_by(relabelling(component, self.half))
+        how = relabelling(component, self.half) if kind.relabels(self.options) else None
+        if how is not None:
+            self.replay.relabel_by(how)
+        self.sources = Sources(component, self.half, self.replay, how) if plan.data else None
         if (descriptor := kept_memory.inherited()) is not None:
             self.replay.keep_in(descriptor)  # so that it survives a crash of the learner
         if count := len(self.replay):
             log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
         self.batch_size = self._largest_batch = plan.learning.batch_size
+
+    def begin(self) -> None:
+        """Read the data that the run does not sample itself."""
+        if self.sources is not None:
+            self.sources.read(self.outlet.observe)
+            self._tell_scale()
+
+    @property
+    def num_filled(self) -> int:
+        """Transitions of the replay that this process has filled it with."""
+        return 0 if self.sources is None else self.sources.num_filled
 
     def set(self, option: str, value: Any) -> None:
         """Follow a change of the batch size."""
@@ -71,7 +85,8 @@ class ReplayExperience(Experience):
     def next(self) -> tuple[Any, bool]:
         """A batch drawn from the replay; where publications are counted, and recorded, each is measured."""
         measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
-        return self.replay.sample(self.batch_size), measured
+        drawn = self.replay if self.sources is None else self.sources.drawn
+        return drawn.sample(self.batch_size), measured
 
     @property
     def pooled(self) -> Sequence[Statistics]:
@@ -84,7 +99,8 @@ class ReplayExperience(Experience):
         """
         scale = {} if self.replay.scale is None else {"returns": self.replay.scale.state_dict()}
         episodes = {} if (made := self.replay.relabeller) is None else {"episodes": made.num_episodes}
-        return {"replay": self.replay.ring.random_state(), **scale, **episodes}
+        data = {} if self.sources is None else {"data": self.sources.state()}
+        return {"replay": self.replay.ring.random_state(), **data, **scale, **episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
@@ -93,6 +109,8 @@ class ReplayExperience(Experience):
             self.replay.scale.load_state_dict(state["returns"])
         if self.replay.relabeller is not None:
             self.replay.relabeller.num_episodes = state.get("episodes", 0)
+        if self.sources is not None:
+            self.sources.restore(state.get("data", {}))
         self._tell_scale()
 
     @property
@@ -289,7 +307,7 @@ class RatioExperience(ReplayExperience):
         its samplers do.
         """
         if not self.in_order:
-            self.gate.received = len(self.replay)
+            self.gate.received = len(self.replay) - self.num_filled
             self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -299,7 +317,7 @@ class RatioExperience(ReplayExperience):
         super().restore(state)
         self.begun = self.counts.env_steps
         self._count_replay_as_trained()
-        if not len(self.replay) and not self.in_order:
+        if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
             lost = min(self.counts.env_steps, self.options.replay_capacity)
             self.gate.learning_starts = max(self.gate.learning_starts, int(REFILL_SHARE * lost))
             log.warning("without its replay: updates go on after %d transitions", self.gate.learning_starts)

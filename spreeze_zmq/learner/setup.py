@@ -42,7 +42,9 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
         fields = kind.kept_fields(PART_OF[role], options)
         # A table that nobody has written to takes no memory yet.
         sample = replay_of(fields, plan.environment, small, "cpu", 0)
-        sizes[role] = int(options.replay_capacity / SAMPLE * sample.ring.memory_bytes)
+        shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
+        rows = options.replay_capacity + shared * (1 + options.hindsight_goals * kind.relabels(options))
+        sizes[role] = int(rows / SAMPLE * sample.ring.memory_bytes)
     return sizes
 
 

@@ -203,6 +203,7 @@ class Nodes:
             events.append(self._lose(former, "it has joined again"))
         cores = fields["cores"]
         most = fields.get("samplers", max(cores, self._plan.components[SAMPLER].count.maximum))
+        most = 0 if self._plan.offline else most
         node = Node(f"node-{next(self._numbers)}", host, cores, min(most, MOST_SAMPLERS), peer, self._clock())
         keys = make_keys()
         (self._guests / node.name).write_text(keys.public)

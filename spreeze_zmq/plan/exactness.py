@@ -19,6 +19,7 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
         "algorithm": plan["algorithm"],
         "balance": plan["balance"],
         "samplers": [sampler["count"]["initial"], sampler["options"]],
+        **({"data": data} if (data := plan.get("data")) else {}),
     }
 
 
@@ -35,4 +36,4 @@ def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
         there = facts_of(before)
     except (KeyError, TypeError):
         return list(here)
-    return [name for name, fact in here.items() if there[name] != fact]
+    return [name for name in {**here, **there} if there.get(name) != here.get(name)]

@@ -29,6 +29,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "timing": dict,
     "groups": GroupsPlan,
     "movable": dict,
+    "data": dict,
     "launcher": int,
 }
 

@@ -34,7 +34,8 @@ def moves_of(plan: Plan) -> dict[str, Option]:
     """
     learning = plan.learning
     found = {name: Option(name, "float", **_bounds(learning, name)) for name in learning.movable}
-    if not learning.on_policy and plan.balance.schedule(plan.components, learning) is None:
+    paced = not learning.on_policy and not plan.offline
+    if paced and plan.balance.schedule(plan.components, learning) is None:
         found[REPLAY_RATIO] = Option(REPLAY_RATIO, "float", above=0.0, maximum=MOST_RATIO)
     return found
 

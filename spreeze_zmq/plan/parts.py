@@ -106,11 +106,13 @@ class BalancePlan:
     rollout_transitions: int = 0
 
     def schedule(self, components: Mapping[str, ComponentPlan], learning: LearningPlan) -> Schedule | None:
-        """The schedule of a run that publishes by count; None without that or without a bound of the lag.
+        """The schedule of a run that publishes by count; None without that, without a bound of the lag, and
+        without samplers.
 
         Shares are sized for the smallest number of samplers, so that these alone can always continue.
         """
-        if not self.publish_every_updates or self.max_policy_lag is None:
+        num_samplers = components["sampler"].count.minimum
+        if not self.publish_every_updates or self.max_policy_lag is None or not num_samplers:
             return None
         return Schedule(
             replay_ratio=self.replay_ratio,
@@ -118,7 +120,7 @@ class BalancePlan:
             learning_starts=learning.learning_starts,
             publish_every=self.publish_every_updates,
             max_policy_lag=self.max_policy_lag,
-            num_samplers=components["sampler"].count.minimum,
+            num_samplers=num_samplers,
             rollout_transitions=self.rollout_transitions,
         )
 
@@ -151,6 +153,30 @@ class GroupsPlan:
     )
     number: int = 0
     left_open: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """One source of transitions that the run does not sample itself.
+
+    Attributes:
+        share: ``None`` fills the run's own replay once, before training.
+        path: the dataset's folder, absolute.
+        transitions: of the episodes that are read.
+    """
+
+    source: str = option(
+        help='"minari:NAME", or the folder of a Minari dataset, "./NAME" beside the topology'
+    )
+    share: float | None = option(
+        None,
+        "share of each batch that is drawn from it; by default it fills the run's replay before training",
+        above=0,
+        maximum=1,
+    )
+    episodes: int | None = option(None, "read so many of its first episodes; all by default", minimum=1)
+    path: str = ""
+    transitions: int = 0
 
 
 @dataclass(frozen=True)

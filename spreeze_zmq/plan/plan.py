@@ -13,8 +13,16 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
-from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, LearningPlan, RunPlan
-from spreeze_zmq.plan.roles import EVALUATOR, MEMBER
+from spreeze_zmq.plan.parts import (
+    BalancePlan,
+    ChannelPlan,
+    ComponentPlan,
+    DataPlan,
+    GroupsPlan,
+    LearningPlan,
+    RunPlan,
+)
+from spreeze_zmq.plan.roles import EVALUATOR, MEMBER, SAMPLER
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
@@ -43,6 +51,7 @@ class Plan:
         placement: role -> ``node`` for any machine that joins, or a pattern of host names; every other role
             but the sampler runs where the run was started.
         groups: the sets of samplers and learners, of which this run is one.
+        data: the sources of transitions that the run does not sample itself, by name.
         left_to_node: the keys of such roles, as ``actor_learner.threads``, that their machine decides: what
             stands here fits the one where the run was started.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
@@ -70,6 +79,7 @@ class Plan:
     timing: dict[str, Any] = field(default_factory=dict, compare=False)
     placement: dict[str, str] = field(default_factory=dict)
     groups: GroupsPlan = field(default_factory=GroupsPlan)
+    data: dict[str, DataPlan] = field(default_factory=dict)
     left_to_node: tuple[str, ...] = ()
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
@@ -78,6 +88,11 @@ class Plan:
     launcher: int = 0
     run_dir: str = ""
     socket_dir: str = ""
+
+    @property
+    def offline(self) -> bool:
+        """Whether no process of the run samples: it trains on data alone."""
+        return self.components[SAMPLER].count.maximum == 0
 
     @property
     def groups_here(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from spreeze_zmq.policy.actor import register_class_loader
 from spreeze_zmq.policy.file import read_file
 from spreeze_zmq.policy.legal import MaskRows
-from spreeze_zmq.policy.observations import FrameStack, Played, played, without_noise
+from spreeze_zmq.policy.observations import FrameStack, Played, played, with_noise, without_noise
 from spreeze_zmq.policy.policy import Policy, usable
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "read_file",
     "register_class_loader",
     "usable",
+    "with_noise",
     "without_noise",
 ]

@@ -193,3 +193,13 @@ def played(envs: BatchedEnv, frames: FrameStack, act: Callable[[FrameStack], Act
 def without_noise(policy: Policy) -> Callable[[FrameStack], Actions]:
     """How a policy acts where it is judged or shown: ``act`` of :func:`played`, by the mode."""
     return lambda frames: policy.env_action(policy.mode(frames.seen, frames.memory, frames.action_mask))
+
+
+def with_noise(policy: Policy, rng: np.random.Generator) -> Callable[[FrameStack], Actions]:
+    """How a policy acts where it explores: ``act`` of :func:`played`, as samplers do."""
+
+    def act(frames: FrameStack) -> Actions:
+        about: Any = {"memory": frames.memory, "action_mask": frames.action_mask}
+        return policy.env_action(policy.act(frames.seen, rng, **about)[0])
+
+    return act

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spreeze_zmq.replay.episodes import Episode, Transitions
 from spreeze_zmq.replay.hindsight import Goals, in_hindsight
+from spreeze_zmq.replay.mixture import Mixture
 from spreeze_zmq.replay.relabelling import Relabelling, misfit
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, further_fields
 from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
@@ -17,6 +18,7 @@ __all__ = [
     "Episode",
     "Goals",
     "Minibatches",
+    "Mixture",
     "ObservationReplay",
     "Relabelling",
     "Replay",

@@ -87,7 +87,8 @@ def read_curve(folder: Path) -> Curve:
     wall, steps, returns = np.array(evaluations, np.float64).T
     sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
     steps = np.maximum.accumulate(steps)
-    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(steps, sampled, trained)}
+    at, of = (steps, sampled) if sampled.any() else (wall, at_s)  # a run on data alone samples nothing
+    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(at, of, trained)}
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
 

@@ -17,7 +17,7 @@ FLOORS = (
     {"balance", "base"},
     {"envs", "nn", "supervisor"},
     {"policy", "replay"},
-    {"algorithms"},
+    {"algorithms", "data"},
     {"plan"},
     {"wire"},
     {"run"},

@@ -95,7 +95,7 @@ class Option:
         if self.choices:
             text = "one of " + ", ".join(show(choice) for choice in self.choices)
         else:
-            text = TYPES[self.type] + self._bounds
+            text = TYPES[self.type] + (self._bounds if self.type != "count" else "")
         return " or ".join([text, *(f'"{word}"' for word in self.words)])
 
     @property

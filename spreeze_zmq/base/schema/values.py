@@ -135,7 +135,9 @@ def _check_any(option: Option, value: Any) -> Any:
 
 
 def _check_count(option: Option, value: Any) -> int | list[int] | str:
-    """``2``, ``[1, 8]`` or ``"auto"``: at least 1, and a range in ascending order."""
+    """``2``, ``[1, 8]`` or ``"auto"``: at least 1, and a range in ascending order; 0 alone where the option
+    says so by its minimum.
+    """
     if value == "auto":
         return "auto"
     ends = list(value) if isinstance(value, list | tuple) else [value]
@@ -146,7 +148,7 @@ def _check_count(option: Option, value: Any) -> int | list[int] | str:
         raise option.unfit(value)
     if ends[0] > ends[-1]:
         raise Unfit(f"the range {show(ends)} is reversed", f"write {show(ends[::-1])}")
-    if ends[0] < 1:
+    if ends[0] < 1 and (ends[0] < 0 or option.minimum != 0 or ends != [0]):
         raise Unfit(f"expected a count of at least 1, got {show(value)}", "--without ROLE leaves a role out")
     return [ends[0], ends[-1]] if isinstance(value, list | tuple) else int(value)
 

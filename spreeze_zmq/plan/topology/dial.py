@@ -57,7 +57,7 @@ def resolve_balance(
         mistakes.add(("balance", "publish_every_updates"), problem, "write 0 to publish by the clock")
         values["publish_every_updates"] = 0
     if values["publish_every_updates"] == "round":
-        round_transitions = sampler.count.initial * rollout
+        round_transitions = max(1, sampler.count.initial) * rollout
         every = updates_per_round(values["replay_ratio"], learning.batch_size, round_transitions)
         values["publish_every_updates"] = every
     values["pin"] = {"auto": "auto", True: "always", False: "never"}[values["pin"]]
@@ -120,6 +120,8 @@ def _check_order(
     if balance.slack_rollouts != 0:
         mistakes.add(key, "samples in a fixed order leave no slack", "write slack_rollouts = 0")
     planned = balance.schedule(components, learning)
+    if planned is None and not components[SAMPLER].count.maximum and balance.publish_every_updates:
+        return  # nobody samples: the learners alone follow each other
     if planned is None:
         hint = 'write max_policy_lag = 1 and publish_every_updates = "round"'
         mistakes.add(key, "a fixed order needs weights published by count, and a bound of the lag", hint)

@@ -41,6 +41,7 @@ from spreeze_zmq.plan.topology.components import (
     read_components,
     with_time_to_start,
 )
+from spreeze_zmq.plan.topology.data import check_data, counted, read_data
 from spreeze_zmq.plan.topology.described import check_described, described
 from spreeze_zmq.plan.topology.dial import resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
@@ -96,6 +97,8 @@ def load(
         tables["components"], learners, read.path.parent, mistakes, placement, grouped=grouped
     )
     check_without(without, mistakes)
+    sources = read_data(tables["data"], read.path.parent, mistakes)
+    check_data(sources, algorithm, options, declared, run["stop"], placement, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}
     check_described(run, shipped, without, mistakes)
     if environment is not None and algorithm is not None:
@@ -119,6 +122,7 @@ def load(
         components = with_time_to_start(components, tables["components"], seen.timing)
     _check_sequences(options, components[SAMPLER].options, mistakes)
     balance, components = resolve_balance(written, components, learning, mistakes)
+    sources = counted(sources, environment, options, fields, mistakes)
     check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
     run_plan = _run_plan(run, balance.in_order)
     _check_schedules(values, run_plan.stop, balance.in_order, mistakes)
@@ -137,6 +141,7 @@ def load(
         components=components,
         channels=channels,
         placement=placement,
+        data=sources,
         groups=replace(groups, left_open=left_to_members(declared, learners) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.

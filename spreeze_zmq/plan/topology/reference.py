@@ -11,13 +11,21 @@ from typing import Any
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import Option, option, options_of
-from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, GroupsPlan, RunPlan, StopPlan
-from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES
+from spreeze_zmq.plan.parts import (
+    BalancePlan,
+    ChannelPlan,
+    ComponentPlan,
+    DataPlan,
+    GroupsPlan,
+    RunPlan,
+    StopPlan,
+)
+from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.described import DescribedEnvironment
 
 #: The tables of a topology.
-TABLES = ("run", "algorithm", "balance", "placement", "groups", "components", "channels")
+TABLES = ("run", "algorithm", "data", "balance", "placement", "groups", "components", "channels")
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ STOP = options_of(StopPlan)
 RUN = options_of(RunTable)
 BALANCE = options_of(BalancePlan)
 GROUPS = options_of(GroupsPlan)
+DATA = options_of(DataPlan)
 PLACEMENT = tuple(
     Option(
         role.name,
@@ -48,8 +57,13 @@ START_TIMEOUT = next(each for each in options_of(ComponentPlan) if each.name == 
 def component_options(role: str) -> tuple[Option, ...]:
     """The options that every component of this role has, whatever its program."""
     own = {"use": role, **ROLES[role].defaults}
+    options = (replace(each, default=own.get(each.name, each.default)) for each in options_of(ComponentPlan))
+    may_be_none = role == SAMPLER
     return tuple(
-        replace(each, default=own.get(each.name, each.default)) for each in options_of(ComponentPlan)
+        replace(each, minimum=0, help=f"{each.help}; 0 trains on [data.NAME] alone")
+        if may_be_none and each.name == "count"
+        else each
+        for each in options
     )
 
 
@@ -66,6 +80,9 @@ NAMES_ELSEWHERE = {
     "run.stop.minutes": "max_minutes time_limit max_time",
     "run.checkpoint_minutes": "save_freq checkpoint_freq checkpoint_interval checkpoint_frequency",
     "run.env_kwargs": "env_config render_mode",
+    "data.NAME.source": "dataset dataset_id dataset_name offline_dataset minari_dataset input_ demo_path",
+    "data.NAME.share": "demo_ratio offline_ratio demonstration_ratio",
+    "data.NAME.episodes": "num_demos n_demos num_demonstrations",
     "algorithm.learning_rate": (
         "lr actor_lr critic_lr policy_lr q_lr lr_actor lr_critic learn_rate step_size pi_lr vf_lr"
     ),
@@ -158,6 +175,7 @@ def reference() -> tuple[Table, ...]:
         Table("run", tuple(option for option in RUN if not option.options)),
         Table("run.stop", STOP),
         *map(algorithm_table, algorithms.names()),
+        Table("data.NAME", DATA),
         Table("balance", BALANCE),
         Table("placement", PLACEMENT),
         Table("groups", GROUPS),

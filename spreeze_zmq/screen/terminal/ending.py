@@ -36,10 +36,10 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         summary: the contents of summary.json; empty if there is none.
         reason: the stop reason; empty if the run failed.
     """
-    steps = summary.get("env_steps", 0)
+    count = done(summary)
     best = summary.get("best")
     why = ended_by(reason, best and best["mean_return"])
-    lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {why or 'failed'}"]
+    lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {count}: {why or 'failed'}"]
     if groups := group_lines(summary):
         lines += ["these and all other figures are those of group 0"]
         lines += [f"{title}: {line}" for title, line in groups.items()]
@@ -52,13 +52,19 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     if best is None:
         return [*lines, "nothing evaluated"]
     mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
-    at = f"at {best['env_steps']:,} env steps"
+    at = f", at {best['env_steps']:,} env steps" if summary.get("env_steps") else ""
     fresh = "fresh episodes" if best.get("final") else "episodes, which also chose it"
-    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}, {at}")
+    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}{at}")
     if "interval_low" in best:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
     return lines
+
+
+def done(summary: Mapping[str, Any]) -> str:
+    """How far a run has come, in words: by its env steps, without samplers by what it has trained on."""
+    steps, trained = summary.get("env_steps", 0), summary.get("trained_transitions", 0)
+    return f"{trained:,.0f} trained transitions" if trained and not steps else f"{steps:,} env steps"
 
 
 def next_commands(

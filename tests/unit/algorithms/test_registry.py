@@ -26,7 +26,9 @@ def test_an_unknown_algorithm_names_the_nearest():
     """One line that says what would have been right."""
     with pytest.raises(InputError, match=r"unknown algorithm 'sacc'; did you mean \"sac\"\?"):
         algorithms.get("sacc")
-    with pytest.raises(InputError, match="known: discrete_sac, dqn, ppo, pqn, sac, td3; your own is named"):
+    with pytest.raises(
+        InputError, match="known: discrete_sac, dqn, ppo, pqn, sac, td3, td3_bc; your own is named"
+    ):
         algorithms.get("zzz")
 
 

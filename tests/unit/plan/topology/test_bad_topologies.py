@@ -46,6 +46,38 @@ TOPOLOGIES = {
         RUN + '[algorithm]\nbatch_size = "auto"\n[balance]\npublish_every_updates = 8',
         ["algorithm.batch_size", "publishing by count"],
     ),
+    "data_that_there_are_not": (
+        RUN + '[data.demos]\nsource = "minari:no-such/data-v0"',
+        ["bad.toml:4 data.demos.source: Minari has no dataset called no-such/data-v0 in"],
+    ),
+    "data_in_no_folder": (
+        RUN + '[data.demos]\nsource = "./nowhere"\nshare = 0.5',
+        ["bad.toml:4 data.demos.source:", "nowhere is no Minari dataset: it has no data/metadata.json"],
+    ),
+    "data_without_a_source": (
+        RUN + "[data.demos]\nshare = 0.5",
+        ["bad.toml:3 data.demos.source: missing; expected a text"],
+    ),
+    "data_without_a_name": (
+        RUN + '[data]\nsource = "minari:x-v0"',
+        ["bad.toml:4 data.source: expected a table", "[data.NAME]"],
+    ),
+    "share_of_a_batch_beyond_it": (
+        RUN + '[data.demos]\nsource = "./x"\nshare = 1.5',
+        ["bad.toml:5 data.demos.share: expected a number above 0 and at most 1", "got 1.5"],
+    ),
+    "no_sampler_and_no_data": (
+        RUN + "[components.sampler]\ncount = 0",
+        ["bad.toml:4 components.sampler.count: without samplers there is nothing to train on", "[data.NAME]"],
+    ),
+    "a_range_of_samplers_from_none": (
+        RUN + "[components.sampler]\ncount = [0, 2]",
+        ["components.sampler.count: expected a count of at least 1, got [0, 2]"],
+    ),
+    "no_evaluator": (
+        RUN + "[components.evaluator]\ncount = 0",
+        ["components.evaluator.count: expected a count of at least 1, got 0"],
+    ),
     "true_for_a_number": (RUN + "seed = true", ["run.seed: expected a whole number", "got true"]),
     "text_for_a_truth": (
         RUN + 'save_replay = "yes"',

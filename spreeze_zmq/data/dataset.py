@@ -1,0 +1,111 @@
+"""Minari datasets on this machine: found by name or folder, opened, and asked for their episodes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import InputError, in_one_line
+from spreeze_zmq.base.schema import suggestion
+
+#: How the source of a dataset begins that Minari knows by name.
+MINARI = "minari:"
+#: Below a dataset's folder: the folder of its files, and what describes them.
+DATA, METADATA = "data", "metadata.json"
+_SPACES = ("observation_space", "action_space")
+
+
+def minari() -> Any:
+    """The package. Raises InputError where it, or what it stores datasets with, is not installed."""
+    try:
+        importlib.import_module("h5py")
+        return importlib.import_module("minari")
+    except ImportError as error:
+        raise InputError(
+            f"this needs {error.name or 'minari'}, which is not installed: pip install 'spreeze_zmq[minari]'"
+        ) from None
+
+
+def root() -> Path:
+    """The folder in which Minari keeps datasets."""
+    written = os.environ.get("MINARI_DATASETS_PATH")
+    return Path(written) if written else Path.home() / ".minari" / "datasets"
+
+
+def find(source: str, beside: Path) -> Path:
+    """The folder of a dataset.
+
+    Args:
+        source: ``minari:NAME``, or the path of the folder.
+        beside: the folder that a relative path begins from.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not source.startswith(MINARI):
+        folder = Path(os.path.abspath(beside / os.path.expanduser(source)))
+        if (folder / DATA / METADATA).is_file():
+            return folder
+        meant = f'; write "{MINARI}{source}" for one that Minari keeps' if source in _names() else ""
+        raise InputError(f"{folder} is no Minari dataset: it has no {DATA}/{METADATA}{meant}")
+    name, known = source.removeprefix(MINARI), _names()
+    if name not in known:
+        hint = suggestion(name, known) if known else "there is none"
+        got = f"minari download {name} gets one that is published"
+        raise InputError(f"Minari has no dataset called {name} in {root()} ({hint}; {got})")
+    return root() / name
+
+
+def _names() -> list[str]:
+    """The datasets that Minari keeps here; a name has at most a few parts."""
+    depths = ("*", "*/*", "*/*/*", "*/*/*/*")
+    found = (path for depth in depths for path in root().glob(f"{depth}/{DATA}/{METADATA}"))
+    return sorted(path.parents[1].relative_to(root()).as_posix() for path in found)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset that has been opened.
+
+    Attributes:
+        path: its folder.
+        num_episodes: that it has.
+    """
+
+    path: Path
+    num_episodes: int
+    _opened: Any
+
+    @classmethod
+    def open(cls, path: Path) -> Dataset:
+        """Open the dataset in a folder. It may be anybody's: no environment that it names is made.
+
+        Raises:
+            InputError: Minari is not installed, or cannot read it.
+        """
+        package, files = minari(), path / DATA
+        try:
+            about = json.loads((files / METADATA).read_text(encoding="utf-8"))
+            if missing := [name for name in _SPACES if not isinstance(about.get(name), str)]:
+                raise ValueError(f"it does not say its {missing[0]}")
+            opened = package.MinariDataset(str(files))
+            return cls(path, int(opened.total_episodes), opened)
+        except ImportError as error:
+            raise InputError(f"{path}: {error}") from None
+        except Exception as error:  # a torn or odd file makes its readers raise anything
+            raise InputError(f"{path} cannot be read as a Minari dataset: {in_one_line(error)}") from None
+
+    def episodes(self, most: int | None = None) -> Iterator[Any]:
+        """The first episodes in their order, as Minari gives them. Raises InputError for a damaged one."""
+        number = self.num_episodes if most is None else min(most, self.num_episodes)
+        for place in range(number):
+            try:
+                episode = self._opened[place]
+            except Exception as error:
+                raise InputError(f"episode {place} cannot be read: {in_one_line(error)}") from None
+            yield episode

@@ -1,0 +1,72 @@
+"""Played episodes as a new Minari dataset."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spreeze_zmq.base.errors import InputError, in_one_line
+from spreeze_zmq.data.dataset import minari, root
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.recorded import OwnEpisode  # imports Gymnasium
+
+#: A name as Minari takes it: parts with slashes between, the last one with a version.
+_NAME = re.compile(r"(?:[-_\w]{2,}/(?:[-_\w]+/){0,2})?[-_\w]+?-v\d+")
+
+
+def check_name(name: str) -> Path:
+    """The folder that a new dataset of this name will have.
+
+    Raises:
+        InputError: Minari is not installed or takes no such name, or there is one already.
+    """
+    minari()
+    if not _NAME.fullmatch(name):
+        raise InputError(f"--minari {name}: expected a name with a version, as pendulum/expert-v0")
+    if (folder := root() / name).exists():
+        raise InputError(f"--minari {name}: {folder} is there already; take another name or version")
+    return folder
+
+
+def write(name: str, episodes: Sequence[OwnEpisode], env: Any, description: str) -> Path:
+    """Write a dataset that Minari keeps under ``name``; returns its folder. Images are kept exactly.
+
+    Args:
+        name: as of :func:`check_name`.
+        episodes: at least one.
+        env: the Gymnasium environment, whose spaces and registration the dataset names.
+        description: one line about it.
+
+    Raises:
+        InputError: Minari cannot store them.
+    """
+    package, folder = minari(), check_name(name)
+    buffers = [_buffer(episode) for episode in episodes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about an author and a link that it lacks
+        try:
+            package.create_dataset_from_buffers(
+                name, buffers, env=env, description=description, jpeg_encoding=False
+            )
+        except Exception as error:  # spaces of the user's own make it raise anything
+            raise InputError(f"--minari {name}: Minari cannot store it: {in_one_line(error)}") from None
+    return folder
+
+
+def _buffer(episode: OwnEpisode) -> Any:
+    length = len(episode.rewards)
+    ends = np.arange(length) == length - 1
+    return importlib.import_module("minari.data_collector").EpisodeBuffer(
+        observations=episode.stacked("observations"),
+        actions=episode.stacked("actions"),
+        rewards=np.array(episode.rewards, np.float64),
+        terminations=ends & episode.terminated,
+        truncations=ends & (not episode.terminated),
+    )

@@ -1,0 +1,102 @@
+"""Whole episodes of one environment as it gives them itself, before its engine adapts anything."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.spec import EnvironmentSpec
+
+
+@dataclass
+class OwnEpisode:
+    """One whole episode.
+
+    Attributes:
+        observations: ``L + 1`` of the environment's own space.
+        actions: ``L``, likewise.
+        rewards: ``L``.
+        terminated: whether it ended, and was not cut.
+    """
+
+    observations: list[Any]
+    actions: list[Any] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminated: bool = False
+
+    def stacked(self, name: str) -> Any:
+        """``observations`` or ``actions`` as arrays of all steps, in Dicts and Tuples alike."""
+        return _stacked(getattr(self, name))
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: _stacked([value[key] for value in values]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_stacked([value[place] for value in values]) for place in range(len(first)))
+    return np.stack([np.asarray(value) for value in values])
+
+
+class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps what an environment gives, and hands on each episode that ends by itself.
+
+    Args:
+        env: the environment.
+        keep: called with each whole episode; one in which the environment fails is forgotten.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], keep: Callable[[OwnEpisode], object]) -> None:
+        super().__init__(env)
+        self._keep = keep
+        self._episode: OwnEpisode | None = None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """As the environment's."""
+        self._episode = None
+        obs, info = self.env.reset(**options)
+        self._episode = OwnEpisode([copy.deepcopy(obs)])
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """As the environment's."""
+        episode, self._episode = self._episode, None
+        given = copy.deepcopy(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if episode is not None:
+            episode.observations.append(copy.deepcopy(obs))
+            episode.actions.append(given)
+            episode.rewards.append(float(reward))
+            episode.terminated = bool(terminated)
+            if terminated or truncated:
+                self._keep(episode)
+            else:
+                self._episode = episode
+        return obs, reward, terminated, truncated, info
+
+
+def recorded(
+    spec: EnvironmentSpec, keep: Callable[[OwnEpisode], object]
+) -> tuple[BatchedEnv, gymnasium.Env[Any, Any]]:
+    """A batch of one environment, in this process, whose own whole episodes are kept; and the environment.
+
+    Raises:
+        InvalidEnvironment: it cannot be made, or only a library makes it that steps whole batches.
+    """
+    from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
+
+    choice = choose(spec.id, spec.kwargs)
+    if choice.source is None:
+        raise InvalidEnvironment(f"{spec.id} is made by {choice.backend} alone, which gives no single steps")
+
+    own = choice.make_one(0)
+    recorder = Recorder(own, keep)
+    return GymnasiumLoop(spec.id, lambda row: recorder, 1, 0, False, action_mask=spec.action_mask), own

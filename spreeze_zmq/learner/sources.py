@@ -1,0 +1,105 @@
+"""The data of a run beside what it samples, as one learner keeps them: each process reads them again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq import data
+from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.component import Component
+from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.replay import Mixture, ObservationReplay, Relabelling, Replay, replay_of
+
+log = logging.getLogger("spreeze")
+
+
+class Sources:
+    """The ``[data]`` of a run: some sources fill a learner's replay, others have replays of their own.
+
+    Args:
+        component: the learner.
+        half: the half of the algorithm that it trains.
+        own: the replay of what is sampled.
+        how: relabels episodes; None where they stay as they are.
+
+    Attributes:
+        num_filled: transitions that :meth:`read` has put into the learner's own replay.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        half: AutogradHalf,
+        own: Replay | ObservationReplay,
+        how: Relabelling | None,
+    ) -> None:
+        self._component, self._half, self._own, self._how = component, half, own, how
+        self._plans = component.plan.data
+        opened = {name: data.Dataset.open(Path(plan.path)) for name, plan in self._plans.items()}
+        self._datasets = opened
+        self._shared = {
+            name: self._replay(number, plan, opened[name].num_episodes)
+            for number, (name, plan) in enumerate(self._plans.items())
+            if plan.share is not None
+        }
+        shares = [(self._plans[name].share or 0.0, replay) for name, replay in self._shared.items()]
+        self.drawn = Mixture(own, shares) if shares else own
+        self.num_filled = 0
+
+    def _replay(self, number: int, plan: DataPlan, num_episodes: int) -> Replay | ObservationReplay:
+        """An empty replay that one source fits in."""
+        plan_of_run, options = self._component.plan, self._half.options
+        kind, stack = type(self._half.algorithm), options.frame_stack
+        times = 1 + options.hindsight_goals if self._how is not None else 1
+        frames = (1 + stack) * num_episodes  # that begin and end episodes, of images
+        capacity = times * plan.transitions + frames
+        small = replace(options, replay_capacity=capacity, learning_starts=1)
+        env, device = self._component.environment, self._component.options["device"]
+        fields = kind.kept_fields(self._half.part, options)
+        made = replay_of(fields, env, small, device, plan_of_run.run.seed + 1 + number)
+        made.scale = self._own.scale  # what a reward is worth is the same wherever it was paid
+        if self._how is not None:
+            made.relabel_by(replace(self._how, seed=self._how.seed + 1 + number))
+        return made
+
+    def read(self, observe: Callable[[Rollout], None]) -> None:
+        """Read all sources: those with a share into their replays, the others into the learner's own, unless
+        that has outlived a process or come back from a checkpoint.
+
+        Args:
+            observe: is given every episode, for statistics of observations.
+
+        Raises:
+            InputError: a source has changed since the run was planned.
+        """
+        fill, stack = not len(self._own), self._half.options.frame_stack
+        for name, plan in self._plans.items():
+            into = self._shared.get(name, self._own)
+            env, number = self._component.environment, 0
+            try:
+                for rollout in data.rollouts_of(self._datasets[name], env, name, plan.episodes, stack):
+                    observe(rollout)
+                    if fill or into is not self._own:
+                        into.add(rollout)
+                    number += rollout.num_steps
+                    self._component.breathe()
+            except InputError as error:
+                raise InputError(f"data.{name}: {error}") from None
+            how = "fill the replay" if plan.share is None else f"are {plan.share:.0%} of each batch"
+            log.info("data.%s: %s transitions %s", name, f"{number:,}", how)
+        self.num_filled = len(self._own) if fill else 0
+
+    def state(self) -> dict[str, Any]:
+        """The state of the drawing from the replays of sources."""
+        return {name: replay.ring.random_state() for name, replay in self._shared.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`; a source that was not there begins."""
+        for name in state.keys() & self._shared.keys():
+            self._shared[name].ring.set_random_state(state[name])

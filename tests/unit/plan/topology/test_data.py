@@ -1,0 +1,120 @@
+"""``[data.NAME]``: what a plan holds of each source, and what does not go together, at its line."""
+
+import re
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.base.errors import TopologyError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.topology import load
+from tests.unit.data.made import dataset
+
+RUN = '[run]\nenv = "Pendulum-v1"\n'
+ONE = '[data.one]\nsource = "minari:two-v0"\n'
+OTHER = '[data.other]\nsource = "minari:two-v0"\n'
+OFFLINE = "[components.sampler]\ncount = 0\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def root(tmp_path_factory):
+    """Two episodes of five steps, and two with a number that is not finite."""
+    folder = tmp_path_factory.mktemp("minari")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", str(folder))
+        dataset("two-v0")
+        dataset("nan-v0", change=lambda episodes: episodes[0].actions.__setitem__(2, np.float32([np.nan])))
+        yield folder
+
+
+def planned(tmp_path, text):
+    """The plan of a topology."""
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def mistakes(tmp_path, text):
+    """The lines about a topology."""
+    with pytest.raises(TopologyError) as found:
+        planned(tmp_path, text)
+    return "\n".join(str(found.value).splitlines()[1:])
+
+
+def test_a_plan_holds_each_source_with_its_folder_and_transitions(root, tmp_path):
+    """Also as JSON; the run is offline without samplers alone."""
+    plan = planned(tmp_path, RUN + ONE + "episodes = 1\n" + OTHER + "share = 0.25\n")
+    one, other = plan.data["one"], plan.data["other"]
+    assert (one.path, one.transitions, one.share) == (str(root / "two-v0"), 5, None)
+    assert (other.transitions, other.share, other.episodes) == (10, 0.25, None)
+    assert Plan.from_json(plan.to_json()).data == plan.data
+    assert not plan.offline
+    assert planned(tmp_path, RUN + ONE + OFFLINE).offline
+
+
+def test_a_run_without_data_has_none():
+    """Its plan from an earlier release neither."""
+    plan = load({"run": {"env": "Pendulum-v1"}})
+    assert plan.data == {}
+    text = plan.to_json().replace('  "data": {},\n', "")
+    assert '"data"' not in text
+    assert Plan.from_json(text).data == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (RUN + ONE.replace("two", "nan"), r"own.toml:4 data.one.source: episode 0: its actions hold nan at"),
+        (
+            '[run]\nenv = "CartPole-v1"\nalgorithm = "dqn"\n' + ONE,
+            r"own.toml:5 data.one.source: episode 0: its observations have the shape \(3,\)",
+        ),
+        (RUN + ONE + "episodes = 3\n", r"own.toml:5 data.one.episodes: it has 2 episodes, not 3"),
+        (
+            '[run]\nenv = "Pendulum-v1"\nalgorithm = "ppo"\n' + ONE,
+            "own.toml:4 data: PPO trains on rollouts of its own policy .*td3_bc",
+        ),
+        (
+            RUN + ONE + "share = 0.7\n" + OTHER + "share = 0.7\n",
+            r"own.toml:8 data.other.share: the shares of a batch are 0.7 \+ 0.7, more than 1",
+        ),
+        (RUN + ONE + "share = 1\n", "own.toml:5 data.one.share: nothing .* the transitions of the samplers"),
+        (
+            RUN + OFFLINE + ONE + "share = 0.5\n",
+            "own.toml:7 data.one.share: the shares of a batch are 0.5, and without samplers nothing",
+        ),
+        (
+            RUN + OFFLINE + ONE + "share = 1\n" + OTHER,
+            "data.one.share: nothing of a batch is left for .* the sources that fill the replay",
+        ),
+        (
+            RUN + "stop = { env_steps = 100 }\n" + OFFLINE + ONE,
+            "own.toml:3 run.stop.*: a run without samplers takes no env step .*trained_transitions",
+        ),
+        (
+            RUN + ONE + "[algorithm]\nreplay_capacity = 256\nlearning_starts = 8\n",
+            "",
+        ),
+        (
+            RUN + ONE + "[algorithm]\nreplay_capacity = 8\nlearning_starts = 8\nbatch_size = 8\n",
+            "own.toml:6 algorithm.replay_capacity: 8 is less than the 10 transitions that fill it",
+        ),
+        (
+            RUN + ONE + "share = 0.5\n[algorithm]\nprioritized = true\n",
+            "own.toml:7 algorithm.prioritized: priorities are kept of one replay",
+        ),
+        (
+            RUN + ONE + '[placement]\ncritic_learner = "node"\n',
+            "own.toml:6 placement.critic_learner: the data are on the machine where the run is started",
+        ),
+        (RUN + ONE + "shere = 0.5\n", 'own.toml:5 data.one.shere: unknown key .*did you mean "share"'),
+    ],
+)
+def test_what_does_not_go_together_is_said_at_its_line(tmp_path, text, says):
+    """One line each, and what to do; none where all is right."""
+    if not says:
+        assert planned(tmp_path, text).data
+        return
+    lines = mistakes(tmp_path, text)
+    assert re.search(says, lines), lines
+    assert len(lines.splitlines()) == 1, lines
