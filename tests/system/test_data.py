@@ -150,15 +150,18 @@ def test_nine_tenths_of_a_policys_return_are_learned_from_its_episodes(launch, t
     """Of a MuJoCo task: a policy of ours is trained, episodes in which it explores are recorded, and a run
     that takes no step learns from these.
     """
-    limits = {"run.env": "InvertedPendulum-v5", "run.stop.return": 950, "run.stop.minutes": 2}
-    teacher = started(launch, {**limits, "run.algorithm": "ppo"})
+    bare = tmp_path / "bare.toml"
+    bare.write_text('[run]\nenv = "InvertedPendulum-v5"\n')
+    limits = {"run.stop.return": 950, "run.stop.minutes": 2}
+    teacher = launch(*words({**limits, "run.algorithm": "ppo"}), topology=str(bare))
     assert teacher.end(130) == 0, teacher.said()
     words_of_record = ("record", teacher.folder, "--minari", "own/explored-v0", "--episodes", 30, "--explore")
     code, _, err = said_in(tmp_path, *words_of_record, main=spreeze.main)
     assert code == 0, err
     best = teacher.summary()["best"]["mean_return"]
     limits |= {"run.algorithm": "td3_bc", "run.stop.return": 0.9 * best, "components.sampler.count": 0}
-    run = started(launch, {**limits, "data.shown.source": '"minari:own/explored-v0"'})
+    limits["data.shown.source"] = '"minari:own/explored-v0"'
+    run = launch(*words(limits), topology=str(bare))
     assert run.end(130) == 0, run.said()
     assert run.summary()["exit_reason"].startswith("return"), run.said()
     assert run.summary()["best"]["mean_return"] >= 0.9 * best
