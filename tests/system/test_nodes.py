@@ -28,7 +28,10 @@ algorithm = { hidden_sizes = [16], learning_starts = 256 }
 placement = { evaluator = "node" }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
 """
+#: Its steps sleep: a sampler whose learner is behind would be sent home before it has sent anything.
 MODULE = """
+import time
+
 import gymnasium
 import numpy as np
 
@@ -43,6 +46,7 @@ class Arm(gymnasium.Env):
 
     def step(self, action):
         self.steps += 1
+        time.sleep(0.004)
         observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
         return observation, float(action), False, self.steps == 50, {}
 """
