@@ -45,13 +45,13 @@ def test_a_disk_that_has_room_again_ends_no_run(small):
         fill(small / "filler")
         time.sleep(2.0)
         (small / "filler").unlink()
-        said = launcher.communicate(timeout=100)[1]
+        shown, said = launcher.communicate(timeout=100)
     finally:
         launcher.kill()
     assert launcher.returncode == 0, said
     assert read_run(run).summary["restarts"] == 0
-    assert f"{run}: its disk is full: each process waits" in said, said
-    assert f"{run}: its disk has room again" in said
+    assert f"{run}: its disk is full: each process waits" in shown, shown
+    assert f"{run}: its disk has room again" in shown
     assert "was full for" in (run / "logs" / "broker-0.log").read_text()
 
 

@@ -159,12 +159,19 @@ class SocketFolder:
     def is_held(path: Path) -> bool:
         """Whether a living process owns the folder at ``path``; changes nothing."""
         try:
-            with (path / _LOCK).open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            descriptor = os.open(
+                path / _LOCK, os.O_RDONLY | os.O_NONBLOCK
+            )  # somebody may have put a FIFO there
+        except (OSError, ValueError):  # or written what can be no path
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
             return False
+        finally:
+            os.close(descriptor)
         return False
 
     def endpoint(self, channel: str) -> str:

@@ -10,7 +10,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 
-ODD = (None, [], {}, "x", 5, -1e308, 10**400, True, [[]], {"a": {}})
+ODD = (None, [], {}, "x", "a\0b", 5, -1e308, 10**400, True, [[]], {"a": {}})
 #: Paths in run.json and in summary.json to what is read of them.
 IN_PLAN = [["run"], ["algorithm"], ["balance"], ["components"], ["measured"], ["name"], ["socket_dir"]]
 IN_PLAN += [
@@ -45,6 +45,9 @@ def place(tmp_path_factory):
     found = [(text, json.dumps(summary)) for text in texts]
     found += [(json.dumps(plan), json.dumps(put(summary, path, odd))) for path in IN_SUMMARY for odd in ODD]
     found += [(json.dumps(plan), "[" * 200_000)]
+    (place.parent / f"{place.name}-sockets").mkdir()
+    os.mkfifo(place.parent / f"{place.name}-sockets" / "lock")
+    found += [(json.dumps({**plan, "socket_dir": f"{place}-sockets"}), json.dumps(summary))]
     for number, (text, about) in enumerate([(json.dumps(plan), json.dumps(summary)), *found]):
         run = place / (f"odd-{number}" if number else "good")
         run.mkdir()
