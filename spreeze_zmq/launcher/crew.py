@@ -198,12 +198,20 @@ class Deadlines:
         self._components, self._clock = plan.components, clock
         self._heartbeat_s: float = plan.components[BROKER].options.get("heartbeat_timeout_s", HEARTBEAT_S)
         self._started_s: dict[str, float] = {}
+        self._given_up: set[str] = set()
         self._waited_for: dict[str, str] = {}
         self._status_s = math.inf
 
     def begin(self, name: str) -> None:
         """Begin the start timeout of a process that starts, or is about to be restarted."""
         self._started_s[name] = self._clock()
+        self._given_up.discard(name)
+
+    def give_up(self, name: str) -> None:
+        """Expect nothing of a process that is killed for a deadline, until :meth:`begin`: on a busy machine
+        its end comes late.
+        """
+        self._given_up.add(name)
 
     def hear_status(self) -> None:
         """Note that the broker has published a status, which is its own heartbeat."""
@@ -222,6 +230,8 @@ class Deadlines:
             process: its row of the newest status; empty where there is none. While it starts, a change of
                 what it waits for counts as progress and begins its start timeout again.
         """
+        if name in self._given_up:
+            return ""
         waiting_for = process.get("waiting_for", "")
         if process.get("ready"):
             self._started_s.pop(name, None)

@@ -43,13 +43,14 @@ class Ends:
         """Report the end of a process to the broker and the user."""
         asked = self._interrupts.count > 0
         elsewhere = self._lending if self._lending and self._lending.may_lose(event.name) else None
+        if isinstance(event, Exited) and event.restarting:
+            self._crew.deadlines.begin(event.name)
         if isinstance(event, Printed):
             self.on_printed(event)
         elif is_observer(event.name):
             self.on_observer(event, elsewhere)
         elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
             self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
-            self._crew.deadlines.begin(event.name)
             fault = texts.fault_in(event)
             if event.code == InputError.exit_code and elsewhere is None:
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)

@@ -243,7 +243,7 @@ class Launch:
         if self.threads or (not self.status and name != f"{BROKER}-0"):
             return  # a thread may stand at a breakpoint, and without a status nothing is known
         if what := self.crew.deadlines.missed(name, process):
-            self.crew.deadlines.begin(name)
+            self.crew.deadlines.give_up(name)
             why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
             self.ends.fail(name, what + why)
             self.supervisor.kill(name)

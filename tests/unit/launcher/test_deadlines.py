@@ -63,6 +63,20 @@ def test_a_process_that_was_ready_is_late_when_it_is_silent(deadlines, clock):
     assert "for 16 s" in deadlines.missed("sampler-0", row(ready=False, silent_s=16))
 
 
+def test_one_that_is_killed_for_it_is_late_once(deadlines, clock):
+    """However long its end takes on a busy machine; its next life has all the time of a start."""
+    deadlines.begin("sampler-0")
+    assert deadlines.missed("sampler-0", row(ready=True)) == ""
+    assert "for 16 s" in deadlines.missed("sampler-0", row(ready=True, silent_s=16))
+    deadlines.give_up("sampler-0")
+    clock.now_s += 40
+    assert deadlines.missed("sampler-0", row(ready=True, silent_s=56)) == ""
+    deadlines.begin("sampler-0")
+    assert deadlines.missed("sampler-0", {}) == ""
+    clock.now_s += 31
+    assert "not ready after 31 s" in deadlines.missed("sampler-0", {})
+
+
 def test_the_brokers_own_silence_is_that_of_its_status(deadlines, clock):
     """What its last status said of itself stays as it was."""
     deadlines.begin("broker-0")
