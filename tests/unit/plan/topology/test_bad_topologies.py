@@ -207,7 +207,6 @@ TOPOLOGIES = {
         ['or "none" or "auto"', 'did you mean "none"?'],
     ),
     "count_reversed": (RUN + "[components.sampler]\ncount = [8, 1]", ["[8, 1] is reversed", "write [1, 8]"]),
-    "count_of_none": (RUN + "[components.sampler]\ncount = 0", ["count of at least 1, got 0", "--without"]),
     "count_of_three_ends": (
         RUN + "[components.sampler]\ncount = [1, 2, 3]",
         ["count: expected a count such as 2"],
