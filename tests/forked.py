@@ -62,7 +62,12 @@ class Servers:
     def __init__(self):
         learners = [*(COMPONENTS / name for name in warm.LEARNERS), BROKEN_LEARNER]
         others = [COMPONENTS / name for name in warm.LIGHT]
-        about = ((learners, KEEP_FREED_MEMORY, True), (others, {}, False), ([SAMPLER_IMPORTS], {}, False))
+        ours = {"PYTHONPATH": str(ROOT)}  # what is of the tests imports others of them
+        about = (
+            (learners, KEEP_FREED_MEMORY | ours, True),
+            (others, ours, False),
+            ([SAMPLER_IMPORTS], ours, False),
+        )
         self._asking, self._servers, self._launching = threading.Lock(), [], None
         for programs, memory, sets_threads in about:
             spec = ProcessSpec("server", (), Path(os.devnull), memory)

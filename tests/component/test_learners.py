@@ -172,7 +172,7 @@ def test_in_order_the_last_checkpoint_waits_for_the_policy_that_is_owed(peers):
         updates = peers.next("critic").fields["critic_updates"]
         if 2 < updates < 4 * 1024 // 256:
             other.publish()
-    peers.publish("control", "checkpoint", folder="1", env_steps=1024)
+    peers.publish("control", "checkpoint", folder="1", env_steps=1024, at=1024)
     assert not peers.wait(2.0, lambda: peers.rest("part"))
     other.publish()
     assert peers.next("part").fields["folder"] == "1"

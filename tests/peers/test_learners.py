@@ -1,12 +1,14 @@
 """``spreeze conform`` of learners: each must-clause has a broken learner that breaks it and no other."""
 
+import sys
 from functools import partial
 
 import pytest
 
 from spreeze_zmq import peers as conform
+from tests.forked import BROKEN_LEARNER
 from tests.peers.broken_learner import MISTAKES
-from tests.peers.test_conform import RUN, broken_of, clauses_of, judged
+from tests.peers.test_conform import broken_of, clauses_of, judged
 from tests.peers.together import together
 
 CRITIC, ACTOR, EVALUATOR = "critic_learner", "actor_learner", "evaluator"
@@ -48,7 +50,7 @@ def found(role, mistakes):
     ]
     on_policy = mistakes[0].endswith("rounds")
     overrides += [] if on_policy else ["algorithm.batch_size=128", "balance.replay_ratio=1"]
-    program = [*RUN, "tests.peers.broken_learner", role, ",".join(mistakes)]
+    program = [sys.executable, str(BROKEN_LEARNER), role, ",".join(mistakes)]
     on = "cartpole" if on_policy else "pendulum"
     rows, text = judged(role, program, clauses_of(mistakes[:1]), overrides, on=on, tier="must")
     return sorted(broken_of(rows)), text

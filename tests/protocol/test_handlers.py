@@ -279,7 +279,9 @@ def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker,
         ("actor_learner-0", asked, {"b": {"name": "../b", "bytes": "x", "crc32": 1}}),
         ("actor_learner-0", asked, {"b": {"name": "b", "bytes": 1, "crc32": 1}}),
     ):
-        broker.hear(Message("part", {"folder": folder, "part": part}, {}, sender, 1))
+        living = broker.record.processes.get(sender)
+        incarnation = 1 if living is None else living.incarnation
+        broker.hear(Message("part", {"folder": folder, "part": part}, {}, sender, incarnation))
     assert list(outside.iterdir()) == []
     assert not list(broker.component.folder.checkpoints.rglob("MANIFEST.json"))
     assert reasons.count("wrong_sender") >= 1

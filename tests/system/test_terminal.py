@@ -214,7 +214,11 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     terminal.resize(12, 60)
     figures, whole = shows("evaluation", "best", "in training"), shows(*ROLES)
     low = terminal.until(  # the broker's death has one of the rows, beside other programs a finding, too
-        lambda lines: len(lines) == 12 and (whole(lines) or (figures(lines) and shows("1 failure")(lines))),
+        lambda lines: (
+            len(lines) == 12
+            and frames(lines) == 1  # else the old frame's last lines are still there
+            and (whole(lines) or (figures(lines) and shows("1 failure")(lines)))
+        ),
         "low frame",
     )
     keep(low, "60x12")

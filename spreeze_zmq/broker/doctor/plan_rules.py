@@ -130,7 +130,8 @@ def image_beside_vector(vitals: Vitals) -> Finding | None:
     return Finding(
         f"the image {path} of {size} is flattened to one vector with {len(parts) - 1} other parts",
         "no convolution sees it, and a network of full layers hardly learns from pixels",
-        "dqn, pqn or ppo, which have an encoder for each part, or features of the image as a vector",
+        'network = "auto" of the shipped algorithms, which has an encoder for each part, or features of the '
+        "image as a vector",
     )
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = {"hidden_sizes": [6, 4], "precision": "fp32"}
 #: What an option needs to have an effect at once.
-BESIDE = {"priority_beta": {"prioritized": True}}
+BESIDE = {"priority_beta": {"prioritized": True}, "target_noise": {"learning_rate": 1e-2}}
 #: Both ends of an option's schedule, in the order that they are gone through: exact in float32.
 ENDS = {
     "clip_range": (0.5, 2**-10),

@@ -156,7 +156,7 @@ def test_a_relabelling_without_a_replay_is_named(tmp_path, monkeypatch):
             "algorithm.hindsight: goals are relabelled in a Dict with a Box achieved_goal",
         ),
         ("sac", "tests.benchmarks.sick_environments:Goal", "it has no compute_reward(achieved_goal, desired"),
-        ("ppo", MAZE, "an option of discrete_sac and dqn and sac and td3, not of ppo"),
+        ("ppo", MAZE, "an option of discrete_sac and dqn and sac and td3 and td3_bc, not of ppo"),
         ("dqn", "CartPole-v1", "this environment's observations are a Box"),
     ],
 )

@@ -109,6 +109,7 @@ def test_each_shipped_algorithm_has_an_environment_that_it_can_act_in(env_id, pp
         "pqn": "CartPole-v1",
         "sac": box,
         "td3": box,
+        "td3_bc": box,
     }
 
 
