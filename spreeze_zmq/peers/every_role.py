@@ -9,7 +9,7 @@ import time
 import psutil
 
 from spreeze_zmq.peers import garbage
-from spreeze_zmq.peers.peers import Life, Peers, Stalled
+from spreeze_zmq.peers.peers import LAST_WORDS_S, SLICE_S, Life, Peers, Stalled
 from spreeze_zmq.plan.roles import CONTROL
 from spreeze_zmq.wire import Message, decode
 
@@ -87,10 +87,15 @@ def end(peers: Peers, life: Life, clause: str, *, stops: str = "") -> None:
         how = f"a stop of {stops}" if stops else "SIGTERM"
         raise Stalled(clause, f"it had not ended {grace_s:.0f} s after {how}")
     ended_s = time.monotonic()
-    peers.wait(0.1)
+    for _ in range(
+        round(LAST_WORDS_S / SLICE_S)
+    ):  # looks, not time: a judge may be starved by its neighbours
+        if peers.between("asked to stop", None, "bye"):
+            break
+        peers.pump(SLICE_S)
     peers.notes["exit"] = (life.process.poll(), ended_s - began_s, life)
     byes = peers.times("asked to stop", None, "bye")
-    peers.notes["lingered"] = ended_s - byes[-1].at_s if byes else None
+    peers.notes["lingered"] = max(0.0, ended_s - byes[-1].at_s) if byes else None
     note_children(peers, children)
 
 

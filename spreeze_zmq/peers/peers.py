@@ -25,7 +25,7 @@ from spreeze_zmq.wire import Message, channels, decode
 #: Longest wait of one poll of the sockets.
 SLICE_S = 0.02
 #: Messages of a process that has ended may still arrive for this long.
-LAST_WORDS_S = 0.3
+LAST_WORDS_S = 1.0
 NAME, INCARNATION = "peer-0", 2**53 - 2
 
 
