@@ -87,9 +87,8 @@ def end(peers: Peers, life: Life, clause: str, *, stops: str = "") -> None:
         how = f"a stop of {stops}" if stops else "SIGTERM"
         raise Stalled(clause, f"it had not ended {grace_s:.0f} s after {how}")
     ended_s = time.monotonic()
-    for _ in range(
-        round(LAST_WORDS_S / SLICE_S)
-    ):  # looks, not time: a judge may be starved by its neighbours
+    # So many looks, not seconds: neighbours may starve the judge.
+    for _ in range(round(LAST_WORDS_S / SLICE_S)):
         if peers.between("asked to stop", None, "bye"):
             break
         peers.pump(SLICE_S)
