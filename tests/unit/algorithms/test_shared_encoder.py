@@ -27,7 +27,7 @@ CHOICES = dataclasses.replace(
     DOT, action_kind="discrete", action_shape=(), action_low=None, action_high=None, action_sizes=(3,)
 )
 pytestmark = pytest.mark.usefixtures("one_thread")
-NAMES = ("sac", "td3", "discrete_sac")
+NAMES = ("sac", "td3", "td3_bc", "discrete_sac")
 IMAGE = {"path": ["image"], "shape": [20, 20, 2], "pixels": True}
 
 
@@ -71,7 +71,8 @@ def test_the_critics_loss_alone_trains_the_encoder_and_the_policy_has_it(name):
     newest = flat(critic.encoder)
     assert not torch.equal(newest, first)
     exchange(halves)
-    halves["policy"].update(store.sample(64).obs)
+    drawn = store.sample(64)
+    halves["policy"].update(drawn if "action" in policy.policy_fields else drawn.obs)
     assert torch.equal(flat(policy.encoder), newest)
     assert torch.equal(flat(policy.policy[0]), newest)
     assert not torch.equal(flat(policy.policy[1]), heads)
