@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import math
+import os
+import signal
 import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -37,7 +39,10 @@ _SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
 
 
 class _ThisThread(threading.local):
-    """What the current thread has of ZeroMQ: its context, and the keys that it accepts."""
+    """What the current thread has of ZeroMQ: its context, and the keys that it accepts.
+
+    A forked process begins with none: pyzmq would not wait for messages of a context that another process made.
+    """
 
     def __init__(self) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
@@ -51,6 +56,7 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
+os.register_at_fork(after_in_child=lambda: this_thread.__init__())  # type: ignore[misc]
 
 
 def terminate() -> None:
@@ -58,7 +64,12 @@ def terminate() -> None:
     if this_thread.authenticator is not None:
         this_thread.authenticator.close()
         this_thread.authenticator = None
-    this_thread.context.destroy()
+    # A handler of a signal would end the wait, and what is queued would be lost.
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        this_thread.context.destroy()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
     this_thread.context = zmq.Context()
     while this_thread.claims_of_closed:
         this_thread.claims_of_closed.pop().release()

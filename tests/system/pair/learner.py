@@ -251,7 +251,7 @@ while not stopping:
                 met, life = (fields["critic_updates"], counts["updates"]), message[0]["incarnation"]
             heard, counts["env_steps"] = fields, fields["env_steps"]
     allowed = counts["trained"] / balance["replay_ratio"] + learning["learning_starts"]
-    wants = not is_critic or (knows and counts["env_steps"] <= allowed)
+    wants = not is_critic or (knows and (not data or counts["env_steps"] <= allowed))
     if wants:
         take()
     trained = train()

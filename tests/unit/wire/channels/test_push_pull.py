@@ -3,6 +3,8 @@
 import gc
 import logging
 import mmap
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -18,6 +20,24 @@ from spreeze_zmq.wire.channels.sockets import ZERO_COPY_BYTES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
 
 LARGE = 4 * ZERO_COPY_BYTES
+
+#: Pushes a number of messages to an endpoint, in one of several ways, and ends as a component does.
+PARTING = """
+import os, signal, sys
+from spreeze_zmq.wire import Message, channels
+endpoint, count, way = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+if way == "forked" and os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+signal.signal(signal.SIGALRM, lambda *_: None)
+pusher = channels.Pusher(endpoint)
+for _ in range(count):
+    assert pusher.push(Message("stop_request", {"reason": 20_000 * "x"}), 1.0)
+pusher.close()
+if way == "signalled":
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+channels.terminate()
+os._exit(0)
+"""
 
 
 def fill(pusher, message, quiet_s=0.3):
@@ -45,6 +65,16 @@ def test_what_is_pushed_before_the_puller_is_there_waits_for_it(bench):
     pusher = bench.open(Pusher)
     assert pusher.try_push(weights(7))
     assert bench.open(Puller).pull(TIMEOUT_S).fields["version"] == 7
+
+
+@pytest.mark.parametrize("way", ["alone", "forked", "signalled"])
+def test_the_last_words_of_a_process_arrive(bench, way):
+    """It does not end before they have left; also one whose modules its parent has loaded, and one that hears
+    signals meanwhile.
+    """
+    puller, count = bench.open(Puller), 900
+    subprocess.run([sys.executable, "-c", PARTING, puller.endpoint, str(count), way], check=True, timeout=60)
+    assert all(puller.pull(TIMEOUT_S) for _ in range(count))
 
 
 def test_peers_are_served_in_turn(bench):
