@@ -41,7 +41,7 @@ _SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
 class _ThisThread(threading.local):
     """What the current thread has of ZeroMQ: its context, and the keys that it accepts.
 
-    A forked process begins with none: pyzmq would not wait for messages of a context that another process made.
+    A forked process begins with none: pyzmq waits for no messages of a context that another process made.
     """
 
     def __init__(self) -> None:
