@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -79,6 +81,18 @@ class EnvironmentSpec:
     def num_choices(self) -> int:
         """Flags of an action mask: one for each choice of each discrete action."""
         return sum(self.action_sizes)
+
+    @property
+    def pixel_spans(self) -> tuple[slice, ...]:
+        """Where an observation that is flattened to float32 has the pixels of its images, in order."""
+        sizes = [
+            sum(part["sizes"]) if "sizes" in part else math.prod(part["shape"]) for part in self.obs_parts
+        ]
+        if self.obs_dtype != "float32" or self.obs_shape != (sum(sizes),):
+            return ()
+        ends = itertools.accumulate(sizes, initial=0)
+        spans = zip(self.obs_parts, itertools.pairwise(ends), strict=True)
+        return tuple(slice(*span) for part, span in spans if part.get("pixels"))
 
     @property
     def has_bounds(self) -> bool:

@@ -84,6 +84,8 @@ class Sources:
             env, number = self._component.environment, 0
             try:
                 for rollout in data.rollouts_of(self._datasets[name], env, name, plan.episodes, stack):
+                    if odd := into.unfit(rollout):
+                        raise InputError(odd)
                     observe(rollout)
                     if fill or into is not self._own:
                         into.add(rollout)

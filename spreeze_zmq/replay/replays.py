@@ -17,6 +17,7 @@ from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, R
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.episodes import MASK
 from spreeze_zmq.replay.frame_ring import FrameRing
+from spreeze_zmq.replay.packed_ring import PackedRing, Packing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
 from spreeze_zmq.replay.ring import Column, Ring, after_steps
@@ -125,7 +126,7 @@ class _RingReplay:
 
     def unfit(self, rollout: Rollout) -> str:
         """Why a rollout that fits the environment cannot be kept; empty if it can."""
-        return ""
+        return self.ring.unfit(rollout)
 
     def keep_in(self, descriptor: int) -> None:
         """Hold the transitions in memory that outlives this process (``kept_memory``), and recover those that
@@ -221,7 +222,10 @@ class Replay(_RingReplay):
         if env.obs_dtype == "uint8":
             return FrameRing(capacity, columns, env.obs_shape, options.frame_stack, True, *about)
         obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
-        return Ring(capacity, (obs, action, next_obs, *numbers), *about)
+        each = obs, action, next_obs, *numbers
+        if packing := Packing.of(env):
+            return PackedRing(packing, capacity, each, *about)
+        return Ring(capacity, each, *about)
 
     def restate(self, options: ReplaySettings) -> None:
         """Use other values of the options that may move while the algorithm trains."""
@@ -284,7 +288,9 @@ class ObservationReplay(_RingReplay):
         masks = (Column("action_mask", "bool", (env.num_choices,)),) if env.action_mask else ()
         self._masked = bool(masks)
         ring: Ring
-        if stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
+        if packing := Packing.of(env):
+            ring = PackedRing(packing, capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
+        elif stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
             ring = FrameRing(capacity, masks, shape, stack, False, device, seed)
         else:
             ring = Ring(capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)

@@ -146,6 +146,10 @@ class Ring:
         """dtype -> rows and width of each table."""
         return {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
 
+    def unfit(self, rollout: Rollout) -> str:
+        """Why the observations of a rollout cannot be kept; empty if they can."""
+        return ""
+
     def add(
         self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None = None
     ) -> None:
