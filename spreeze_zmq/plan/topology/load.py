@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from spreeze_zmq import algorithms, envs
@@ -216,6 +215,10 @@ def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningP
     )
 
 
+#: What somebody may call the name of the algorithm in its own table.
+_NAMES_OF_ONE = frozenset({"name", "type", "class", "algorithm", "algo"})
+
+
 def _read_algorithm(
     algorithm: type[Algorithm] | None, table: Any, name: str, mistakes: Mistakes
 ) -> tuple[dict[str, Any], TrainingOptions | None]:
@@ -223,7 +226,11 @@ def _read_algorithm(
     if algorithm is None:
         return {}, None
     before = len(mistakes.found)
-    hint = partial(key_hint, algorithm=name if name in algorithms.names() else "")
+    shipped = name if name in algorithms.names() else ""
+
+    def hint(key: str) -> str:
+        return "write algorithm in [run]" if key in _NAMES_OF_ONE else key_hint(key, shipped)
+
     values = read_table(options_of(algorithm.Options), table, ("algorithm",), mistakes, hint)
     if len(mistakes.found) == before:
         try:

@@ -14,6 +14,10 @@ RUN = '[run]\nenv = "Pendulum-v1"\n'
 TOPOLOGIES = {
     "unknown_key": (RUN + "sede = 1", ["bad.toml:3 run.sede: unknown key", 'did you mean "seed"?']),
     "unknown_table": ("[runn]\nx = 1\n" + RUN, ["bad.toml:1 runn: unknown key"]),
+    "name_of_the_algorithm": (
+        RUN + '[algorithm]\nname = "ppo"',
+        ["algorithm.name", "write algorithm in [run]"],
+    ),
     "key_of_another_table": (RUN + "[algorithm]\nreplay_ratio = 4", ['did you mean "balance.replay_ratio"?']),
     "key_outside_its_table": ("seed = 1\n" + RUN, ["bad.toml:1 seed: unknown key", '"run.seed"']),
     "option_of_another_component": (
