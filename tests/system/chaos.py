@@ -2,12 +2,14 @@
 
 python -m tests.system.chaos --events 200 --seed 1
 python -m tests.system.chaos --roads sac ppo lockstep groups --events 20
+python -m tests.system.chaos --mishaps full freeze cleaner --events 10
 """
 
 import argparse
 import contextlib
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,15 +55,20 @@ WAYS |= {
 }
 #: Mean time between two blows.
 GAP_S = 1.5
+#: What may come over a whole run instead: its disk is full for some seconds, it stands still as a container
+#: that is paused does, or a cleaner removes its sockets, which ends it: another run goes on from it.
+MISHAPS = ("full", "freeze", "cleaner")
+DISK, FULL_S, FROZEN_S = "256m", (1.0, 4.0), 40.0
 
 
-def start(folder, road=LEARNING):
-    """The run that is to be harassed."""
+def start(folder, road=LEARNING, *more):
+    """The run that is to be harassed, with ``more`` arguments."""
     topology, *settings = WAYS[road]
     settings += SETTINGS
     roles = topologies.load(topology, settings).components
     settings += [each.format(role) for role in roles for each in OF_A_ROLE]
-    run = Run(folder, *(word for setting in settings for word in ("--set", setting)), topology=topology)
+    words = (word for setting in settings for word in ("--set", setting))
+    run = Run(folder, *words, *more, topology=topology)
     run.until(lambda: run.updates() >= 50, "updates of every learner", 200)
     return run
 
@@ -90,6 +97,88 @@ def harass(run, num_events, seed):
     return hits, family
 
 
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A disk of this size at a folder, which only root can mount: else subprocess.CalledProcessError."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    subprocess.run(mount, check=True, capture_output=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(file):
+    """Leave no byte free on the disk of a new file."""
+    with file.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(bytes(4096)):
+            pass
+
+
+def freeze(run, seconds):
+    """Stop the launcher and all its processes, and have them go on after ``seconds``."""
+    launcher = psutil.Process(run.launcher.pid)
+    everybody = list({launcher, *launcher.children(recursive=True), *run.processes().values()})
+    for process in everybody:
+        process.suspend()
+    time.sleep(seconds)
+    for process in everybody:
+        process.resume()
+
+
+def clean(run):
+    """Remove the sockets of a run."""
+    for path in Path(run.plan()["socket_dir"]).iterdir():
+        if path.is_socket():
+            path.unlink()
+
+
+def survive(run, mishap, num_events, chance):
+    """Have a mishap come over a run again and again; each time it must train on."""
+    for number in range(1, num_events + 1):
+        updates = run.updates()
+        if mishap == "full":
+            filler = run.folder.parent / "filler"
+            fill(filler)
+            time.sleep(chance.uniform(*FULL_S))
+            filler.unlink()
+        else:
+            freeze(run, FROZEN_S)
+        run.until(lambda before=updates: run.updates() > before + 100, f"updates after {mishap} {number}")
+
+
+def cleaned(folder, num_events):
+    """A run that goes on from the last of ``num_events`` others, each of which a cleaner has ended: with a
+    whole checkpoint, exit code 1 and the reason.
+    """
+    run = start(folder / "run0")
+    for number in range(1, num_events + 1):
+        try:
+            clean(run)
+            conclude(run, code=1)
+            assert "somebody removed the run's sockets (" in run.output.read_text().splitlines()[-1]
+            assert run.summary()["unfinished_checkpoint"] == []
+        finally:
+            run.clear()
+        run = start(folder / f"run{number}", LEARNING, "--resume", str(run.folder))
+    return run
+
+
+def befallen(folder, num_events, seed, mishap):
+    """As :func:`whole`, of a mishap."""
+    with small_disk(folder, DISK):
+        run = cleaned(folder, num_events) if mishap == "cleaner" else start(folder / "run")
+        try:
+            if mishap != "cleaner":
+                survive(run, mishap, num_events, random.Random(f"{mishap} {seed}"))
+            score = recover(run)
+            run.interrupt()
+            return conclude(run), Counter({("everybody", mishap): num_events}), score
+        finally:
+            run.clear()
+
+
 def recover(run, least=LEARNED, deadline_s=180):
     """Wait until the run trains again and a policy is evaluated, as trained with a return of ``least``;
     returns its return.
@@ -104,10 +193,11 @@ def recover(run, least=LEARNED, deadline_s=180):
     return max(run.until(learned, f"a return of {least} after the last blow", deadline_s))
 
 
-def conclude(run, family=()):
-    """End the run; assert that it ends well and that nothing of it is left, of `family` and in its folder."""
-    run.interrupt()
-    assert run.end() == 0, run.said()[-5000:]
+def conclude(run, family=(), code=0):
+    """Assert that a run that has been told to ends with this code, and that nothing of it is left, of
+    ``family`` and in its folder.
+    """
+    assert run.end() == code, run.said()[-5000:]
     summary = run.summary()
     for channel, samples in summary["samples_by_channel"].items():
         assert adds_up(samples), (channel, samples)
@@ -134,33 +224,43 @@ def whole(folder, num_events, seed, road=LEARNING):
     try:
         hits, family = harass(run, num_events, f"{road} {seed}")
         score = recover(run) if road == LEARNING else recover(run, -float("inf"), 400)
+        run.interrupt()
         return conclude(run, family), hits, score
     finally:
         run.clear()
 
 
+def tried(trial, num_events, seed, what):
+    """What a trial returns; None, and what is printed, where something did not hold."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            return trial(Path(folder) / "run", num_events, seed, what)
+    except AssertionError as error:
+        print(f"{what}: {error}", flush=True)
+        return None
+
+
 def main():
     """Print what was done and what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--events", type=int, default=200, help="of each road")
+    parser.add_argument("--events", type=int, default=200, help="of each road, or of each mishap")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--roads", nargs="+", choices=WAYS, default=[LEARNING], help=", ".join(WAYS))
-    arguments = parser.parse_args()
+    parser.add_argument("--mishaps", nargs="+", choices=MISHAPS, help="instead of blows to single processes")
+    given = parser.parse_args()
     failed = []
-    for road in arguments.roads:
+    for what in given.mishaps or given.roads:
         began_s = time.monotonic()
-        try:
-            with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-                summary, hits, score = whole(Path(folder) / "run", arguments.events, arguments.seed, road)
-        except AssertionError as error:
-            print(f"{road}: {error}", flush=True)
-            failed.append(road)
+        found = tried(befallen if given.mishaps else whole, given.events, given.seed, what)
+        if found is None:
+            failed.append(what)
             continue
+        summary, hits, score = found
         for role in dict.fromkeys(role for role, _ in sorted(hits)):
-            print(f"{role:15}", *(f"{blow} {hits[role, blow]:3}" for blow in BLOWS))
-        took = f"{hits.total()} blows in {time.monotonic() - began_s:.0f} s, {summary['restarts']} restarts"
+            print(f"{role:15}", *(f"{blow} {count:3}" for (hit, blow), count in hits.items() if hit == role))
+        took = f"{hits.total()} hits in {time.monotonic() - began_s:.0f} s, {summary['restarts']} restarts"
         account = f"samples {summary['samples']}; nothing left behind"
-        print(f"{road}: {took}; return {score:.0f} after them; {account}", flush=True)
+        print(f"{what}: {took}; return {score:.0f} after them; {account}", flush=True)
     return f"failed: {', '.join(failed)}" if failed else 0
 
 

@@ -65,6 +65,7 @@ def test_whoever_is_hit_comes_back_and_the_run_goes_on(launch, road):
         strike(run, role, blow, number)
     if road == "sac":
         chaos.recover(run)
+    run.interrupt()
     summary = chaos.conclude(run)
     assert summary["exit_reason"] == "interrupted by the user"
     for role, blow in blows:

@@ -14,6 +14,7 @@ import pytest
 
 from spreeze_zmq.base.pauses import STOOD_STILL_S
 from spreeze_zmq.run.history import read_run
+from tests.system import chaos
 from tests.system.conftest import adds_up, thorough_but
 
 #: Long enough to be ended by the test, and no return that would end it before.
@@ -77,12 +78,7 @@ def test_a_run_that_stands_still_goes_on(launch):
     run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4", topology=ONE_LEARNER)
     run.until_training()
     before_s, began_s = run.summary()["wall_s"], time.monotonic()
-    everybody = [psutil.Process(run.launcher.pid), *run.processes().values()]
-    for process in everybody:
-        process.suspend()
-    time.sleep(2 * STOOD_STILL_S)
-    for process in reversed(everybody):
-        process.resume()
+    chaos.freeze(run, 2 * STOOD_STILL_S)
     updates = run.updates()
     run.until(lambda: run.updates() > updates + 50, "further updates")
     ran_s = time.monotonic() - began_s - 2 * STOOD_STILL_S
@@ -100,9 +96,7 @@ def test_a_cleaner_that_removes_the_sockets_ends_the_run(launch):
     """With a last checkpoint, exit code 1 and what was removed: it could replace no process."""
     run = launch(*ENDLESS, topology=ONE_LEARNER)
     run.until_training()
-    for path in Path(run.plan()["socket_dir"]).iterdir():
-        if path.is_socket():
-            path.unlink()
+    chaos.clean(run)
     assert run.end() == 1
     assert "somebody removed the run's sockets (" in run.output.read_text().splitlines()[-1]
     assert read_run(run.folder).state == "crashed"

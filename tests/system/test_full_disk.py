@@ -8,6 +8,7 @@ import time
 import pytest
 
 from spreeze_zmq.run.history import read_run
+from tests.system import chaos
 from tests.system.conftest import LAUNCH
 
 FULL = "its disk is full; make room there"
@@ -16,20 +17,12 @@ FULL = "its disk is full; make room there"
 @pytest.fixture
 def small(tmp_path):
     """A disk of 400 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(file):
-    """Leave no byte free."""
-    with file.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while filler.write(bytes(4096)):
-            pass
+    with contextlib.ExitStack() as disks:
+        try:
+            folder = disks.enter_context(chaos.small_disk(tmp_path / "small", "400k"))
+        except subprocess.CalledProcessError:
+            pytest.skip("only root can mount a small disk")
+        yield folder
 
 
 @pytest.mark.thorough
@@ -42,7 +35,7 @@ def test_a_disk_that_has_room_again_ends_no_run(small):
         until_s = time.monotonic() + 100
         while not (run / "summary.json").exists() and time.monotonic() < until_s:
             time.sleep(0.1)
-        fill(small / "filler")
+        chaos.fill(small / "filler")
         time.sleep(2.0)
         (small / "filler").unlink()
         shown, said = launcher.communicate(timeout=100)
@@ -66,7 +59,7 @@ def test_a_full_disk_ends_the_run_with_one_line(small):
         until_s = time.monotonic() + 100
         while not (run / "summary.json").exists() and time.monotonic() < until_s:
             time.sleep(0.1)
-        fill(small / "filler")
+        chaos.fill(small / "filler")
         said = launcher.communicate(timeout=60)[1]
     finally:
         launcher.kill()
@@ -75,7 +68,7 @@ def test_a_full_disk_ends_the_run_with_one_line(small):
     assert "Traceback" not in said
     assert FULL in read_run(run).exit_reason
     assert json.loads((run / "summary.json").read_text())["failures"]
-    fill(small / "filler2")
+    chaos.fill(small / "filler2")
     again = subprocess.run([*command, str(small / "again")], capture_output=True, text=True, check=False)
     assert (again.returncode, "Traceback" in again.stderr) == (2, False)
     assert f"{small / 'again'}: {FULL}" in again.stderr
