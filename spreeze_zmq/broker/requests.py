@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from spreeze_zmq.base.allowance import Allowance
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.broker.rows import kept
@@ -15,6 +16,9 @@ from spreeze_zmq.plan.plan import Plan
 STOP, SET, NOTE = WHATS = ("stop", "set", "note")
 #: Most characters of a name and of a text, and rows that a status shows.
 LONGEST_NAME, LONGEST_TEXT, ROWS = 80, 500, 8
+#: Requests that are granted at once, and more in each second: each is a line of log and journal, and one that
+#: sets an option a message to everybody and a new state file.
+AT_ONCE, PER_S = 100, 1.0
 
 
 @dataclass
@@ -52,24 +56,30 @@ class Requests:
 
     values: dict[str, float] = kept(dict, "turned")
     last: list[Request] = kept(list, "requests")
+    _allowance: Allowance = field(default_factory=lambda: Allowance(AT_ONCE, PER_S))
 
     def take(self, plan: Plan, fields: Mapping[str, Any], now_s: float) -> Request:
         """Grant a request.
 
         Raises:
-            WireError: ``bad_request``, with what may be asked for.
+            WireError: ``bad_request``, with what may be asked for; ``too_many`` in a flood, of which the
+                first one to stop is granted.
         """
         who, what = fields["who"][:LONGEST_NAME], fields["what"]
         option, value = fields.get("option", ""), fields.get("value", 0.0)
         text = fields.get("text", "")[:LONGEST_TEXT]
         if what not in WHATS:
             raise WireError("bad_request", f"{what!r:.60} of {who!r}, expected one of {', '.join(WHATS)}")
-        before = None
         if what == SET:
             try:
                 value = moves.checked(plan, option, value)
             except InputError as error:
                 raise WireError("bad_request", f"{who}: {error}") from None
+        first_stop = what == STOP and all(row.what != STOP for row in self.last)
+        if not self._allowance.takes(now_s) and not first_stop:
+            raise WireError("too_many", f"{who}: more than {AT_ONCE} requests, and {PER_S:g} a second since")
+        before = None
+        if what == SET:
             before = self.values.get(option, moves.stated(plan, option))
             self.values[option] = value
         shown = {

@@ -18,7 +18,8 @@ Ask = Callable[[Mapping[str, Any]], None]
 @dataclass(frozen=True)
 class LiveRun:
     """The run that a callback hears of. No method waits: the broker does what is asked within a second, and
-    writes who asked for what, and when, into the journal.
+    writes who asked for what, and when, into the journal. What comes beyond 100 requests at once, and one a
+    second after, is refused.
 
     Attributes:
         folder: the run's.

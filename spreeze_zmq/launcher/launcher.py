@@ -21,6 +21,7 @@ from spreeze_zmq.launcher.disk_watch import DiskWatch
 from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
+from spreeze_zmq.launcher.news import News
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.launcher.pinning import pinned
 from spreeze_zmq.launcher.socket_watch import SocketWatch
@@ -86,7 +87,7 @@ class Launch:
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
         self.outcome = Outcome(folder, self.plan)
-        self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
+        self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
         self.disk_watch = DiskWatch(folder.path, folder.shown)
         self.interrupts, self.pauses = Interrupts(), Pauses()

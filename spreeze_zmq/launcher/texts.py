@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,22 +12,11 @@ from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.screen.terminal.words import (
-    failure_rows,
-    finding_line,
-    findings,
-    mistakes,
-    program,
-    stage_of,
-)
+from spreeze_zmq.screen.terminal.words import mistakes, program, stage_of
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.wire.channels import SocketFolder
 
 AS_STATED = "as the topology says"
-#: Most kinds of failures that are noted as they come.
-MOST_KINDS = 20
-#: Requests of callbacks that are remembered as noted: more than a status has.
-MOST_REQUESTS = 50
 
 
 def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
@@ -99,72 +87,6 @@ def first_count(plan: Plan, why: str) -> str:
         f"{why} ({count.minimum} to {count.maximum} may follow); "
         f"{threads} thread{'s' * (threads > 1)} a learner"
     )
-
-
-class News:
-    """The lines of each status that are new to the user.
-
-    Args:
-        folder: the run's folder.
-    """
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._logs = folder.logs
-        self._failed: set[str] = set()
-        self._refused: dict[tuple[str, ...], float] = {}
-        self._went_back: set[str] = set()
-        self._requested: deque[tuple[Any, Any]] = deque(maxlen=MOST_REQUESTS)
-        self._timed_out = False
-        self._found: dict[str, str] = {}
-
-    def of(self, status: Mapping[str, Any]) -> list[str]:
-        """A line for each new kind of refusal, again at ten times the count, for each learner that went back
-        to a checkpoint, for each new kind of failure that its process survives, for what callbacks ask for,
-        and for the first look whose episodes were cut by its limit of time.
-        """
-        lines = []
-        for row in mistakes(status):
-            kind = (row["taker"], row["sender"], row["kind"], row["word"])
-            if row["count"] >= 10 * self._refused.get(kind, 0.1):
-                self._refused[kind] = row["count"]
-                lines.append(row["line"])
-        for row in status.get("went_back", ()):
-            if (line := f"{row.get('learner', '')}: {row.get('why')}") not in self._went_back:
-                self._went_back.add(line)  # the text counts them: two may have come at one time
-                lines.append(line)
-        for row in failure_rows(status.get("failures", ())):
-            if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
-                self._failed.add(row["kind"])
-                log = self._logs / f"{row['name']}.log"
-                said = f" ({log})" if os.path.exists(log) else ""
-                lines.append(f"{row['name']}: {row['summary']}; it goes on{said}")
-        for row in status.get("requests", ()):
-            if (place := (row.get("t_s"), row.get("line"))) not in self._requested:
-                self._requested.append(place)
-                lines.append(str(row.get("line")))
-        lines += self._findings(status)
-        look = _table_in(_table_in(status, "evaluation"), "last")
-        if look.get("timed_out") and not self._timed_out:
-            self._timed_out = True
-            cut = f"{look.get('num_truncated')} of {look.get('num_episodes')} episodes"
-            why = "had not ended after components.evaluator.max_s and were cut"
-            lines.append(f"evaluator: {cut} {why}; such an evaluation cannot end the run at its return")
-        return lines
-
-    def _findings(self, status: Mapping[str, Any]) -> list[str]:
-        """A line for each finding that is new, and one for each that holds no longer."""
-        now = {row["name"]: row for row in findings(status)}
-        lines = [f"finding: {finding_line(now[name])}" for name in now if name not in self._found]
-        if status.get("state") != "stopping":
-            lines += [f"no longer: {self._found[name]}" for name in self._found if name not in now]
-        self._found = {name: row["seen"] for name, row in now.items()}
-        return lines
-
-
-def _table_in(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A table of a status; empty where there is none, as in that of another broker."""
-    found = status.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 class Stages:

@@ -1,12 +1,13 @@
 """What observers ask of a run: what is granted, and what is refused in a line."""
 
+import contextlib
 import math
 
 import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.broker.requests import ROWS, Requests
+from spreeze_zmq.broker.requests import AT_ONCE, ROWS, Requests
 from spreeze_zmq.plan import moves, topology
 
 
@@ -79,6 +80,32 @@ def test_what_a_run_does_not_do_is_refused():
     """With what it does."""
     with pytest.raises(WireError, match="bad_request: 'dance' of 'Plateau', expected one of stop, set, note"):
         ask(Requests(), plan_of(), "dance")
+
+
+def test_a_flood_is_refused_but_for_one_that_stops_the_run():
+    """Each that is granted is a line of log and journal. It goes on at its pace, also behind a clock that was
+    put back, and what is refused for what it asks takes no place.
+    """
+    requests, plan = Requests(), plan_of()
+
+    def granted(what, now_s, **fields):
+        count = 0
+        for number in range(5 * AT_ONCE):
+            with contextlib.suppress(WireError):
+                requests.take(plan, {"who": "x", "what": what, "text": str(number), **fields}, now_s)
+                count += 1
+        return count
+
+    assert granted("set", 5.0, option="no such", value=1.0) == 0
+    assert granted("note", 5.0) == AT_ONCE
+    assert granted("set", 5.0, option="tau", value=0.5) == 0
+    assert requests.values == {}
+    assert granted("stop", 5.0) == 1
+    assert granted("note", 4.0) == 0
+    assert granted("note", 14.5) == 10
+    assert granted("note", 1e6) == AT_ONCE
+    with pytest.raises(WireError, match="too_many: Plateau: more than 100 requests, and 1 a second since"):
+        ask(requests, plan, "note", text="x")
 
 
 def test_a_status_has_the_last_ones_and_the_ratio_that_holds():

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.launcher.texts import AS_STATED, News, Stages, facts, first_count
+from spreeze_zmq.launcher.texts import AS_STATED, Stages, facts, first_count
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import Claim, SocketFolder
@@ -77,55 +76,3 @@ def test_the_first_count_is_worth_a_note_only_where_it_was_chosen():
     line = first_count(plan, "by a rule from the number of cores")
     assert "cores: 1 sampler at first, by a rule from the number of cores (1 to" in line
     assert first_count(plan, AS_STATED) == ""
-
-
-def test_looks_that_are_cut_by_time_are_told_once(tmp_path):
-    """Such a look never ends a run at its return, so its user must know."""
-    news = News(RunFolder(tmp_path))
-    row = {"num_episodes": 10, "num_truncated": 10, "timed_out": False}
-    assert news.of({"evaluation": {"last": None}}) == news.of({"evaluation": {"last": row}}) == []
-    cut = {"evaluation": {"last": {**row, "num_truncated": 4, "timed_out": True}}}
-    [line] = news.of(cut)
-    assert line.startswith("evaluator: 4 of 10 episodes had not ended after components.evaluator.max_s")
-    assert news.of(cut) == []
-
-
-def test_a_finding_is_told_when_it_comes_and_when_it_leaves(tmp_path):
-    """Once each, whatever its figures are meanwhile; not at the end, when nothing is judged any more."""
-    news, plan = News(RunFolder(tmp_path)), topology.load("pendulum", ["algorithm.learning_rate=1.0"])
-    status = RunRecord(plan).status("training", {}, 1.0)
-    [line] = news.of(status)
-    assert line.startswith("finding: algorithm.learning_rate is 1: each update moves every weight")
-    assert line.endswith("; try: algorithm.learning_rate = 1e-3")
-    status["findings"][0]["seen"] = "other figures"
-    assert news.of(status) == []
-    assert news.of({**status, "findings": []}) == ["no longer: other figures"]
-    assert news.of({**status, "findings": []}) == []
-    news.of(status)
-    assert news.of({**status, "findings": [], "state": "stopping"}) == []
-
-
-ROWS = {
-    "refusals": {
-        **dict.fromkeys(("taker", "sender", "kind", "word", "line"), "a"),
-        "count": 1,
-        "stuck": False,
-    },
-    "failures": {"kind": "a", "name": "sampler-0", "summary": "it fell", "count": 1, "survived": True},
-    "findings": dict.fromkeys(("name", "seen", "why", "try"), "a"),
-}
-
-
-@pytest.mark.parametrize(("table", "field"), [(table, field) for table in ROWS for field in ROWS[table]])
-def test_a_row_with_a_field_of_another_type_is_passed_over(tmp_path, table, field):
-    """A broker may be another program; the row as it should be is a line."""
-    assert len(News(RunFolder(tmp_path)).of({table: [ROWS[table]]})) == 1
-    for odd in ([], {}, None, 1.5):
-        assert News(RunFolder(tmp_path)).of({table: [{**ROWS[table], field: odd}]}) == []
-
-
-@pytest.mark.parametrize("name", ["", "x" * 60_000, "a\0b", "../" * 2000])
-def test_a_failure_of_what_can_be_no_file_is_a_line(tmp_path, name):
-    """Somebody made the name up; there is no log of it."""
-    [line] = News(RunFolder(tmp_path)).of({"failures": [{**ROWS["failures"], "name": name}]})
-    assert line == f"{name}: it fell; it goes on"
