@@ -12,12 +12,13 @@ from spreeze_zmq.wire.frames import (
     rollout_from,
     rollout_message,
 )
-from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION, head_of
+from spreeze_zmq.wire.header import MAX_ARRAYS, MAX_FRAME_BYTES, PROTOCOL_VERSION, head_of
 from spreeze_zmq.wire.kinds import KINDS
 
 __all__ = [
     "KINDS",
     "LARGEST",
+    "MAX_ARRAYS",
     "MAX_COUNT",
     "MAX_FRAME_BYTES",
     "PROTOCOL_VERSION",

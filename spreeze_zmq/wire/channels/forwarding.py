@@ -80,7 +80,7 @@ class Relay:
         """Forward messages and subscriptions."""
         any_came = False
         for _ in range(BURST):
-            subscription, message = _frames(self.near), _frames(self.far)
+            subscription, message = self.near.take_frames(), self.far.take_frames()
             if not subscription and not message:
                 break
             any_came = True
@@ -120,7 +120,7 @@ class Funnel:
         """Forward messages as long as there is room."""
         any_sent = False
         for _ in range(BURST):
-            frames = self._held or _frames(self.near)
+            frames = self._held or self.near.take_frames()
             self._held = []
             if not frames:
                 break
@@ -158,18 +158,6 @@ def close(forwarders: Sequence[Forwarder], linger_s: float) -> None:
         forwarder.near.close()
         forwarder.far.close()
     terminate()
-
-
-def _frames(channel: Channel) -> list[zmq.Frame]:
-    """The frames of the next message; empty if none waits."""
-    receive = channel.socket.recv
-    try:
-        frames = [receive(copy=False)]
-    except zmq.Again:
-        return []
-    while frames[-1].more:
-        frames.append(receive(copy=False))
-    return frames
 
 
 def _send(channel: Channel, frames: list[zmq.Frame]) -> bool:

@@ -20,6 +20,8 @@ MOST_KEPT = 1000
 #: Most messages, and bytes of their frames, that a receiver has taken and not handled; what comes beyond
 #: waits at the senders, which notice.
 MOST_WAITING, MOST_BYTES = 10_000, 64 << 20
+#: Memory that each frame takes besides its bytes.
+FRAME_BYTES = 600
 #: Longest time in which one call takes what has come.
 GATHER_AT_MOST_S = 0.1
 
@@ -126,4 +128,4 @@ class Inbox(Puller):
 
 
 def _size(frames: list[Buffer]) -> int:
-    return sum(map(len, frames))
+    return sum(map(len, frames)) + FRAME_BYTES * len(frames)

@@ -16,7 +16,7 @@ import zmq
 
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
-from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
+from spreeze_zmq.wire import MAX_ARRAYS, MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
 from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer, hold_little
 from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
@@ -27,6 +27,9 @@ ZERO_COPY_BYTES = 128 * 1024
 
 #: Most messages that one call refuses, so that a flood of them cannot stop a process.
 MOST_REFUSED_AT_ONCE = 1000
+#: Frames that are kept of one message, more than any may have: an address, a header and arrays. Of those
+#: behind them, of which there may be millions, one call passes over so many.
+FRAMES_KEPT, PASSED_AT_ONCE = MAX_ARRAYS + 3, 5000
 #: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
 LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome", "model", "fused"})
 SMALL_FRAME_BYTES = 1 << 20
@@ -105,6 +108,7 @@ class Channel:
 
     _type: int
     _is_looked_at = False
+    _is_within = False
 
     def __init__(
         self,
@@ -300,16 +304,31 @@ class Channel:
         return message
 
     def _receive_frames(self) -> list[Buffer] | None:
+        """The frames of the next message, as :meth:`take_frames`; None if none waits."""
+        if not (frames := self.take_frames()):
+            return None
+        # The header: a small copy costs less than a view.
+        return [frames[0].bytes, *[frame.buffer for frame in frames[1:]]]
+
+    def take_frames(self) -> list[zmq.Frame]:
+        """The frames of the next message; empty if none waits. Of one with too many the first ones come, and
+        the rest is passed over by the next calls.
+        """
         receive = self.socket.recv
         try:
-            frame = receive(copy=False)
+            if self._is_within and not self._pass_over():
+                return []
+            frames = [receive(copy=False)]
         except zmq.Again:
-            return None
-        frames: list[Buffer] = [frame.bytes]  # the header: a small copy costs less than a view
-        while frame.more:
-            frame = receive(copy=False)
-            frames.append(frame.buffer)
+            return []
+        while frames[-1].more and len(frames) < FRAMES_KEPT:
+            frames.append(receive(copy=False))
+        self._is_within = frames[-1].more
         return frames
+
+    def _pass_over(self) -> bool:
+        """Pass over frames of a message with too many; whether its end has come."""
+        return any(not self.socket.recv(copy=False).more for _ in range(PASSED_AT_ONCE))
 
 
 def frozen(frame: Buffer) -> Buffer:

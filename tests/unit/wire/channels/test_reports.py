@@ -7,6 +7,7 @@ import zmq
 
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Inbox, Outbox, poll, reports
+from spreeze_zmq.wire.channels.reports import FRAME_BYTES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by
 
 GONE = Message("exited", {"name": "sampler-0", "how": "exit code 0", "restarting": False})
@@ -66,10 +67,10 @@ def test_another_life_of_a_sender_is_another_sender(bench, inbox):
     assert [count for _, _, count in read(inbox)] == [1, 2]
 
 
-@pytest.mark.parametrize("bound", ["MOST_WAITING", "MOST_BYTES"])
-def test_a_flood_waits_at_its_senders(bench, inbox, monkeypatch, bound):
+@pytest.mark.parametrize(("bound", "most"), [("MOST_WAITING", 5), ("MOST_BYTES", 5 + 5 * FRAME_BYTES)])
+def test_a_flood_waits_at_its_senders(bench, inbox, monkeypatch, bound, most):
     """Here waits as much as the bound says; unreadable messages count as much as others."""
-    monkeypatch.setattr(reports, bound, 5)
+    monkeypatch.setattr(reports, bound, most)
     socket = bench.open(Outbox, high_water_mark=2).socket
     while socket.poll(300, zmq.POLLOUT):
         socket.send(b"x", zmq.DONTWAIT)
