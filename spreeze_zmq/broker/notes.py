@@ -62,6 +62,38 @@ class Thinning:
         return True
 
 
+class Tally:
+    """Figures of training episodes, however many: a peer may send any number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first = self._sum = self._squares = 0.0
+        self._least, self._most = math.inf, -math.inf
+
+    def take(self, returns: NDArray[np.float32]) -> None:
+        """Count returns ``[num_episodes]``."""
+        if returns.size:
+            self._first = self._first if self.count else float(returns[0])
+            beyond = returns.astype(np.float64) - self._first  # large returns may differ little
+            self.count += returns.size
+            self._sum += float(beyond.sum())
+            self._squares += float(beyond @ beyond)
+            self._least = min(self._least, float(returns.min()))
+            self._most = max(self._most, float(returns.max()))
+
+    def figures(self) -> dict[str, Any]:
+        """An entry of them; there must be one."""
+        beyond = self._sum / self.count
+        std = math.sqrt(max(0.0, self._squares / self.count - beyond * beyond))
+        return {
+            "count": self.count,
+            "mean": self._first + beyond,
+            "std": std,
+            "min": self._least,
+            "max": self._most,
+        }
+
+
 class Notes:
     """Writes and publishes entries by topic; times in seconds since the run began.
 
@@ -83,8 +115,7 @@ class Notes:
         self._recent: Recent | None = None
         self._noted: Counter[str] = Counter()
         self._rows_due_s: dict[tuple[str, bool], float] = {}
-        self._ended: list[NDArray[np.float32]] = []
-        self._unwritten: list[NDArray[np.float32]] = []
+        self._ended, self._unwritten = Tally(), Tally()
 
     def publish(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
         """Publish one entry for observers."""
@@ -157,28 +188,22 @@ class Notes:
                     file.write(f"[broker] {row['line']}\n")
 
     def episodes_ended(self, returns: NDArray[np.float32]) -> None:
-        """Keep returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""
-        self._ended.append(returns)
+        """Count returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""
+        for tally in (self._ended, self._unwritten):
+            tally.take(returns)
 
     def note_episodes(self, t_s: float, *, last: bool = False) -> None:
         """Note the training episodes that ended since the last call; the journal's next line has them all."""
-        if self._ended:
-            returns, self._ended = np.concatenate(self._ended), []
-            self._unwritten.append(returns)
-            self._hear("episodes", t_s, _figures(returns))
-            self.publish("episodes", _figures(returns), t_s)
-        if self._unwritten and (self.thinning.keeps("episodes", t_s) or last):
-            returns, self._unwritten = np.concatenate(self._unwritten), []
-            self.journal.write("episodes", t_s, _figures(returns))
+        if self._ended.count:
+            figures, self._ended = self._ended.figures(), Tally()
+            self._hear("episodes", t_s, figures)
+            self.publish("episodes", figures, t_s)
+        if self._unwritten.count and (self.thinning.keeps("episodes", t_s) or last):
+            figures, self._unwritten = self._unwritten.figures(), Tally()
+            self.journal.write("episodes", t_s, figures)
 
     def close(self) -> None:
         self.journal.close()
         if self._recent is not None:
             self._recent.close()
         self.tensorboard.close()
-
-
-def _figures(returns: NDArray[np.float32]) -> dict[str, Any]:
-    """An entry of episodes by their returns ``[num_episodes]``."""
-    about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
-    return about | {"min": float(returns.min()), "max": float(returns.max())}

@@ -1,6 +1,7 @@
 """The broker's notes in a long run and in a flood."""
 
 import json
+import tracemalloc
 
 import numpy as np
 
@@ -77,6 +78,28 @@ def test_what_the_journal_leaves_out_is_there_for_some_minutes(tmp_path, monkeyp
     episodes = [line for line in kept if line["kind"] == "episodes"]
     assert (sum(line["count"] for line in episodes), len(episodes) < 100) == (800, True)
     assert (min(line["min"] for line in episodes), max(line["max"] for line in episodes)) == (-399, 399)
+
+
+def test_a_flood_of_episodes_is_counted_and_not_kept(tmp_path):
+    """In a run of a week the journal has a line of them each five minutes, and a peer may send a gigabyte."""
+    folder, rng = RunFolder(tmp_path), np.random.default_rng(1)
+    notes, every = Notes(folder, Feed()), rng.normal(1e6, 3, (20, 100_000)).astype(np.float32)
+    notes.note_episodes(WEEK_S)
+    tracemalloc.start()
+    for second, returns in enumerate(every):
+        notes.episodes_ended(returns.copy())
+        notes.episodes_ended(returns[:0])
+        notes.note_episodes(WEEK_S + second)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < every.nbytes / 20
+    notes.note_episodes(WEEK_S + 20, last=True)
+    notes.close()
+    first, rest = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    assert (first["count"], rest["count"]) == (100_000, every[1:].size)
+    figures = [getattr(every[1:], name)() for name in ("min", "max")]
+    figures += [getattr(every[1:], name)(dtype=float) for name in ("mean", "std")]
+    np.testing.assert_allclose([rest[name] for name in ("min", "max", "mean", "std")], figures, rtol=1e-9)
 
 
 def test_rows_of_many_processes_are_in_the_journal_once_in_ten_seconds(tmp_path):
