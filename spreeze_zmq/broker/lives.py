@@ -35,7 +35,7 @@ class Lives:
         process = self._processes.get(message.sender)
         if process is None or message.incarnation == process.incarnation:
             return
-        if process.gone or now_s - process.heard_s > self._silent_s:
+        if self.is_free(process, now_s):
             return
         if message.kind == "hello":
             if not process.ready:
@@ -47,6 +47,10 @@ class Lives:
         raise WireError(
             "wrong_sender", f"{what}, while {process.incarnation} lives: a name has one at a time"
         )
+
+    def is_free(self, process: ProcessRecord, now_s: float) -> bool:
+        """Whether another life may have the name of this one."""
+        return bool(process.gone) or now_s - process.heard_s > self._silent_s
 
     def was_early(self, name: str, incarnation: int) -> bool:
         """Whether the ``hello`` of a life that takes its name now came while another one had it."""

@@ -128,7 +128,7 @@ class RunRecord:
         """
         process = self.processes.get(sender)
         if process is None:
-            self._make_room(sender)
+            self._make_room(sender, now_s)
         if process is None or process.incarnation != incarnation:
             ready = self.lives.was_early(sender, incarnation)
             process = ProcessRecord(fields["role"], fields["pid"], ready, incarnation=incarnation)
@@ -152,15 +152,15 @@ class RunRecord:
             if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
                 self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
 
-    def _make_room(self, sender: str) -> None:
-        """Forget one process that is gone if there are very many. Those that the launcher watches are fewer:
-        each has a row of the status.
+    def _make_room(self, sender: str, now_s: float) -> None:
+        """Forget one process that is gone, or has been silent for so long that its name is free, if there are
+        very many. Those that the launcher watches are fewer: each has a row of the status.
         """
         others = self.processes.keys() & self.watched if sender in self.watched else self.processes.keys()
         most = MOST_WATCHED if sender in self.watched else MOST_PROCESSES
         if len(others) < most:
             return
-        gone = next((name for name in others if self.processes[name].gone), None)
+        gone = next((name for name in others if self.lives.is_free(self.processes[name], now_s)), None)
         if gone is None:
             raise WireError("too_many", f"it is one more than the {most:,} processes of this run")
         del self.processes[gone]

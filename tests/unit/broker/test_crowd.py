@@ -62,7 +62,9 @@ def test_the_launchers_own_samplers_always_have_rows():
 
 
 def test_a_run_holds_two_thousand_processes_and_forgets_those_that_are_gone():
-    """One more is refused while all live; of the launcher's own, two hundred."""
+    """One more is refused while all live; of the launcher's own, two hundred. Names that somebody has made up
+    and says nothing more in keep nobody out.
+    """
     run = run_of(MOST_PROCESSES - len(OWN))
     with pytest.raises(WireError, match="2,000 processes") as caught:
         run.take_hello("sampler-9999", 7, report("sampler-9999"), 2.0)
@@ -70,6 +72,11 @@ def test_a_run_holds_two_thousand_processes_and_forgets_those_that_are_gone():
     run.lose("sampler-3", "stopped")
     run.take_hello("sampler-9999", 7, report("sampler-9999"), 2.0)
     assert "sampler-3" not in run.processes
+    made_up = run_of(MOST_PROCESSES - len(OWN))
+    later_s = made_up.plan.components["broker"].options["heartbeat_timeout_s"] + 3.0
+    made_up.take_report("sampler-5", 7, report("sampler-5"), later_s)
+    made_up.take_hello("sampler-9999", 7, report("sampler-9999"), later_s)
+    assert {"sampler-5", "sampler-9999"} <= made_up.processes.keys()
     own = run_of(MOST_WATCHED - len(OWN), "components.sampler.count=300", without=())
     with pytest.raises(WireError, match="200 processes"):
         own.take_hello("sampler-299", 7, report("sampler-299"), 2.0)
