@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
@@ -23,7 +25,7 @@ from spreeze_zmq.component.life import run
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels import Inbox, Publisher
+from spreeze_zmq.wire.channels import Inbox, Publisher, SocketFolder
 
 log = logging.getLogger("spreeze")
 
@@ -52,6 +54,7 @@ class Broker:
         self.reports = component.open("report", Inbox)
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
+        self.record.lives.owner = partial(SocketFolder.owner, Path(self.plan.socket_dir))
         self.reports.keeps_all = self.record.learners.__contains__  # each lists some of very many streams
         control, feed = (component.open(channel, Publisher) for channel in ("control", "feed"))
         self.notes = Notes(component.folder, feed, self.record.doctor.take)

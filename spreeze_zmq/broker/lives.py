@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.figures import ProcessRecord
@@ -18,22 +18,33 @@ class Lives:
     Args:
         processes: by name, as the record has them.
         silent_s: who has not reported for so long holds its name no longer.
+
+    Attributes:
+        owner: the process id in the lock of a name; None where nobody on this machine holds it.
     """
 
     def __init__(self, processes: Mapping[str, ProcessRecord], silent_s: float) -> None:
         self._processes, self._silent_s = processes, silent_s
         self._early: dict[tuple[str, int], None] = {}
+        self.owner: Callable[[str], int | None] = lambda name: None
 
     def check(self, message: Message, now_s: float) -> None:
         """Refuse a message of another life than the one that holds its name: until that one has said ``bye``,
         the launcher that it has exited, or it has not reported for long. A life that has said
-        ``hello`` takes the name from one that has not.
+        ``hello`` takes the name from one that has not, and one that holds the name's lock from any other.
 
         Raises:
             WireError: ``wrong_sender``.
         """
         process = self._processes.get(message.sender)
-        if process is None or message.incarnation == process.incarnation:
+        if process is not None and message.incarnation == process.incarnation:
+            return
+        pid = message.fields.get("pid")
+        owner = None if pid is None else self.owner(message.sender)
+        if owner is not None and pid != owner:
+            what = f"{message.kind} came from process {pid}, while {owner} holds the name's lock"
+            raise WireError("wrong_sender", what)
+        if process is None or (owner is not None and process.pid != owner):
             return
         if self.is_free(process, now_s):
             return

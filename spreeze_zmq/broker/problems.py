@@ -34,6 +34,8 @@ UNKNOWN_AFTER_S = 10.0
 NO_MISTAKES = ("stale",)
 #: The word of a message that came where none of its kind travels; others may come where they should.
 ASTRAY = "wrong_kind"
+#: The word of a message that another than the process of its name may have sent.
+NOT_ITS_OWN = "wrong_sender"
 #: A process is named after this time without a report.
 SILENT_S = 3.0
 #: Words for messages that never came, and what is said of them.
@@ -42,6 +44,8 @@ MISSING = {
     NO_HELLO: "it pushes rollouts, but no hello has come from it: send one when all is set up",
     NO_REPORT: f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits",
 }
+#: Words that keep nobody from being heard.
+NEVER_STUCK = (*NO_MISTAKES, *MISSING, ASTRAY, NOT_ITS_OWN)
 
 
 @dataclass
@@ -156,7 +160,7 @@ class Refused:
         """Whether no message of this kind gets through. One accepted message is enough to say no: another
         process may send under a known name.
         """
-        if self._accepted or self.kind not in VITAL or self.word in (*NO_MISTAKES, *MISSING, ASTRAY):
+        if self._accepted or self.kind not in VITAL or self.word in NEVER_STUCK:
             return False
         if self.kind == "hello":  # it is sent once
             return now_s - self._since_s >= self.patience_s

@@ -101,6 +101,11 @@ def _holder(lock_path: Path) -> str:
         return "unknown"
 
 
+def _pid_in(folder: Path, name: str) -> int | None:
+    pid = _holder(folder / f"{name}.lock")
+    return int(pid) if pid.isdecimal() else None
+
+
 class SocketFolder:
     """A folder of mode 0700 for the ipc sockets of one run, locked by its owner."""
 
@@ -180,8 +185,13 @@ class SocketFolder:
 
     def holder(self, name: str) -> int | None:
         """Id of the last process that claimed ``name`` in this folder; None if there is none."""
-        pid = _holder(self.path / f"{name}.lock")
-        return int(pid) if pid.isdecimal() else None
+        return _pid_in(self.path, name)
+
+    @staticmethod
+    def owner(path: Path, name: str) -> int | None:
+        """Id of the living process that has claimed ``name`` in a folder; None if there is none."""
+        pid = _pid_in(path, name)
+        return pid if pid is not None and os.path.exists(f"/proc/{pid}") else None
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Those of the sockets ``names`` that living processes have claimed and that are not there; where the
@@ -189,11 +199,8 @@ class SocketFolder:
         """
         if self._descriptor is not None and not _still_there(self.path / _LOCK, self._descriptor):
             return [_LOCK]
-        return [name for name in names if self._is_claimed(name) and not os.path.lexists(self.path / name)]
-
-    def _is_claimed(self, name: str) -> bool:
-        pid = self.holder(name)
-        return pid is not None and os.path.exists(f"/proc/{pid}")
+        claimed = [name for name in names if self.owner(self.path, name) is not None]
+        return [name for name in claimed if not os.path.lexists(self.path / name)]
 
     def touch(self) -> None:
         """Make all files of the folder new, for cleaners that remove what is old."""

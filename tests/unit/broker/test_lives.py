@@ -1,11 +1,15 @@
 """A name has one life at a time, as far as the broker hears: nobody else speaks for it."""
 
+import os
+from functools import partial
+
 import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Claim, SocketFolder
 
 NAME, TRUE, FALSE = "critic_learner-0", 7, 8
 #: Who has not reported for so long is killed by the launcher.
@@ -92,4 +96,45 @@ def test_a_life_that_says_hello_takes_the_name_from_one_that_has_not():
     heard.say("report", FALSE, 0.0)
     heard.say("hello", TRUE, 0.1)
     heard.say("report", TRUE, 0.2)
+    assert heard.lives == (TRUE, True)
+
+
+@pytest.fixture
+def claims():
+    """Claims of names in a run's folder."""
+    folder = SocketFolder.create("lives")
+    yield folder
+    folder.remove()
+
+
+@pytest.mark.parametrize("last", ["none", "exited", "lives"])
+def test_who_holds_a_names_lock_has_the_name(claims, last):
+    """Whoever has taken it between two lives, and reports ever since, has it until the next one says hello;
+    once that one holds the lock, nobody takes it.
+    """
+    heard = Heard()
+    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    if last != "none":
+        heard.say("hello", 6, 0.0)
+    if last == "exited":
+        heard.record.lose(NAME, "was killed by SIGKILL")
+    if last != "lives":
+        heard.say("hello", FALSE, 0.1)
+        heard.say("report", FALSE, 0.2)
+    claim = Claim.take(claims.path / NAME)
+    heard.say("hello", TRUE, 0.3, pid=os.getpid())
+    for kind in ("hello", "report", "bye"):
+        with pytest.raises(WireError, match=f"wrong_sender: {kind} came from process 1, while {os.getpid()}"):
+            heard.say(kind, FALSE, 0.4, reason="x")
+    heard.say("report", TRUE, 0.4, pid=os.getpid())
+    assert heard.lives == (TRUE, True)
+    claim.release()
+
+
+def test_a_lock_of_a_process_that_is_gone_says_nothing(claims):
+    """Its file stays where it was killed."""
+    heard = Heard()
+    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    (claims.path / f"{NAME}.lock").write_text("4194305")
+    heard.say("hello", TRUE, 0.0)
     assert heard.lives == (TRUE, True)
