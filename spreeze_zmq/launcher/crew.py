@@ -207,6 +207,10 @@ class Deadlines:
         self._started_s[name] = self._clock()
         self._given_up.discard(name)
 
+    def is_starting(self, name: str) -> bool:
+        """Whether a process may yet get ready: what is refused in its name may be somebody else's."""
+        return name in self._started_s
+
     def give_up(self, name: str) -> None:
         """Expect nothing of a process that is killed for a deadline, until :meth:`begin`: on a busy machine
         its end comes late.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher import closing, texts
@@ -71,6 +72,14 @@ class Ends:
                 reason = f"{event.name} is not started again: {full}"
             self._outcome.give_up(reason)
             self._tell("stop_request", reason=reason)
+
+    def on_stuck(self, row: Mapping[str, Any]) -> None:
+        """End the run for a process of ours of which nothing gets through, by its row of the refusals."""
+        name = row["sender"]
+        if name in self._crew.supervisor.names() and not self._outcome.stop_reason and not is_observer(name):
+            self._outcome.give_up(row["line"], last_word=row["line"])
+            self.fail(name, row["line"].removeprefix(f"{name}: "))
+            self._tell("stop_request", reason=self._outcome.stop_reason)
 
     def on_printed(self, event: Printed) -> None:
         """Say once where what the environment or the algorithm prints is; an observer's libraries greet."""

@@ -34,7 +34,6 @@ from spreeze_zmq.plan.roles import (
     EVALUATOR,
     REPORT,
     SAMPLER,
-    is_observer,
     stop_order,
 )
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -213,11 +212,8 @@ class Launch:
         for line in self.news.of(status):
             self.view.note(line)
         for row in mistakes(status):
-            stuck = row["stuck"] and row["sender"] in self.supervisor.names() and not self.outcome.stop_reason
-            if stuck and not is_observer(row["sender"]):
-                self.outcome.give_up(row["line"], last_word=row["line"])
-                self.ends.fail(row["sender"], row["line"].removeprefix(f"{row['sender']}: "))
-                self.tell("stop_request", reason=self.outcome.stop_reason)
+            if row["stuck"] and not self.crew.deadlines.is_starting(row["sender"]):
+                self.ends.on_stuck(row)
 
     def watch(self) -> None:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
@@ -240,10 +236,14 @@ class Launch:
         self.view.show_processes({**stages, **dict.fromkeys(self.supervisor.alive(leaving), "stopping")})
 
     def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
-        """Kill a process, so that it is restarted, if it has missed a deadline."""
+        """Kill a process that has missed a deadline, so that it is restarted; a stuck one ends the run."""
         if self.threads or (not self.status and name != f"{BROKER}-0"):
             return  # a thread may stand at a breakpoint, and without a status nothing is known
-        if what := self.crew.deadlines.missed(name, process):
+        what = self.crew.deadlines.missed(name, process)
+        stuck = [row for row in mistakes(self.status) if what and row["stuck"] and row["sender"] == name]
+        if stuck:
+            self.ends.on_stuck(stuck[0])
+        elif what:
             self.crew.deadlines.give_up(name)
             why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
             self.ends.fail(name, what + why)

@@ -59,6 +59,8 @@ def stranger(launch, mistake):
     options = [f"components.sampler.use={STRANGER}", f"components.sampler.mistake={mistake!r}"]
     if mistake == "no hello":  # told once learners have its rollouts, which may take them long to load
         options += ["components.sampler.start_timeout_s=12", "run.stop.env_steps=10000000"]
+    if mistake == "version 2":  # until then another may have used its name
+        options += ["components.sampler.start_timeout_s=12"]
     if mistake == "deaf":  # all that it does is asked at the end
         options += ["run.stop.env_steps=3000"]
     if mistake == "no heartbeat":  # told after three seconds, in which a fast machine does all that is asked
