@@ -28,12 +28,14 @@ def main(arguments: argparse.Namespace) -> int:
     shape = ", ".join(map(str, ("batch", *saved.policy.observation_shape)))
     start = list(saved.policy.own.action_start)
     counted = f" counted from {start if len(start) > 1 else start[0]}" if start else ""
+    memory = saved.policy.memory_size
+    remembers = (f" and memory [batch, {memory}]", " and next_memory") if memory else ("", "")
     flattened = " flattened by gymnasium.spaces.flatten" if saved.policy.own.parts else ""
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:
             difference = export(saved.policy, path, dtype)
             say(
-                f"{path}: obs {dtype} [{shape}]{flattened} to action{counted}; "
+                f"{path}: obs {dtype} [{shape}]{flattened}{remembers[0]} to action{counted}{remembers[1]}; "
                 f"on {NUM_COMPARED} random observations at most {difference:.1e} from the policy"
             )
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, SpreezeError, hushed
-from spreeze_zmq.evaluation.export.module import Deterministic, LegalDeterministic
+from spreeze_zmq.evaluation.export.module import Deterministic
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.observations import ObservationScaling
 
@@ -26,17 +26,18 @@ NUM_COMPARED = 1000
 #: The newest operator set that runtimes of the last years support.
 OPSET = 18
 
-#: Input by name: ``obs`` and, of a policy that takes masks, ``action_mask``.
-Inputs = dict[str, NDArray[Any]]
-Run = Callable[[Inputs], NDArray[Any]]
+#: Inputs and outputs by name, see :class:`Deterministic`.
+Named = dict[str, NDArray[Any]]
+Run = Callable[[Named], Sequence[Any]]
 #: Writes a module to a file, given example inputs of three rows; returns what runs the file.
-Write = Callable[[Deterministic, Inputs, Path], Run]
+Write = Callable[[Deterministic, Named, Path], Run]
 
 
 def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
     """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``, in
-    which discrete ones count from the space's ``start``. A policy that takes masks has a second input,
-    ``action_mask`` ``[batch, A]`` bool.
+    which discrete ones count from the space's ``start``. A recurrent policy has a second input, ``memory``
+    ``[batch, memory_size]`` float32, zeros where an episode begins, and a second output, ``next_memory``; a
+    policy that takes masks has a last input, ``action_mask`` ``[batch, A]`` bool.
 
     The file includes scaling, normaliser, clipping and bounds. It is run by onnxruntime and compared with the
     policy before it is moved to ``path``.
@@ -57,7 +58,7 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
         if find_spec(name) is None:
             raise InputError(f"ONNX needs {name}, which is not installed: pip install 'spreeze_zmq[export]'")
 
-    def write(module: Deterministic, example: Inputs, file: Path) -> Run:
+    def write(module: Deterministic, example: Named, file: Path) -> Run:
         import onnxruntime
 
         batch = torch.export.Dim("batch")
@@ -68,15 +69,15 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
                 tuple(map(torch.from_numpy, example.values())),
                 str(file),
                 input_names=list(example),
-                output_names=["action"],
-                dynamic_shapes={name: {0: batch} for name in example},
+                output_names=list(module.outputs),
+                dynamic_shapes={"given": tuple({0: batch} for _ in example)},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
             )
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        return lambda inputs: np.asarray(session.run(None, inputs)[0])
+        return lambda inputs: session.run(None, inputs)
 
     return _export(policy, Path(path), obs_dtype, "ONNX", write)
 
@@ -84,11 +85,16 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
 def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
     """Write ``policy(obs)`` as a traced TorchScript module; otherwise as :func:`export_onnx`."""
 
-    def write(module: Deterministic, example: Inputs, file: Path) -> Run:
+    def write(module: Deterministic, example: Named, file: Path) -> Run:
         first = tuple(map(torch.from_numpy, example.values()))
         torch.jit.save(torch.jit.trace(module, first, check_trace=False), str(file))
         traced = torch.jit.load(str(file))
-        return lambda inputs: np.asarray(traced(*map(torch.from_numpy, inputs.values())))
+
+        def run(inputs: Named) -> Sequence[Any]:
+            given = traced(*map(torch.from_numpy, inputs.values()))
+            return given if isinstance(given, tuple) else (given,)
+
+        return run
 
     return _export(policy, Path(path), obs_dtype, "TorchScript", write)
 
@@ -109,6 +115,17 @@ def random_observations(policy: Policy, num: int, obs_dtype: str, seed: int = 0)
     return rows.reshape(shape)
 
 
+def random_inputs(policy: Policy, num: int, obs_dtype: str, seed: int = 0) -> Named:
+    """``num`` rows of each input of an exported policy, by name."""
+    found: Named = {"obs": random_observations(policy, num, obs_dtype, seed)}
+    if policy.memory_size:
+        shape = num, policy.memory_size
+        found["memory"] = np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+    if policy.takes_masks:
+        found["action_mask"] = random_masks(policy, num, seed)
+    return found
+
+
 def random_masks(policy: Policy, num: int, seed: int = 0) -> NDArray[np.bool_]:
     """``[num, A]``: masks that allow half of all choices, and at least one of each discrete action."""
     about, rng = policy.description["distribution"], np.random.default_rng(seed)
@@ -121,15 +138,8 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
     """Write a temporary file, compare it with the policy, and move it to ``path``; returns the difference."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
-    if policy.memory_size:
-        raise InputError(
-            f"{path}: the policy is recurrent, and exported files take an observation alone; in Python "
-            "Policy.load(...)(obs, memory) plays it"
-        )
-    inputs = {"obs": random_observations(policy, NUM_COMPARED, obs_dtype)}
-    if policy.takes_masks:
-        inputs["action_mask"] = random_masks(policy, NUM_COMPARED)
-    module = (LegalDeterministic if policy.takes_masks else Deterministic)(policy).eval()
+    module = Deterministic(policy).eval()
+    inputs = random_inputs(policy, NUM_COMPARED, obs_dtype)
     with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracers warn of their own internals
         file = Path(folder) / path.name
@@ -141,7 +151,7 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
             raise SpreezeError(
                 f"{kind} cannot express this policy: {type(error).__name__}: {first}"
             ) from error
-        difference = _difference(policy, module, inputs, run(inputs))
+        difference = _difference(policy, module, inputs, *map(np.asarray, run(inputs)))
         if difference > TOLERANCE:
             raise SpreezeError(
                 f"the {kind} file differs from the policy by {difference:.1e} on random observations, "
@@ -151,24 +161,34 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
     return difference
 
 
-def _difference(policy: Policy, module: Deterministic, inputs: Inputs, action: NDArray[Any]) -> float:
-    """The largest relative difference of ``action`` from the policy's. Discrete actions are compared by their
-    scores, since either of two equally good ones is right.
+def _difference(
+    policy: Policy, module: Deterministic, inputs: Named, action: NDArray[Any], *after: NDArray[Any]
+) -> float:
+    """The largest relative difference of ``action``, and of what a recurrent policy remembers, from the
+    policy's. Discrete actions are compared by their scores, since either of two equally good ones is right.
     """
-    expected, obs = policy(**inputs), inputs["obs"]
+    given = {name: rows.copy() if name == "memory" else rows for name, rows in inputs.items()}
+    expected = policy(**given)  # writes the next memory into the one that it is given
+    remembered = _relative(after[0], given["memory"]) if after else 0.0
     if action.shape != expected.shape or action.dtype != expected.dtype:
         raise SpreezeError(
             f"it gives actions {action.dtype} {action.shape}, the policy {expected.dtype} {expected.shape}"
         )
     if module.sizes:
+        seen = [torch.from_numpy(inputs[name]) for name in module.inputs if name != "action_mask"]
         with torch.no_grad():
-            scores = module.scores(torch.from_numpy(obs)).numpy()
+            scores = module.scores(*seen)[0].numpy()
         scores = np.where(inputs.get("action_mask", True), scores, -np.inf)
         first = np.cumsum([0, *module.sizes[:-1]]) - np.asarray(policy.own.action_start or 0)
         action, expected = (
-            np.take_along_axis(scores, chosen.reshape(len(obs), -1) + first, 1)
+            np.take_along_axis(scores, chosen.reshape(len(scores), -1) + first, 1)
             for chosen in (action, expected)
         )
     elif np.issubdtype(action.dtype, np.integer):
         return 0.0 if np.array_equal(action, expected) else float("inf")
-    return float((np.abs(action - expected) / np.maximum(1.0, np.abs(expected).max(0))).max())
+    return max(remembered, _relative(action, expected))
+
+
+def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """The largest difference, relative to the largest expected number of a column where that is above 1."""
+    return float((np.abs(found - expected) / np.maximum(1.0, np.abs(expected).max(0))).max())

@@ -27,36 +27,42 @@ class Deterministic(nn.Module):
         policy: a table of layers, or an algorithm's class.
 
     Attributes:
+        inputs: names of what it takes: ``obs``, of a recurrent policy ``memory``, and of one that takes masks
+            ``action_mask``.
+        outputs: names of what it gives: ``action``, and of a recurrent policy ``next_memory``.
         sizes: number of choices of each discrete action; empty for a box, or if the class itself chooses.
     """
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
+        remembers, masked = bool(policy.memory_size), policy.takes_masks
+        self.inputs = ("obs", *["memory"] * remembers, *["action_mask"] * masked)
+        self.outputs = ("action", *["next_memory"] * remembers)
         about = policy.description["observation"]
         rows = ObservationScaling(about, policy.arrays)
-        steps = [_scaling(rows, bool(about.get("channels_last", False)))]
+        self._scale = _scaling(rows, bool(about.get("channels_last", False)))
         distribution = policy.description["distribution"]
         arrays = policy.arrays
         box = Box(arrays["action_low"], arrays["action_high"]) if "action_low" in arrays else None
         squashed = distribution["kind"] != "normal"  # so the action is within the bounds
         self.sizes: tuple[int, ...] = ()
+        self._score: Step = lambda output: output
         if isinstance(policy.actor, ClassPolicy) and policy.actor.acts_by_itself:
             self.parts = nn.ModuleDict(policy.actor.modules)
             algorithm = policy.actor.algorithm
-            steps.append(lambda rows: algorithm.act(rows, True))
+            self._network: Callable[..., Any] = lambda rows, *memory: algorithm.act(rows, True)
             self._choose: Step = lambda action: action if squashed or not box else _clipped(box)(action)
         else:
-            steps.append(self._network(policy, rows.size))
+            self._network = self._network_of(policy, rows.size)
             if distribution["kind"] == "epsilon_greedy":
                 self.sizes = (distribution["num_actions"],)
-                steps.append(_values(distribution))
+                self._score = _values(distribution)
             elif distribution["kind"] == "categorical":
                 self.sizes = tuple(distribution["sizes"])
             self._choose = _best(self.sizes) if self.sizes else _mode(box, squashed)
-        self._steps = steps
         self._start = torch.tensor(policy.own.action_start)
 
-    def _network(self, policy: Policy, num_inputs: int) -> Step:
+    def _network_of(self, policy: Policy, num_inputs: int) -> Callable[..., Any]:
         if isinstance(policy.actor, ClassPolicy):
             self.parts = nn.ModuleDict(policy.actor.modules)
             network: Step = policy.actor.network
@@ -64,29 +70,24 @@ class Deterministic(nn.Module):
         layers = read_layers(policy.description["layers"], policy.arrays["parameters"], num_inputs)
         return TorchNetwork(layers).forward
 
-    def of(self, obs: torch.Tensor, legal: torch.Tensor | None) -> torch.Tensor:
-        """Own actions ``[N, *action_shape]`` for observations, among ``legal`` ones ``[N, sum(sizes)]``."""
-        scores = self.scores(obs)
+    def scores(self, obs: torch.Tensor, *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """``[N, *observation_shape]``, of a recurrent policy with its memory ``[N, M]``, to network outputs,
+        or to ``[N, sum(sizes)]`` scores of choices; and to the next memory.
+        """
+        found = self._network(self._scale(obs), *memory)
+        output, *after = found if memory else (found,)
+        return self._score(output), *after
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """What ``outputs`` names, of what ``inputs`` names: own actions ``[N, *action_shape]``, float32 or
+        int64, for observations, among the legal ones of masks ``[N, sum(sizes)]`` bool.
+        """
+        by_name = dict(zip(self.inputs, given, strict=True))
+        legal = by_name.pop("action_mask", None)
+        scores, *after = self.scores(*by_name.values())
         action = self._choose(scores if legal is None else scores.masked_fill(~legal, -torch.inf))
-        return shifted(action, self._start) if len(self._start) else action
-
-    def scores(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[N, *observation_shape]`` to network outputs, or to ``[N, sum(sizes)]`` scores of choices."""
-        for step in self._steps:
-            obs = step(obs)
-        return obs
-
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[N, *observation_shape]`` to own actions ``[N, *action_shape]``, float32 or int64."""
-        return self.of(obs, None)
-
-
-class LegalDeterministic(Deterministic):
-    """Computes ``policy(obs, action_mask=action_mask)`` of a policy that chooses among legal actions."""
-
-    def forward(self, obs: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """As :class:`Deterministic`, with masks ``[N, sum(sizes)]`` bool."""
-        return self.of(obs, action_mask)
+        action = shifted(action, self._start) if len(self._start) else action
+        return (action, *after) if after else action
 
 
 def _scaling(rows: ObservationScaling, channels_last: bool) -> Step:

@@ -38,6 +38,8 @@ POLICIES = {
     "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
     "ppo starts": ("ppo", replace(SEVERAL, action_start=(5, -1)), SMALL),
     "ppo stack": ("ppo", FRAMES, {"network": "small_cnn", "layer_norm": True, "frame_stack": 4}),
+    "ppo memory": ("ppo", BOX, {"memory_size": 8, **SMALL}),
+    "dqn memory": ("dqn", DISCRETE, {"memory_size": 8, **SMALL}),
     "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.evaluation.export.own:Waving", BOX, SMALL),
 }
@@ -74,6 +76,7 @@ ALIKE = (
     "dqn start",
     "pqn",
     "pqn stack",
+    "dqn memory",
     "ppo unbounded",
     "ppo discrete",
     "ppo multi-discrete",
@@ -93,25 +96,39 @@ def test_onnx_acts_as_the_policy_does(policy, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["policy.onnx"]
     onnx.checker.check_model(onnx.load(path), full_check=True)
     session = onnxruntime.InferenceSession(path)
-    obs = files.random_observations(policy, 1000, policy.env.obs_dtype, seed=5)
-    actual = session.run(["action"], {"obs": obs})[0]
-    expected = policy(obs)
+    inputs = files.random_inputs(policy, 1000, policy.env.obs_dtype, seed=5)
+    actual, *after = session.run(None, inputs)
+    names = [*(each.name for each in session.get_inputs()), *(each.name for each in session.get_outputs())]
+    if policy.memory_size:
+        assert names == ["obs", "memory", "action", "next_memory"]
+    else:
+        assert names == ["obs", "action"]
+    given = {name: rows.copy() for name, rows in inputs.items()}
+    expected = policy(**given)
+    if after:
+        np.testing.assert_allclose(after[0], given["memory"], rtol=0, atol=1e-5)
     assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
     assert np.isclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max())).mean() > 0.998
     if expected.dtype == np.float32:
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
-    one = session.run(["action"], {"obs": obs[:1]})[0]
+    one = session.run(["action"], {name: rows[:1] for name, rows in inputs.items()})[0]
     np.testing.assert_allclose(one, expected[:1], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("policy", ["sac", "dqn colours", "ppo starts", "own act"], indirect=True)
+@pytest.mark.parametrize(
+    "policy", ["sac", "dqn colours", "ppo starts", "own act", "dqn memory"], indirect=True
+)
 def test_torchscript_acts_as_the_policy_does(policy, tmp_path):
     """It needs torch alone."""
     path = tmp_path / "policy.pt"
     assert export_torchscript(policy, path, policy.env.obs_dtype) <= 1e-5
     module = torch.jit.load(path)
-    obs = files.random_observations(policy, 7, policy.env.obs_dtype, seed=6)
-    np.testing.assert_allclose(module(torch.from_numpy(obs)), policy(obs), rtol=1e-5, atol=1e-5)
+    inputs = files.random_inputs(policy, 7, policy.env.obs_dtype, seed=6)
+    given = module(*(torch.from_numpy(rows.copy()) for rows in inputs.values()))
+    action = given[0] if policy.memory_size else given
+    np.testing.assert_allclose(action, policy(**inputs), rtol=1e-5, atol=1e-5)
+    if policy.memory_size:
+        np.testing.assert_allclose(given[1], inputs["memory"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["sac"], indirect=True)
