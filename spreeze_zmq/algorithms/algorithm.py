@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spreeze_zmq.algorithms.distributions import check_actions
 from spreeze_zmq.algorithms.options import RolloutOptions
+from spreeze_zmq.algorithms.sequences import SequenceOptions
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -166,7 +167,8 @@ class Algorithm(ABC):
 
         Args:
             batch: as for :meth:`critic_loss`; with :class:`ReplayOptions` only ``obs`` ``[B, size]``, and its
-                ``action_mask`` with ``env.action_mask``, unless ``policy_fields = TRANSITION_FIELDS``.
+                ``action_mask`` with ``env.action_mask``, unless ``policy_fields = TRANSITION_FIELDS``; all
+                with a memory.
         """
         raise NotImplementedError
 
@@ -237,11 +239,10 @@ class Algorithm(ABC):
 
     @classmethod
     def memory_size(cls, options: Any) -> int:
-        """Size ``M`` of the acting network's memory for each environment, 0 for none; with
-        :class:`RolloutOptions`, or as the option of :class:`SequenceOptions`. It is zeros where an episode
-        begins. ``nn.unroll`` runs over the steps.
+        """Size ``M`` of the acting network's memory for each environment, 0 for none; off-policy the option
+        of :class:`SequenceOptions`. It is zeros where an episode begins. ``nn.unroll`` runs over the steps.
         """
-        return 0
+        return int(options.memory_size) if isinstance(options, SequenceOptions) else 0
 
     # --- derived from these
 
@@ -284,8 +285,8 @@ class Algorithm(ABC):
         memory = ("memory",) if memory_size else ()
         if cls.on_policy():
             fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, "log_prob", *memory, *fields)))
-        elif memory:
-            fields = tuple(dict.fromkeys((*fields, "terminated", "truncated", *memory)))
+        elif memory:  # also an actor-learner's: its critics remember the actions that were taken
+            fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, *fields, *memory)))
         if masked:
             final = ("final_action_mask",) if "final_obs" in fields else ()
             fields = tuple(dict.fromkeys((*fields, "action_mask", *final)))

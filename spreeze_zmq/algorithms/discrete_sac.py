@@ -121,7 +121,7 @@ class DiscreteSAC(SharedEncoderAlgorithm):
 
     def _log_policy(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """The log probability of each action, ``[B, num_actions]``."""
-        return self.actions.log_probs(self.acting(self.policy, features), mask)[0]
+        return self.actions.log_probs(self.head(self.policy)(features), mask)[0]
 
     def _target_entropy(self, mask: Tensor | None) -> Any:
         """The option's share of the largest entropy, on average over the legal actions of a batch."""

@@ -16,17 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
-from spreeze_zmq.algorithms.encoders import (
-    EncoderOptions,
-    check_encoder,
-    check_shift,
-    convolves,
-    encoder,
-    shifted,
-)
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, check_shift, encoder, shifted
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions, steps_of
-from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -112,17 +104,6 @@ class DQN(ActionValueAlgorithm):
     options: Options
     target_q: Module
     target_clock: PeriodicCopy
-
-    @classmethod
-    def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
-        super().check(env, options)
-        if options.memory_size and convolves(env, options):
-            raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
-
-    @classmethod
-    def memory_size(cls, options: Any) -> int:
-        return int(options.memory_size)
 
     def networks(self) -> Networks:
         """The network of action values and its target."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from spreeze_zmq.nn import Convolutions, PartForm, Parts
 
+#: Why a memory is refused.
+MEMORY_OF_VECTORS = "memory_size is for vectors; frame_stack shows several images at once"
 #: The networks for images, and the smallest height and width that each can take.
 LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
 #: Least height and width of an image among the parts of an observation; a smaller one is taken for a vector.
@@ -56,7 +58,11 @@ class EncoderOptions:
 
 
 def check_encoder(env: EnvironmentSpec, options: Any) -> None:
-    """Raise InvalidEnvironment if the network needs images and the observations are none, or too small."""
+    """Raise InvalidEnvironment if the network needs images and the observations are none, or too small; or if
+    it has a memory and convolutions.
+    """
+    if getattr(options, "memory_size", 0) and convolves(env, options):
+        raise InvalidEnvironment(MEMORY_OF_VECTORS)
     if options.network == "parts" and not env.obs_parts:
         raise InvalidEnvironment(
             'network = "parts" has an encoder for each part of a Dict or Tuple; observations here are one '

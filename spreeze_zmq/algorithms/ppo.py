@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, convolves, encoder
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.moving import of_network
 from spreeze_zmq.algorithms.nearness import check_rate, divergence, held_square, rate_factor
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
-from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -94,8 +93,6 @@ class PPO(Algorithm):
         """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         check_encoder(env, options)
-        if options.memory_size and convolves(env, options):
-            raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
 
     @classmethod
     def memory_size(cls, options: Any) -> int:

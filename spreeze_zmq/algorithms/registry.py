@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm, seen
 from spreeze_zmq.algorithms.distributions import ACTION_KINDS
-from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images, takes_parts
+from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, takes_images, takes_parts
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
@@ -205,7 +205,7 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
 def _check_sequences(kind: type[Algorithm], options: Any, env: EnvironmentSpec, size: int) -> None:
     """Raise where the replays of an algorithm keep no sequences of ``env`` for a memory of this size."""
     if env.obs_dtype == "uint8" and len(env.obs_shape) > 1:
-        raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
+        raise InvalidEnvironment(MEMORY_OF_VECTORS)
     if getattr(options, "memory_size", 0) != size or not hasattr(options, "sequence_length"):
         problem = f"memory_size() gives {size}, and its replay draws steps without those before them"
         hint = "let Options inherit RolloutOptions, or SequenceOptions and return options.memory_size"

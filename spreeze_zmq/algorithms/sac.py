@@ -14,6 +14,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.options import check_below
+from spreeze_zmq.algorithms.sequences import steps_of
 from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
@@ -104,17 +105,16 @@ class SAC(SharedEncoderAlgorithm):
 
     def critic_loss(self, batch: Any) -> Loss:
         """Soft policy evaluation: equation 5, with the soft value of equation 3 in the target."""
-        o_tm1, a_tm1 = self.features(batch.obs), batch.action
-        r_t, discount_t = batch.reward, batch.discount
+        steps = steps_of(batch, self.options, self.features, self.actions.unit)
+        a_tm1, r_t, discount_t = steps.batch.action, steps.batch.reward, steps.batch.discount
         with torch.no_grad():
-            o_t = self.features(batch.next_obs)
-            a_t, log_prob_t = self.actions.sample(self.acting(self.policy, o_t))
+            a_t, log_prob_t = self.actions.sample(steps.following(self.head(self.policy)))
             temperature = self.log_temperature().exp()
-            output_t = self.target_critics(torch.cat((o_t, a_t), 1))
+            output_t = steps.following(self.target_critics, a_t)
             soft_r_t = r_t - discount_t * temperature * log_prob_t
             target_tm1 = self.twins.target(output_t, soft_r_t, discount_t)
-        output_tm1 = self.critics(torch.cat((o_tm1, self.actions.unit(a_tm1)), 1))
-        return self.twins.loss(output_tm1, target_tm1, batch.weight)
+        output_tm1 = steps.outputs(self.critics, self.actions.unit(a_tm1))
+        return self.twins.loss(output_tm1, target_tm1, steps)
 
     def policy_loss(self, batch: Any) -> Loss:
         """Policy improvement, equation 9, and the objective of the temperature, equation 18.
@@ -122,11 +122,11 @@ class SAC(SharedEncoderAlgorithm):
         In equation 18 the logarithm of the temperature takes the place of the factor alpha, so that the
         gradient does not vanish with the temperature.
         """
-        o_t = self.features(batch.obs)
-        a_t, log_prob_t = self.actions.sample(self.acting(self.policy, o_t))
+        steps = steps_of(batch, self.options, self.features, self.actions.unit)
+        a_t, log_prob_t = self.actions.sample(steps.outputs(self.head(self.policy)))
         log_temperature: Tensor = self.log_temperature()
         temperature = log_temperature.detach().exp()
-        q_t = self.twins.value(self.critics(torch.cat((o_t, a_t), 1)))
+        q_t = self.twins.value(steps.outputs(self.critics, a_t))
         loss = (temperature * log_prob_t - q_t).mean()
         entropy = -log_prob_t.detach().mean()
         metrics = {"actor_loss": loss.detach(), "entropy": entropy, "temperature": temperature}

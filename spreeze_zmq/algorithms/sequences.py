@@ -90,24 +90,31 @@ class Steps:
 
     Args:
         batch: as a loss gets it.
-        obs: what networks take for its ``obs`` ``[B, size]``.
-        next_obs: the same for its ``next_obs``.
+        seen: makes of observations ``[B, size]`` what networks take.
 
     Attributes:
         batch: the transitions that are trained on, as rows.
     """
 
-    def __init__(self, batch: Any, obs: Tensor, next_obs: Tensor) -> None:
-        self.batch, self._obs, self._next_obs = batch, obs, next_obs
+    def __init__(self, batch: Any, seen: Callable[[Tensor], Tensor]) -> None:
+        self.batch, self._seen = batch, seen
+        self._obs = seen(batch.obs)
+        self._next_obs: Tensor | None = None
 
-    def outputs(self, network: Module) -> Tensor:
-        """A network's outputs at the transitions' observations, ``[B, outputs]``."""
-        output: Tensor = network(self._obs)
+    def outputs(self, network: Module, action: Tensor | None = None) -> Tensor:
+        """A network's outputs at the transitions' observations, ``[B, outputs]``; of critics at these and
+        actions ``[B, A]``.
+        """
+        output: Tensor = network(self._obs if action is None else torch.cat((self._obs, action), 1))
         return output
 
-    def following(self, network: Module) -> Tensor:
-        """The same at the observations to bootstrap from."""
-        output: Tensor = network(self._next_obs)
+    def following(self, network: Module, action: Tensor | None = None) -> Tensor:
+        """The same at the observations to bootstrap from, which get no gradient."""
+        if self._next_obs is None:
+            with torch.no_grad():
+                self._next_obs = self._seen(self.batch.next_obs)
+        rows = self._next_obs if action is None else torch.cat((self._next_obs, action), 1)
+        output: Tensor = network(rows)
         return output
 
     def priorities(self, error: Tensor) -> Tensor:
@@ -124,15 +131,21 @@ class Sequences:
     memory is zeros. That after the last step whose reward is summed goes with the observation to bootstrap
     from.
 
+    Critics, which take actions too, remember those that were taken. They begin with zeros, before the
+    burn-in: the stored memory is the policy's, whose meaning another network does not know, and samplers have
+    no critics. A memory of each, which begins with zeros, is that of Ni et al. 2021 (arXiv 2110.05038), who
+    found that one for both learns worse.
+
     Args:
         batch: of a replay of sequences, as a loss gets it: rows ``[T * n, ...]``.
         burn_in: steps before those that are trained on.
+        taken: the actions of all steps as critics take them, ``[T * n, A]``; None where none do.
     """
 
-    def __init__(self, batch: Any, burn_in: int) -> None:
+    def __init__(self, batch: Any, burn_in: int, taken: Tensor | None = None) -> None:
         self._burn_in, self._begins, self._memory = burn_in, batch.begins, batch.memory
         self._steps, self._num = batch.begins.shape
-        self._obs, start = batch.obs, burn_in * self._num
+        self._obs, self._taken, start = batch.obs, taken, burn_in * self._num
         whole = {"begins", "memory", "weight"}
         rows = {name: value for name, value in vars(batch).items() if name not in whole}
         trained = {name: None if value is None else value[start:] for name, value in rows.items()}
@@ -141,25 +154,33 @@ class Sequences:
         self.batch = batch._replace(**trained)
         self._after: dict[Module, Tensor] = {}
 
-    def outputs(self, network: Module) -> Tensor:
-        """A network's outputs at the transitions' observations, ``[B, outputs]``; gradients go back to the
-        end of the burn-in.
+    def outputs(self, network: Module, action: Tensor | None = None) -> Tensor:
+        """A network's outputs at the transitions' observations, ``[B, outputs]``; of critics at these and
+        actions ``[B, A]``, after the actions that were taken before. Gradients go back to the end of the
+        burn-in.
         """
-        begins = self._begins[self._burn_in :]
-        output, after = nn.unroll(network, self.batch.obs, self._start(network), begins)
+        begins, (rows, start) = self._begins[self._burn_in :], self._trained(network, action is not None)
+        if action is None:
+            output, after = nn.unroll(network, rows, start, begins)
+        else:
+            after = nn.memories(network, rows, start, begins)
+            before = nn.remembered(start, after, begins).flatten(0, 1)
+            output = network(torch.cat((self.batch.obs, action), 1), before)[0]
         self._after[network] = after.detach()
         return output
 
-    def following(self, network: Module) -> Tensor:
+    def following(self, network: Module, action: Tensor | None = None) -> Tensor:
         """The same at the observations to bootstrap from; without gradients into the memory."""
         after = self._after.get(network)
         if after is None:
             with torch.no_grad():
-                begins = self._begins[self._burn_in :]
-                after = nn.memories(network, self.batch.obs, self._start(network), begins)
+                rows, start = self._trained(network, action is not None)
+                after = nn.memories(network, rows, start, self._begins[self._burn_in :])
         last = self.batch.last.view(after.shape[:2]) - self._burn_in
         memory = after.gather(0, last.unsqueeze(2).expand_as(after)).flatten(0, 1)
-        output: Tensor = network(self.batch.next_obs, memory)[0]
+        next_obs = self.batch.next_obs
+        rows = next_obs if action is None else torch.cat((next_obs, action), 1)
+        output: Tensor = network(rows, memory)[0]
         return output
 
     def priorities(self, error: Tensor) -> Tensor:
@@ -167,20 +188,34 @@ class Sequences:
         errors = error.view(-1, self._num)
         return LARGEST_SHARE * errors.amax(0) + (1.0 - LARGEST_SHARE) * errors.mean(0)
 
-    def _start(self, network: Module) -> Tensor:
-        """The memory ``[n, M]`` after the burn-in, without gradients."""
-        memory: Tensor = self._memory
-        if self._burn_in:
-            rows = self._obs[: self._burn_in * self._num]
+    def _trained(self, network: Module, judges: bool) -> tuple[Tensor, Tensor]:
+        """What a network, or critics that judge actions, take of the steps that are trained on, as rows; the
+        memory ``[n, M]`` after the burn-in, without gradients.
+        """
+        rows, memory, start = self._obs, self._memory, self._burn_in * self._num
+        if judges:
+            assert self._taken is not None
+            rows, memory = torch.cat((rows, self._taken), 1), torch.zeros_like(memory)
+        if start:
             with torch.no_grad():
-                memory = nn.memories(network, rows, memory, self._begins[: self._burn_in])[-1]
-        return memory
+                memory = nn.memories(network, rows[:start], memory, self._begins[: self._burn_in])[-1]
+        return rows[start:], memory
 
 
-def steps_of(batch: Any, options: SequenceOptions, seen: Callable[[Tensor], Tensor]) -> Steps | Sequences:
-    """The transitions of a batch as the options have them; ``seen`` makes of observations what networks take,
-    where there is no memory.
+def steps_of(
+    batch: Any,
+    options: SequenceOptions,
+    seen: Callable[[Tensor], Tensor],
+    unit: Callable[[Tensor], Tensor] | None = None,
+) -> Steps | Sequences:
+    """The transitions of a batch as the options have them.
+
+    Args:
+        batch: as a loss gets it.
+        options: of the algorithm.
+        seen: makes of observations what networks take, where there is no memory.
+        unit: makes of actions what critics take; None where none do.
     """
     if options.memory_size:
-        return Sequences(batch, options.burn_in)
-    return Steps(batch, seen(batch.obs), seen(batch.next_obs))
+        return Sequences(batch, options.burn_in, None if unit is None else unit(batch.action))
+    return Steps(batch, seen)

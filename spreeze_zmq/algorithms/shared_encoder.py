@@ -98,10 +98,10 @@ class SharedEncoderAlgorithm(Algorithm):
         encoder = vars(self).get("encoder")
         return obs if encoder is None else encoder(shifted(self.env, obs, self.options.random_shift))
 
-    def acting(self, policy: Any, features: Tensor) -> Tensor:
-        """The output of a policy for :meth:`features`, which its own copy of the encoder does not make."""
-        output: Tensor = policy(features) if "encoder" not in vars(self) else policy[1](features)
-        return output
+    def head(self, policy: Any) -> Module:
+        """A policy as it takes :meth:`features`, which its own copy of the encoder does not make."""
+        own: Module = policy if "encoder" not in vars(self) else policy[1]
+        return own
 
     def _follow_encoder(self) -> None:
         """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
+from spreeze_zmq.algorithms.sequences import steps_of
 from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
@@ -87,24 +88,23 @@ class TD3(SharedEncoderAlgorithm):
 
     def critic_loss(self, batch: Any) -> Loss:
         """Clipped double Q-learning with target policy smoothing: equations 10, 14 and 15."""
-        o_tm1, a_tm1 = self.features(batch.obs), batch.action
-        r_t, discount_t = batch.reward, batch.discount
+        steps = steps_of(batch, self.options, self.features, self.actions.unit)
+        a_tm1, r_t, discount_t = steps.batch.action, steps.batch.reward, steps.batch.discount
         clip = self.options.target_noise_clip
         with torch.no_grad():
-            o_t = self.features(batch.next_obs)
-            mode_t = self.actions.mode(self.acting(self.target_policy, o_t))
+            mode_t = self.actions.mode(steps.following(self.head(self.target_policy)))
             noise_t = (self.options.target_noise * torch.randn_like(mode_t)).clamp(-clip, clip)
             a_t = (mode_t + noise_t).clamp(-1.0, 1.0)
-            output_t = self.target_critics(torch.cat((o_t, a_t), 1))
+            output_t = steps.following(self.target_critics, a_t)
             target_tm1 = self.twins.target(output_t, r_t, discount_t)
-        output_tm1 = self.critics(torch.cat((o_tm1, self.actions.unit(a_tm1)), 1))
-        return self.twins.loss(output_tm1, target_tm1, batch.weight)
+        output_tm1 = steps.outputs(self.critics, self.actions.unit(a_tm1))
+        return self.twins.loss(output_tm1, target_tm1, steps)
 
     def policy_loss(self, batch: Any) -> Loss:
         """The deterministic policy gradient through the first critic: algorithm 1."""
-        o_t = self.features(batch.obs)
-        a_t = self.actions.mode(self.acting(self.policy, o_t))
-        q_t = self.twins.expected(self.critics(torch.cat((o_t, a_t), 1)))[0]
+        steps = steps_of(batch, self.options, self.features, self.actions.unit)
+        a_t = self.actions.mode(steps.outputs(self.head(self.policy)))
+        q_t = self.twins.expected(steps.outputs(self.critics, a_t))[0]
         return Loss(-q_t.mean(), {"action_size": lambda: a_t.abs().mean()})
 
     def after_critic_step(self) -> None:

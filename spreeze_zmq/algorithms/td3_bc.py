@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import TRANSITION_FIELDS, Loss
+from spreeze_zmq.algorithms.sequences import steps_of
 from spreeze_zmq.algorithms.td3 import TD3
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions
 from spreeze_zmq.base.schema import option, with_default
-from spreeze_zmq.nn import torch
 
 
 class TD3BC(TD3):
@@ -43,9 +43,10 @@ class TD3BC(TD3):
 
     def policy_loss(self, batch: Any) -> Loss:
         """The value of the policy's actions beside their distance from the data's: equations 3 and 5."""
-        o_tm1, a_tm1 = self.features(batch.obs), self.actions.unit(batch.action)
-        a_policy = self.actions.mode(self.acting(self.policy, o_tm1))
-        q_tm1 = self.twins.expected(self.critics(torch.cat((o_tm1, a_policy), 1)))[0]
+        steps = steps_of(batch, self.options, self.features, self.actions.unit)
+        a_tm1 = self.actions.unit(steps.batch.action)
+        a_policy = self.actions.mode(steps.outputs(self.head(self.policy)))
+        q_tm1 = self.twins.expected(steps.outputs(self.critics, a_policy))[0]
         size = q_tm1.detach().abs().mean().clamp_min(1e-6)
         distance = (a_policy - a_tm1).square().mean()
         loss = self.options.cloning_weight * distance - self.options.value_weight * q_tm1.mean() / size

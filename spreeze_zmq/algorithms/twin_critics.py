@@ -9,15 +9,14 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import DistributionalOptions
+from spreeze_zmq.algorithms.sequences import SequenceOptions, Sequences, Steps
 from spreeze_zmq.algorithms.shared_encoder import SharedEncoderOptions
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Sequential
-
-    from spreeze_zmq.nn import Ensemble
+    from torch.nn import Module
 
 #: Scale of a fresh policy's last layer: its first actions are near the middle of the bounds, and no tanh
 #: saturates.
@@ -25,8 +24,8 @@ POLICY_OUTPUT_SCALE = 0.01
 
 
 @dataclass(frozen=True)
-class TwinCriticOptions(SharedEncoderOptions, DistributionalOptions):
-    """Options of an actor-critic with twin critics."""
+class TwinCriticOptions(SharedEncoderOptions, SequenceOptions, DistributionalOptions):
+    """Options of an actor-critic with twin critics, whose networks may have memories."""
 
     learning_rate: float = option(
         1e-3, "Adam's step size", minimum=0.0, follows="sqrt", schedule=True, by_network=True
@@ -58,16 +57,22 @@ class TwinCriticOptions(SharedEncoderOptions, DistributionalOptions):
     )
 
 
-def critic_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
-    """Two fresh critics, from rows of observation and action to ``[2, B, num_atoms]``."""
-    sizes = (num_inputs, *(options.critic_hidden_sizes or options.hidden_sizes), options.num_atoms)
-    return nn.ensemble(2, lambda: nn.mlp(sizes, options.activation, options.layer_norm))
+def critic_networks(options: TwinCriticOptions, num_inputs: int) -> Module:
+    """Two fresh critics, from rows of observation and action to ``[2, B, num_atoms]``, and with a memory to
+    the next, which both share as they would an encoder.
+    """
+    memory_size, hidden_sizes = options.memory_size, options.critic_hidden_sizes or options.hidden_sizes
+    sizes = (num_inputs + memory_size, *hidden_sizes, options.num_atoms)
+    twins = nn.ensemble(2, lambda: nn.mlp(sizes, options.activation, options.layer_norm))
+    return nn.Recurrent(num_inputs, memory_size, twins) if memory_size else twins
 
 
-def policy_network(options: TwinCriticOptions, num_inputs: int, num_outputs: int) -> Sequential:
-    """A fresh policy, from rows of observations to ``[B, num_outputs]``."""
-    sizes = (num_inputs, *(options.actor_hidden_sizes or options.hidden_sizes), num_outputs)
-    return nn.mlp(sizes, options.activation, options.actor_layer_norm, POLICY_OUTPUT_SCALE)
+def policy_network(options: TwinCriticOptions, num_inputs: int, num_outputs: int) -> Module:
+    """A fresh policy, from rows of observations to ``[B, num_outputs]``, and with a memory to the next."""
+    memory_size, hidden_sizes = options.memory_size, options.actor_hidden_sizes or options.hidden_sizes
+    sizes = (num_inputs + memory_size, *hidden_sizes, num_outputs)
+    head = nn.mlp(sizes, options.activation, options.actor_layer_norm, POLICY_OUTPUT_SCALE)
+    return nn.Recurrent(num_inputs, memory_size, head) if memory_size else head
 
 
 class TwinCritics:
@@ -114,15 +119,15 @@ class TwinCritics:
             probability = output_t.softmax(2).mean(0)
         return nn.project(probability, r_t, discount_t, *self._range)
 
-    def loss(self, output_tm1: Tensor, target_tm1: Tensor, weight: Tensor | None) -> Loss:
+    def loss(self, output_tm1: Tensor, target_tm1: Tensor, steps: Steps | Sequences) -> Loss:
         """Half the squared error, or the divergence from the target's distribution; summed over the critics.
 
         Args:
             output_tm1: output of the critics, ``[2, B, num_atoms]``.
             target_tm1: from :meth:`target`; no gradient flows into it.
-            weight: of each transition, ``[B]``, or None.
+            steps: the transitions, which may have weights.
         """
-        target_tm1 = target_tm1.detach()
+        target_tm1, weight = target_tm1.detach(), steps.batch.weight
         if self._num_atoms == 1:
             error = output_tm1.squeeze(2).float() - target_tm1
             loss = 0.5 * error.square()
@@ -136,7 +141,7 @@ class TwinCritics:
         }
         if self._num_atoms > 1:
             metrics |= nn.end_masses(target_tm1)
-        priorities = None if weight is None else error.detach().abs().mean(0)
+        priorities = None if weight is None else steps.priorities(error.detach().abs().mean(0))
         return Loss(len(output_tm1) * mean, metrics, priorities)
 
     def _expected_target(self, target: Tensor) -> Tensor:

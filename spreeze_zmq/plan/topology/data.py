@@ -144,7 +144,8 @@ def counted(
         return {}
     if lacking or env.action_mask:
         what = f"the {lacking[0]} of each step" if lacking else "action masks"
-        mistakes.add(("data",), f"the algorithm asks for {what}, which datasets do not have")
+        hint = "leave memory_size out" if "memory" in lacking else ""
+        mistakes.add(("data",), f"the algorithm asks for {what}, which datasets do not have", hint)
         return {}
     found = {}
     for name, source in sources.items():

@@ -191,7 +191,8 @@ def test_returns_beyond_the_atoms_are_measured():
     for reward, lowest, highest in ((3.75, 0.0, 0.75), (9.0, 0.0, 1.0), (-1.0, 1.0, 0.0)):
         logits, reward_t = torch.zeros(2, 1, 5), torch.tensor([reward])
         target = twin.target(logits, reward_t, torch.zeros(1))
-        measured = twin.loss(logits, target, None).metrics
+        steps = SimpleNamespace(batch=SimpleNamespace(weight=None))
+        measured = twin.loss(logits, target, steps).metrics
         found = [measured[f"mass_at_{end}"]().item() for end in ("v_min", "v_max")]
         assert found == pytest.approx([lowest, highest], abs=1e-6)
 

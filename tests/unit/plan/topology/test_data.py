@@ -107,6 +107,10 @@ def test_a_run_without_data_has_none():
             RUN + ONE + '[placement]\ncritic_learner = "node"\n',
             "own.toml:6 placement.critic_learner: the data are on the machine where the run is started",
         ),
+        (
+            RUN + ONE + "[algorithm]\nmemory_size = 8\n",
+            "own.toml:3 data: the algorithm asks for the memory of each step, .*leave memory_size out",
+        ),
         (RUN + ONE + "shere = 0.5\n", 'own.toml:5 data.one.shere: unknown key .*did you mean "share"'),
     ],
 )
