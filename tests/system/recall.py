@@ -1,4 +1,4 @@
-"""A task that only a policy with a memory solves."""
+"""Tasks that only a policy with a memory solves."""
 
 import gymnasium
 import numpy as np
@@ -32,4 +32,15 @@ class Recall(gymnasium.Env):
         return np.array([shown, self._step / STEPS], np.float32)
 
 
+class RecallSign(Recall):
+    """The same of the sign of a number."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def step(self, action):
+        """Above zero is the second action."""
+        return super().step(int(action[0] > 0.0))
+
+
 gymnasium.register("Recall-v0", Recall)
+gymnasium.register("RecallSign-v0", RecallSign)

@@ -47,6 +47,20 @@ ROADS = {
         *("--set", "algorithm.n_step=3"),
         *("--set", "algorithm.prioritized=true"),
     ),
+    "sac sequences": (
+        "pendulum",
+        *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.memory_size=8"),
+        *("--set", "algorithm.n_step=3"),
+        *("--set", "algorithm.prioritized=true"),
+    ),
+    "td3 sequences": (
+        "pendulum",
+        *("--set", "run.algorithm=td3"),
+        *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.memory_size=8"),
+        *("--set", "algorithm.burn_in=0"),
+    ),
     "pqn": (
         "cartpole_pqn",
         *("--set", "algorithm.hidden_sizes=[16]"),

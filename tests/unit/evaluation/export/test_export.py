@@ -40,6 +40,8 @@ POLICIES = {
     "ppo stack": ("ppo", FRAMES, {"network": "small_cnn", "layer_norm": True, "frame_stack": 4}),
     "ppo memory": ("ppo", BOX, {"memory_size": 8, **SMALL}),
     "dqn memory": ("dqn", DISCRETE, {"memory_size": 8, **SMALL}),
+    "sac memory": ("sac", BOX, {"memory_size": 8, **SMALL}),
+    "td3 memory": ("td3", BOX, {"memory_size": 8, **SMALL}),
     "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.evaluation.export.own:Waving", BOX, SMALL),
 }
