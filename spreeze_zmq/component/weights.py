@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 
+from spreeze_zmq.algorithms.encoders import convolves
 from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.wire import Message
@@ -74,15 +76,16 @@ class Weights:
 
 
 def prepare_to_act(component: Component) -> None:
-    """Import torch now if the run's policies need it: those with convolutions or memory, and those of a
-    user's algorithm. The import may take longer than a process may be silent once it is ready.
+    """Import torch now if the run's policies need it: those with encoders of images or parts, or with memory,
+    and those of a user's algorithm. The import may take longer than a process may be silent once it is ready.
 
     A user's network or ``act`` may draw from torch's default generator, which is seeded here.
     """
     plan = component.plan
     remembers = any("memory" in channel.fields for channel in plan.channels.values())
     own = ":" in plan.run.algorithm
-    if plan.environment.obs_dtype == "uint8" or remembers or own:
+    encodes = own or convolves(plan.environment, SimpleNamespace(**plan.algorithm))
+    if encodes or remembers:
         importlib.import_module("spreeze_zmq.policy.torch_network")
     if own:
         seed = component.seed_sequence().spawn(1)[0].generate_state(1, np.uint64)[0]

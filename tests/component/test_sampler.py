@@ -5,6 +5,7 @@ import re
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -324,3 +325,21 @@ def test_a_policy_that_cannot_be_used_ends_the_sampler_in_one_line(peers, output
     words = peers.logs().splitlines()
     assert re.match(rf"sampler: policy version 3 cannot be used: .*{why}", words[-1])
     assert "Traceback" not in peers.logs()
+
+
+@pytest.mark.parametrize(
+    ("peers", "needs"),
+    [
+        ([], False),
+        (["algorithm.network=parts", "run.env=tests.unit.envs.own_environments:Parts"], True),
+        (["algorithm.network=mlp", "run.env=tests.unit.envs.own_environments:Parts"], False),
+    ],
+    indirect=["peers"],
+)
+def test_what_its_policies_need_is_imported_before_it_is_ready(by_command, peers, needs):
+    """The import of torch may take longer than a process may be silent."""
+    peers.play("sampler")
+    process = peers.start()
+    peers.next("hello")
+    loaded = "libtorch_cpu" in Path(f"/proc/{process.pid}/maps").read_text()
+    assert loaded == needs
