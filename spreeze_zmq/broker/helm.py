@@ -8,6 +8,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.hosts import HERE
 from spreeze_zmq.broker.notes import Notes
@@ -16,7 +17,6 @@ from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.run.checkpoint import CheckpointRequest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher

@@ -12,12 +12,12 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import CheckpointError, WireError
+from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.files import replacing
 from spreeze_zmq.base.patience import patient
 
@@ -140,82 +140,6 @@ def manifest_of(parts: Iterable[Part], state: Mapping[str, Any]) -> str:
 def parts_of(role: str, parts: Mapping[str, Part]) -> dict[str, Part]:
     """The parts that a role has written, and restores."""
     return {name: part for name, part in parts.items() if name.startswith((f"{role}.", f"{role}-"))}
-
-
-class CheckpointRequest:
-    """The broker's side: the checkpoint that the learners are writing, whose manifest follows their parts.
-
-    Args:
-        folder: of the run's checkpoints.
-        learners: the roles that write parts.
-        interval_s: time from one checkpoint to the next.
-
-    Attributes:
-        pending: folder name of the checkpoint whose parts are awaited; empty if none is.
-        next_s: when the next one is due, in seconds since the run began.
-        exact: whether a run in order goes on exactly from the last one that is complete.
-    """
-
-    def __init__(self, folder: Path, learners: Collection[str], interval_s: float) -> None:
-        self._folder, self._learners, self._interval_s = folder, learners, interval_s
-        self._parts: dict[str, list[Part]] = {}
-        self._counts: dict[str, Mapping[str, float]] = {}
-        self.pending, self.exact = "", False
-        self.next_s = interval_s
-
-    def begin(self, env_steps: int, now_s: float) -> str:
-        """Begin a checkpoint and return its folder name; one that is still pending is abandoned."""
-        self._parts, self._counts = {}, {}
-        self.pending = f"{env_steps:012d}-{int(now_s * 1000):09d}"
-        self.next_s = now_s + self._interval_s
-        return self.pending
-
-    @property
-    def missing(self) -> list[str]:
-        """The learners whose parts of the pending checkpoint have not come, or are not as described."""
-        return [role for role in self._learners if self.pending and role not in self._parts]
-
-    def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-        """Record a learner's ``part`` message; the last one completes the checkpoint, whose folder's name is
-        returned then, else "".
-
-        Args:
-            role: of the learner.
-            fields: of its message; ignored unless it is for the pending checkpoint.
-            state: what the manifest keeps about the run; its ``counts`` are those of the parts where these
-                have them, and ``exact`` says that all have.
-
-        Raises:
-            WireError: the message is malformed, or the part is not on the disk as described.
-        """
-        if not self.pending or fields["folder"] != self.pending:
-            return ""
-        try:
-            self._parts[role] = [Part.from_dict(file) for file in fields["part"].values()]
-            self._counts[role] = fields.get("counts", {})
-            if self.missing:
-                return ""
-            parts = [file for files in self._parts.values() for file in files]
-            complete(self._folder / self.pending, parts, self._as_of_parts(state))
-        except (CheckpointError, KeyError, TypeError, ValueError) as error:
-            self._parts.pop(role, None)
-            raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
-        self.exact = all(self._counts.values())
-        prune(self._folder)
-        self._parts, done, self.pending = {}, self.pending, ""
-        return done
-
-    def _as_of_parts(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state with the counts of the parts, as far as it has such counts."""
-        if not all(self._counts.values()):
-            return dict(state)
-        told = {name: count for counts in self._counts.values() for name, count in counts.items()}
-        counts = {name: _whole(told.get(name, count)) for name, count in state["counts"].items()}
-        return {**state, "counts": counts, "exact": True}
-
-
-def _whole(count: float) -> float:
-    return int(count) if float(count).is_integer() else count
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:

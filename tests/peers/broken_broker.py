@@ -8,13 +8,13 @@ from pathlib import Path
 
 from spreeze_zmq.broker import helm, validation
 from spreeze_zmq.broker.account import Receipt
+from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.component import life
 from spreeze_zmq.run import checkpoint
-from spreeze_zmq.run.checkpoint import CheckpointRequest
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
