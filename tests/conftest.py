@@ -17,7 +17,7 @@ from spreeze_zmq.base.machine import cache_folder
 from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
 from spreeze_zmq.peers import peers as harness
-from spreeze_zmq.peers.peers import Life
+from spreeze_zmq.peers.program import Life
 from tests.forked import Servers
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from spreeze_zmq.launcher import warm
-from spreeze_zmq.peers.peers import Life
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.supervisor import ForkServer, ProcessSpec, forking
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 

@@ -18,7 +18,8 @@ from spreeze_zmq.peers.every_role import (
     rival_of,
     start_with_another_format,
 )
-from spreeze_zmq.peers.peers import Life, Peers
+from spreeze_zmq.peers.peers import Peers
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, REPORT, SAMPLER
 from spreeze_zmq.wire import Message

@@ -9,7 +9,8 @@ import time
 import psutil
 
 from spreeze_zmq.peers import garbage
-from spreeze_zmq.peers.peers import LAST_WORDS_S, SLICE_S, Life, Peers, Stalled
+from spreeze_zmq.peers.peers import LAST_WORDS_S, SLICE_S, Peers, Stalled
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan.roles import CONTROL
 from spreeze_zmq.wire import Message, decode
 

@@ -12,8 +12,9 @@ import numpy as np
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.peers import garbage
 from spreeze_zmq.peers.every_role import begin, begin_again, end, repeated_to_who_comes_late
-from spreeze_zmq.peers.peers import Life, Peers, Stalled
+from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.players import AT_ONCE, ENVS, STEPS, STREAM, OtherLearner, Sampler, newest_policy
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CONTROL, CRITIC, CRITIC_LEARNER, POLICY
 from spreeze_zmq.run.checkpoint import Part, complete
 

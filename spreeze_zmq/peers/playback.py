@@ -15,7 +15,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import PeerTimeout, WireError
 from spreeze_zmq.component.process import begin_recording
 from spreeze_zmq.peers.outputs import Outputs
-from spreeze_zmq.peers.peers import Ends
+from spreeze_zmq.peers.peers import OtherEnds
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message, decode
@@ -33,7 +33,7 @@ def in_fixed_order(plan: Plan, role: str) -> bool:
     return plan.balance.in_order and role in (*LEARNERS, SAMPLER)
 
 
-class Playback(Ends):
+class Playback(OtherEnds):
     """The peers of one process.
 
     Where the order is fixed (:func:`in_fixed_order`), each message is fed only after the process has sent

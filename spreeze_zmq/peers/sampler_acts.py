@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.peers.every_role import begin, begin_again, end
-from spreeze_zmq.peers.peers import Life, Peers, Stalled
+from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan.roles import CONTROL, POLICY, SAMPLER, experience_of
 from spreeze_zmq.wire import Message
 

@@ -5,8 +5,9 @@ import pytest
 from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.peers.clauses import judge
-from spreeze_zmq.peers.peers import Life, Peers, Stalled
+from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.policies import unusable_policy
+from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
 from tests.protocol.golden_messages import REPORT
