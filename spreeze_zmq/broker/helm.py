@@ -67,10 +67,10 @@ class Helm:
         """Say again what an earlier broker of this run had decided, once the record is restored."""
         self.exit_reason = exit_reason
         self.state = "stopping" if exit_reason else self.state
-        if (size := self._record.moved(CRITIC_LEARNER, "batch_size")) is not None:
+        if (size := self._record.moved(CRITIC_LEARNER, moves.BATCH)) is not None:
             self.balancer.set_batch_size(size)
             for role in self._plan.learning.learners:
-                self.say("set", role=role, option="batch_size", value=size)
+                self.say("set", role=role, option=moves.BATCH, value=size)
         self.turn_again(now_s)
 
     def say(self, kind: str, **fields: Any) -> None:

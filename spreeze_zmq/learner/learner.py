@@ -12,17 +12,17 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import CheckpointError, Diverged, InputError, WireError
-from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
+from spreeze_zmq.learner.cadence import cadence_of
 from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.learner.offline import OfflineExperience, OfflineFollower
-from spreeze_zmq.learner.publication import Cadence, Outlet, Record
-from spreeze_zmq.learner.replayed import RatioExperience
+from spreeze_zmq.learner.publication import Outlet, Record
+from spreeze_zmq.learner.ratio import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
@@ -30,13 +30,12 @@ from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan import moves, sizing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
-from spreeze_zmq.wire.channels import SENDING_THREADS, Subscriber
+from spreeze_zmq.wire.channels import Subscriber
 
 log = logging.getLogger("spreeze")
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
-BATCH_SIZE = "batch_size"
 #: Rollouts taken between two updates, at most.
 ROLLOUTS_AT_ONCE = 8
 
@@ -54,21 +53,6 @@ def prepare_device(component: Component) -> str:
     for line in sizing.lines(component.plan.measured):
         log.info("%s", line)
     return device
-
-
-def cadence_of(component: Component) -> Cadence:
-    """The cadence at which the plan has this learner publish."""
-    own, every = component.options, component.plan.balance.publish_every_updates
-    # This thread computes updates on a CPU and waits for those on a GPU.
-    work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
-    sending = Threads(SENDING_THREADS)
-    return Cadence(
-        own["publish_interval_s"],
-        every,
-        own["publish_cost"],
-        work_clock=work_clock,
-        sending_clock=sending.cpu_s,
-    )
 
 
 class Learner:
@@ -127,10 +111,10 @@ class Learner:
         does not know are passed over.
         """
         option, value, plan = fields["option"], fields["value"], self.component.plan
-        if fields["role"] != self.component.role or option not in (BATCH_SIZE, *moves.moves_of(plan)):
+        if fields["role"] != self.component.role or option not in (moves.BATCH, *moves.moves_of(plan)):
             return
         try:
-            if option != BATCH_SIZE:
+            if option != moves.BATCH:
                 value = moves.checked(plan, option, value)
                 log.info("%s = %g from now on", option, value)
             if option in plan.learning.movable:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from spreeze_zmq.learner.delayed import DelayExperience
-from spreeze_zmq.learner.replayed import RatioExperience
+from spreeze_zmq.learner.ratio import RatioExperience
 
 
 class OfflineExperience(RatioExperience):

@@ -12,6 +12,8 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
 REPLAY_RATIO = "replay_ratio"
+#: The option that the broker alone moves, where the topology leaves it to be measured.
+BATCH = "batch_size"
 #: Largest ratio that a request may ask for: what it makes a learner catch up with stays a number.
 MOST_RATIO = 10_000.0
 _BOUNDS = ("minimum", "above", "maximum")

@@ -9,7 +9,8 @@ import pytest
 from spreeze_zmq.base import patience
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.patience import patient
-from spreeze_zmq.learner.publication import Cadence, Record
+from spreeze_zmq.learner.cadence import Cadence
+from spreeze_zmq.learner.publication import Record
 
 
 def full(path):

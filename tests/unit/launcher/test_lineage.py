@@ -19,7 +19,7 @@ from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.lineage import Origin, reached, why_not_exact
-from spreeze_zmq.learner.replayed import RatioExperience
+from spreeze_zmq.learner.ratio import RatioExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan

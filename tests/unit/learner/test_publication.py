@@ -1,50 +1,13 @@
-"""What the learners' loop is made of: the order of samples, and when weights are published."""
+"""When weights are published, and the record of the losses."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
-from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.learner.intake import Turns
-from spreeze_zmq.learner.learner import prepare_device
-from spreeze_zmq.learner.publication import Cadence, Record
+from spreeze_zmq.learner.cadence import Cadence
+from spreeze_zmq.learner.publication import Record
 from spreeze_zmq.wire import Message
-
-
-def rollout(sampler, sequence, incarnation=1):
-    """One without arrays: only its place in the order matters."""
-    return Rollout(sampler, incarnation, sequence, (sequence + 1) * 8, 0, 4, 2)
-
-
-def test_rollouts_have_one_order_whoever_comes_first():
-    """The first of each sampler by index, then the second of each."""
-    turns = Turns(2)
-    for sampler, sequence in (("sampler-1", 0), ("sampler-1", 1), ("sampler-0", 0)):
-        assert not turns.ready
-        turns.put(rollout(sampler, sequence))
-    order = []
-    while turns.ready:
-        taken = turns.next()
-        order.append((taken.sampler, taken.sequence))
-    assert order == [("sampler-0", 0), ("sampler-1", 0)]
-    assert [left.sequence for left in turns.left()] == [1]
-
-
-@pytest.mark.parametrize(
-    ("stranger", "why"),
-    [(rollout("sampler-2", 0), "no place"), (rollout("sampler-0", 0, incarnation=2), "restarted")],
-)
-def test_a_stranger_does_not_enter_the_order(stranger, why):
-    """A sampler too many, or a second life: its samples are refused."""
-    turns = Turns(2)
-    turns.put(rollout("sampler-0", 0))
-    with pytest.raises(WireError, match=why) as caught:
-        turns.put(stranger)
-    assert caught.value.reason == "misfit"
 
 
 def test_a_counted_publication_is_due_once_for_each_crossing():
@@ -190,13 +153,3 @@ def test_a_record_that_goes_on_begins_with_that_of_the_run_before(tmp_path):
         record.write({"critic_updates": 30}, {})
     assert [json.loads(line)["critic_updates"] for line in after.path.read_text().splitlines()] == [8, 16, 30]
     assert (after.lines, alone.lines) == (3, 1)
-
-
-def test_a_learner_flushes_denormals():
-    """Moments of weights without a gradient fade into them, and every update would be slower for it."""
-    learner = SimpleNamespace(threads=torch.get_num_threads())
-    plan = SimpleNamespace(components={"critic_learner": learner}, measured={})
-    component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": "cpu"})
-    tiny = torch.tensor([1e-30], dtype=torch.float32)
-    assert prepare_device(component) == "cpu"
-    assert (tiny * 1e-10).item() == 0.0
