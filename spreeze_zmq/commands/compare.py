@@ -18,19 +18,9 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.run.curves import (
-    AXES,
-    Array,
-    Curve,
-    improvement,
-    interval,
-    iqm,
-    join,
-    profile,
-    read_curve,
-)
+from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
-from spreeze_zmq.screen.terminal.words import clock
+from spreeze_zmq.screen.terminal.numbers import clock
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,9 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.screen.terminal.ending import done
+from spreeze_zmq.screen.terminal.numbers import clock
 from spreeze_zmq.screen.terminal.view import StatusView
-from spreeze_zmq.screen.terminal.words import clock, ended_by, finding_line
+from spreeze_zmq.screen.terminal.words import ended_by, finding_line
 
 if TYPE_CHECKING:
     from spreeze_zmq.launcher.lineage import Origin

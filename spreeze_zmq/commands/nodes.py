@@ -15,7 +15,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, find_runs, read_run
-from spreeze_zmq.screen.terminal.words import clock, memory, rate
+from spreeze_zmq.screen.terminal.numbers import clock, memory, rate
 
 HEADINGS = ("node", "host", "cores busy", "memory", "runs", "env steps/s", "to the head", "from it", "joined")
 

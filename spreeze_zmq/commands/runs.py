@@ -18,7 +18,8 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
-from spreeze_zmq.screen.terminal.words import clock, ended_by, memory
+from spreeze_zmq.screen.terminal.numbers import clock, memory
+from spreeze_zmq.screen.terminal.words import ended_by
 
 HEADINGS = ("run", "began", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 #: Seconds of the units of an age.

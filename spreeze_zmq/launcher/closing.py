@@ -17,7 +17,8 @@ from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
-from spreeze_zmq.screen.terminal.words import counted, failure_rows, mistakes, program
+from spreeze_zmq.screen.terminal.numbers import counted
+from spreeze_zmq.screen.terminal.words import failure_rows, mistakes, program
 
 
 def full_disk(folder: RunFolder, input_fault: tuple[str, str] | None) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.screen.terminal.words import clock, decimal
+from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
 #: Most points that are kept; beyond, neighbours are averaged in pairs.
 MOST_POINTS = 512

@@ -9,18 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.base.charset import say, spell_out
-from spreeze_zmq.screen.terminal.drawing import LABEL
+from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
+from spreeze_zmq.screen.terminal.sections import LABEL
 from spreeze_zmq.screen.terminal.view import discard
-from spreeze_zmq.screen.terminal.words import (
-    core_shares,
-    decimal,
-    ended_by,
-    finding_line,
-    findings,
-    group_lines,
-    mistakes,
-    program,
-)
+from spreeze_zmq.screen.terminal.words import ended_by, finding_line, findings, group_lines, mistakes, program
 
 #: Most findings in the last lines; ``spreeze doctor`` prints all.
 MOST_FINDINGS = 3

@@ -19,7 +19,8 @@ from rich.live import Live
 from rich.text import Text
 
 from spreeze_zmq.base.charset import all_printable, fitted, printable, spell_out
-from spreeze_zmq.screen.terminal.drawing import ENDED, LABEL, Scene, frame
+from spreeze_zmq.screen.terminal.drawing import frame
+from spreeze_zmq.screen.terminal.sections import ENDED, LABEL, Scene
 from spreeze_zmq.screen.terminal.words import RUNNING, plain_line
 
 #: Time between two plain lines: at first, at most, and in between as a share of the run's time.

@@ -14,7 +14,7 @@ from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
-from spreeze_zmq.screen.terminal.words import core_shares
+from spreeze_zmq.screen.terminal.numbers import core_shares
 from spreeze_zmq.wire import KINDS
 
 #: What the status says of the balance; the record only hands it on.

@@ -18,18 +18,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from spreeze_zmq.screen.terminal.chart import Returns, curve
-from spreeze_zmq.screen.terminal.drawing import Scene, frame
+from spreeze_zmq.screen.terminal.drawing import frame
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
+from spreeze_zmq.screen.terminal.numbers import decimal
+from spreeze_zmq.screen.terminal.sections import Scene
 from spreeze_zmq.screen.terminal.view import PLAIN_INTERVAL_S, StatusView
-from spreeze_zmq.screen.terminal.words import (
-    RUNNING,
-    decimal,
-    ended_by,
-    plain_line,
-    program,
-    progress,
-    stage_of,
-)
+from spreeze_zmq.screen.terminal.words import RUNNING, ended_by, plain_line, program, progress, stage_of
 from tests.pace import slowness
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, large, report, starting
 
