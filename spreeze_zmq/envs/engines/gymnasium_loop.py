@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 from collections.abc import Callable
@@ -10,8 +9,7 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, flatdim, flatten
-from gymnasium.wrappers import TimeLimit, TransformAction
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import (
@@ -24,10 +22,10 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
+from spreeze_zmq.envs.engines.fitting import fitted, time_limit, without_limit
 from spreeze_zmq.envs.infos import stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
-from spreeze_zmq.envs.spec import members
 
 log = logging.getLogger("spreeze.envs")
 
@@ -244,85 +242,3 @@ class GymnasiumLoop(BatchedEnv):
         """Close each environment."""
         for row in range(len(self.envs)):
             self._close_one(row)
-
-
-def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment inside an outermost ``TimeLimit``."""
-    return env.env if isinstance(env, TimeLimit) else env
-
-
-def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """Steps after which the outermost ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            return int(env._max_episode_steps)
-        env = env.env
-    return None
-
-
-def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Space[Any]:
-    """One of the spaces of an environment.
-
-    Raises:
-        InvalidEnvironment: it has none.
-    """
-    space = getattr(env, name, None)
-    if space is None:
-        raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
-    if not isinstance(space, gymnasium.Space):
-        kind = f"{type(space).__module__}.{type(space).__qualname__}"
-        raise InvalidEnvironment(
-            f"{env_id}: its {name} is a {kind}, not a gymnasium.Space (such as gymnasium.spaces.Box)"
-        )
-    return space
-
-
-def _unfit_part(
-    space: gymnasium.Space[Any], path: tuple[Any, ...] = ()
-) -> tuple[tuple[Any, ...], str] | None:
-    """The first part of a Gymnasium space that does not flatten to a vector of fixed size.
-
-    Returns:
-        Its path in the observation and its class; None if the whole space flattens.
-    """
-    if isinstance(space, Dict | Tuple):
-        found = [_unfit_part(part, (*path, key)) for key, part in members(space)]
-        return next((part for part in found if part is not None), None)
-    try:  # of a class of the user's, each method may raise
-        size = (flatdim(space),)
-        one: Any = flatten(space, space.sample())
-        flattens = bool(space.is_np_flattenable) and np.shape(one) == size
-    except Exception:
-        flattens = False
-    return None if flattens else (path, type(space).__name__)
-
-
-def _why_unfit(space: gymnasium.Space[Any], path: tuple[str | int, ...], kind: str) -> str:
-    """Why an observation space does not flatten, from ``_unfit_part``, and how to mend that."""
-    if not path:
-        how = "convert them with gymnasium.wrappers.TransformObservation"
-        return f"its observations are a {kind}, which does not flatten to a vector of fixed size ({how})"
-    name = ".".join(map(str, path))
-    how = "leave it out with a wrapper, in a function that is named as 'module:function'"
-    if isinstance(space, Dict):
-        others = [key for key in space.spaces if key != path[0]]
-        how += f": gymnasium.wrappers.FilterObservation(env, {others})"
-        if "image" in others:
-            how += ", or minigrid.wrappers.ImgObsWrapper for the image alone"
-    return f"the part '{name}' of its observations is a {kind}, which does not flatten to numbers ({how})"
-
-
-def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment, wrapped if needed, with discrete actions that count from 0.
-
-    Raises:
-        InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
-    """
-    observation, action = _space(env_id, env, "observation_space"), _space(env_id, env, "action_space")
-    if not isinstance(observation, Box) and (unfit := _unfit_part(observation)):
-        raise InvalidEnvironment(f"{env_id}: {_why_unfit(observation, *unfit)}")
-    if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
-        start, shifted = action.start, copy.deepcopy(action)
-        shifted.start = start * 0
-        env = TransformAction(env, lambda choice: choice + start, shifted)
-    return env
