@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache, partial
-from threading import local
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -24,8 +21,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from spreeze_zmq.nn.device.contents import (
+    PARTS,
+    Bytes,
+    global_hooks,
+    is_buffer,
+    is_moving,
+    is_part,
+    origin_of,
+    slots_of,
+    variables_of,
+    with_article,
+)
 from spreeze_zmq.nn.device.reads import PLAIN, Reads
-from spreeze_zmq.nn.native.recording import AUTHOR, INTERNAL, STANDARD, origin
+from spreeze_zmq.nn.native.recording import AUTHOR, INTERNAL
 
 #: Most values that are compared before each replay, and most bytes of one array among them.
 MOST_VALUES, MOST_BYTES = 2000, 1 << 14
@@ -42,8 +51,6 @@ FUNCTIONS = (
     BuiltinFunctionType,
     MethodWrapperType,
 )
-#: The dicts of a module that hold its parts.
-PARTS = ("_parameters", "_buffers", "_modules")
 #: Where a dataclass keeps its fields, which its objects have themselves, and whether it is frozen.
 FIELDS, PARAMS = "__dataclass_fields__", "__dataclass_params__"
 MISSING = object()
@@ -78,7 +85,7 @@ class Values:
         self._others: list[tuple[Callable[[], Any], Any, str]] = []
         self._parts: list[tuple[Any, Any, Any, str]] = []
         self._arrays: list[tuple[Any, str]] = []
-        self._hooks: list[dict[Any, Any]] = _global_hooks()
+        self._hooks: list[dict[Any, Any]] = global_hooks()
         self._seen: dict[int, object] = {}
         self._waiting = deque(objects)
         self._called = {id(each) for each, _ in self._waiting}
@@ -97,7 +104,7 @@ class Values:
         for variables, read, assigned in self._reads.modules.values():
             module = variables.get("__name__", "")
             for name in read & variables.keys():
-                if not isinstance(variables[name], ModuleType) or _origin_of(variables[name]) == AUTHOR:
+                if not isinstance(variables[name], ModuleType) or origin_of(variables[name]) == AUTHOR:
                     self._add(variables, name, f"{module}.{name}")
             self.assigned += (
                 (variables, name, f"{module}.{name}") for name in assigned - read if name in variables
@@ -122,14 +129,14 @@ class Values:
         elif isinstance(value, type):
             self._look_into_class(value, path)
         elif isinstance(value, ModuleType):
-            if _origin_of(value) == AUTHOR:
+            if origin_of(value) == AUTHOR:
                 self._look_into_variables(vars(value), path)
         elif isinstance(value, FUNCTIONS):
             self._look_into_function(value, path)
-        elif _is_buffer(value):
+        elif is_buffer(value):
             self._look_into_buffer(value, path)
-        elif _is_moving(value):
-            self._refuse(f"reads {path}, {_article(value)}, which gives another value each time", path)
+        elif is_moving(value):
+            self._refuse(f"reads {path}, {with_article(value)}, which gives another value each time", path)
         else:
             self._look_into_container(value, path)
             self._look_into_object(value, path)
@@ -138,7 +145,7 @@ class Values:
         """The attributes of a class and of its bases, as far as these are an author's."""
         above: list[Any] = []
         for base in kind.__mro__:
-            if _origin_of(base) == AUTHOR:
+            if origin_of(base) == AUTHOR:
                 attributes = base.__dict__
                 for name in self._reads.names & attributes.keys() - getattr(base, FIELDS, {}).keys():
                     if name.startswith("__") and not callable(attributes[name]):
@@ -149,7 +156,7 @@ class Values:
 
     def _look_into_variables(self, variables: dict[str, Any], path: str, every: bool = False) -> None:
         for name in list(variables) if every else self._reads.names & variables.keys():
-            if not _is_part(name, variables[name]):
+            if not is_part(name, variables[name]):
                 self._add(variables, name, f"{path}.{name}")
         if every:
             self._sizes.append((variables, len(variables), path))
@@ -169,7 +176,7 @@ class Values:
             self._waiting.append((function.__self__, path))
         elif not isinstance(function, FunctionType):
             self._waiting.append((function.__func__, path))
-        elif _origin_of(function) == AUTHOR:
+        elif origin_of(function) == AUTHOR:
             self._look_into_variables(function.__dict__, path, id(function) in self._reads.computed)
         if isinstance(function, FunctionType) and function.__code__ in self._reads.authors:
             for name in ("__code__", "__defaults__", "__kwdefaults__"):
@@ -182,10 +189,10 @@ class Values:
         size = memoryview(value).nbytes
         if size > MOST_BYTES or getattr(value, "dtype", None) is np.dtype(object):
             self._refuse(
-                f"reads {path}, {_article(value)} of {size} bytes; a tensor is read at each replay", path
+                f"reads {path}, {with_article(value)} of {size} bytes; a tensor is read at each replay", path
             )
         else:
-            self._arrays.append((value if hasattr(value, "tobytes") else _Bytes(value), path))
+            self._arrays.append((value if hasattr(value, "tobytes") else Bytes(value), path))
 
     def _look_into_container(self, value: Any, path: str) -> None:
         if isinstance(value, (Mapping, list, deque)) and hasattr(value, "__len__"):
@@ -193,7 +200,7 @@ class Values:
                 return
             self._sizes.append((value, len(value), path))
             if len(value) > MOST_VALUES:
-                self._refuse(f"reads {path}, {_article(value)} of {len(value)} values", path)
+                self._refuse(f"reads {path}, {with_article(value)} of {len(value)} values", path)
                 return
             for key in list(value) if isinstance(value, Mapping) else range(len(value)):
                 self._add(value, key, f"{path}[{key!r}]")
@@ -204,12 +211,12 @@ class Values:
 
     def _look_into_object(self, value: Any, path: str) -> None:
         kind = type(value)
-        home = _origin_of(kind)
+        home = origin_of(kind)
         if isinstance(value, torch.nn.Module):
             self._look_into_module(value, path)
         elif home == INTERNAL or kind.__module__.startswith("spreeze_zmq.nn"):
             return
-        variables = _variables_of(value)
+        variables = variables_of(value)
         frozen = getattr(getattr(kind, PARAMS, None), "frozen", False) and home != AUTHOR
         if variables is not None and frozen:
             names = self._reads.names & variables.keys()
@@ -217,7 +224,7 @@ class Values:
         elif variables is not None:
             self._look_into_variables(variables, path, id(value) in self._reads.computed)
             self._watch_for_shadows(kind, variables, path)
-        slots = [name for base in kind.__mro__ for name in _slots_of(base)]
+        slots = [name for base in kind.__mro__ for name in slots_of(base)]
         for name in slots if id(value) in self._reads.computed else self._reads.names.intersection(slots):
             self._add_read(partial(getattr, value, name, MISSING), f"{path}.{name}")
         self._waiting.append((kind, kind.__qualname__))
@@ -225,16 +232,16 @@ class Values:
             self._add_read(value, path)
         elif isinstance(value, ContextVar):
             self._add_read(partial(value.get, MISSING), path)
-        elif isinstance(value, CACHE) and _origin_of(value) == AUTHOR:
+        elif isinstance(value, CACHE) and origin_of(value) == AUTHOR:
             self._refuse(f"reads {path}, whose results functools keeps where Python cannot see them", path)
         hidden = variables is None and not slots and kind.__basicsize__ > object.__basicsize__
         if home == AUTHOR and hidden and not isinstance(value, (dict, list, tuple, set)):
-            self._refuse(f"reads {path}, {_article(value)}, whose contents Python cannot see", path)
+            self._refuse(f"reads {path}, {with_article(value)}, whose contents Python cannot see", path)
 
     def _watch_for_shadows(self, kind: type, variables: dict[str, Any], path: str) -> None:
         """Attributes of an author's class that an attribute of the object of that name would replace."""
         for base in kind.__mro__:
-            if _origin_of(base) == AUTHOR:
+            if origin_of(base) == AUTHOR:
                 for name in (self._reads.names & base.__dict__.keys()) - variables.keys():
                     if not name.startswith("__") and not hasattr(base.__dict__[name], "__set__"):
                         self._absent.append((variables, name, f"{path}.{name}"))
@@ -251,7 +258,7 @@ class Values:
                 for key, part in value.items():
                     self._parts.append((value, key, part, f"{path}.{key}"))
                     self._waiting.append((part, f"{path}.{key}"))
-            elif _is_part(name, value):
+            elif is_part(name, value):
                 self._hooks.append(value)
                 if value:
                     self._waiting.append((value, f"{path}.{name}"))
@@ -259,71 +266,3 @@ class Values:
     def _refuse(self, why: str, path: str) -> None:
         name = path.split("[")[0].split(" of ")[0].rsplit(".", 1)[-1]
         self.refusal = self.refusal or why + self._reads.place_of(name)
-
-
-def _global_hooks() -> list[dict[Any, Any]]:
-    """Those of all modules."""
-    found = vars(torch.nn.modules.module).items()
-    return [value for name, value in found if name.startswith("_global_") and isinstance(value, dict)]
-
-
-def _origin_of(value: Any) -> str:
-    """Whose code a class, function or module is."""
-    module = value if isinstance(value, ModuleType) else sys.modules.get(value.__module__)
-    file = getattr(module, "__file__", None)
-    if file is None:
-        name = module.__name__ if isinstance(module, ModuleType) else ""
-        return STANDARD if name.split(".")[0] in sys.stdlib_module_names and name != "__main__" else AUTHOR
-    return origin(file)
-
-
-def _variables_of(value: Any) -> dict[str, Any] | None:
-    try:
-        found = object.__getattribute__(value, "__dict__") if type(value) is not local else value.__dict__
-    except AttributeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _slots_of(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
-def _is_part(name: str, value: object) -> bool:
-    """Whether an attribute is one of a module's own dicts, which it never replaces."""
-    return name in PARTS or (name.startswith("_") and "hook" in name and isinstance(value, dict))
-
-
-def _is_buffer(value: object) -> bool:
-    try:
-        memoryview(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError):
-        return isinstance(value, np.ndarray)
-    return True
-
-
-class _Bytes:
-    """The contents of an object with a buffer, read as numpy's arrays are."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def tobytes(self) -> bytes:
-        return bytes(memoryview(self._value))
-
-
-def _is_moving(value: object) -> bool:
-    """Whether reading a value changes it, as that of iterators, files and random generators."""
-    kind = type(value)
-    return (
-        hasattr(kind, "__next__")
-        or isinstance(value, random.Random)
-        or kind.__module__.startswith("numpy.random")
-    )
-
-
-def _article(value: object) -> str:
-    name = type(value).__qualname__
-    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
