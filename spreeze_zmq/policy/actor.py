@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+#: The arrays of a policy by name.
+Arrays = Mapping[str, Floats]
 #: ``[N, *action_shape]`` float32 in the environment's own units, or int64.
 Actions = NDArray[Any]
 #: Actions and, on request, their log densities ``[N]``.

@@ -14,7 +14,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.policy.actor import Actions, Drawn, Floats, Head
 
 if TYPE_CHECKING:
-    from spreeze_zmq.policy.heads import Categorical, EpsilonGreedy
+    from spreeze_zmq.policy.choices import Categorical, EpsilonGreedy
 
 
 class LegalChoices(Head):

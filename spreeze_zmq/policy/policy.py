@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,12 +14,11 @@ from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
-from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, load_class, module_of, trusted
-from spreeze_zmq.policy.description import Layer, counts, load_weights, read_layers
+from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, module_of, trusted
+from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
-from spreeze_zmq.policy.heads import CHOICES, make_head
-from spreeze_zmq.policy.network import Network
-from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
+from spreeze_zmq.policy.making import alike, floats, made_of, refused, takes_masks
+from spreeze_zmq.policy.observations import FrameStack
 from spreeze_zmq.policy.own_environment import OwnEnvironment
 
 
@@ -58,28 +56,13 @@ class Policy:
         metadata: Mapping[str, str] | None = None,
     ):
         self.metadata = dict(metadata or {})
-        #: What takes the numbers of a later message; None where such a policy is always made anew.
-        self._load: Callable[[Mapping[str, Floats]], None] | None = None
-        with _refused():
+        with refused():
             self._read(fields, arrays)
             self.description: dict[str, Any] = dict(fields["description"])
             self.memory_size = 0
-            self.takes_masks = _takes_masks(self.description.get("distribution", {}))
+            self.takes_masks = takes_masks(self.description.get("distribution", {}))
             self.frame_stack()
-            if module_of(self.description) is not None:
-                loaded = load_class(self.description, self.arrays)
-                self.actor: Actor = loaded
-                self.memory_size = loaded.memory_size
-                self._output_of: Callable[[NDArray[Any], Floats | None], NDArray[Any]] = loaded.output
-            else:
-                scaling = ObservationScaling(self.description["observation"], self.arrays)
-                layers = read_layers(self.description["layers"], self.arrays["parameters"], scaling.size)
-                network = _network(layers)
-                self._output_of = lambda obs, _: network(scaling(obs))
-                distribution = self.description["distribution"]
-                self.actor = make_head(distribution, self.arrays, network.num_outputs)
-                if isinstance(network, Network):  # in torch the weights are copied once more
-                    self._load = partial(_load, scaling, layers)
+            self.actor, self._output_of, self.memory_size, self._load = made_of(self.description, self.arrays)
             self.own = OwnEnvironment.described(self.metadata, self.description)
 
     @classmethod
@@ -100,10 +83,10 @@ class Policy:
         if last is None or last._load is None or fields.get("description") != last.description:
             return cls(fields, arrays)
         before = last.arrays
-        with _refused():
+        with refused():
             last._read(fields, arrays)
             same = before.keys() == last.arrays.keys()
-            if same and all(_alike(name, array, last.arrays[name]) for name, array in before.items()):
+            if same and all(alike(name, array, last.arrays[name]) for name, array in before.items()):
                 last._load(last.arrays)
                 return last
         return cls(fields, arrays)
@@ -112,7 +95,7 @@ class Policy:
         """Take what differs from message to message."""
         self.version = int(fields["version"])
         self.extras: dict[str, float] = dict(fields.get("extras", {}))
-        self.arrays = {name: _floats(name, arrays[name]) for name in ARRAYS if name in arrays}
+        self.arrays = {name: floats(name, arrays[name]) for name in ARRAYS if name in arrays}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -308,55 +291,8 @@ def usable(version: int) -> Iterator[None]:
         raise InputError(f"policy version {version} cannot be used: {error}") from error
 
 
-def _takes_masks(distribution: Mapping[str, Any]) -> bool:
-    """Whether a table ``description.distribution`` asks for action masks. Raises ValueError for a box."""
-    takes = distribution.get("action_mask", False)
-    if takes is not False and (takes is not True or distribution["kind"] not in CHOICES):
-        raise ValueError(f"action_mask is {takes!r:.60} of a {distribution['kind']!r:.60}")
-    return takes is True
-
-
 def _finite(action: Actions) -> Actions:
     """The same actions. Raises WireError for NaN, which no environment and no motor may be given."""
     if action.dtype.kind == "f" and not within_limits(action) and not np.isfinite(action).all():
         raise WireError("bad_policy", f"its action holds {odd_number(action)}")
     return action
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Inside, whatever does not make a policy raises WireError ``bad_policy``."""
-    try:
-        yield
-    except KeyError as error:
-        raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise WireError("bad_policy", str(error)) from error
-
-
-def _alike(name: str, before: Floats, now: Floats) -> bool:
-    """Whether an array has the shape that it had; the bounds of actions, which the head keeps, are equal."""
-    return np.array_equal(before, now) if name.startswith("action_") else before.shape == now.shape
-
-
-def _load(scaling: ObservationScaling, layers: list[Layer], arrays: Mapping[str, Floats]) -> None:
-    scaling.adopt(arrays)
-    load_weights(layers, arrays["parameters"])
-
-
-def _network(layers: list[Layer]) -> Any:
-    """The layers in NumPy, or in torch where there is a convolution."""
-    if all(layer.kind != "conv2d" for layer in layers):
-        return Network(layers)
-    from spreeze_zmq.policy.torch_network import TorchNetwork
-
-    return TorchNetwork(layers)
-
-
-def _floats(name: str, array: NDArray[Any]) -> Floats:
-    if array.dtype != np.float32:
-        raise ValueError(f"{name} is {array.dtype}, expected float32")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds NaN or infinity")
-    # A view into a received frame may be unaligned; every product would then copy it again.
-    return np.require(array, requirements=["C", "A"])

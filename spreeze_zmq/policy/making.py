@@ -1,0 +1,95 @@
+"""Makes what acts of the description and the arrays of a policy, and refuses what makes no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.policy.actor import Actor, Arrays, Floats, load_class, module_of
+from spreeze_zmq.policy.description import Layer, load_weights, read_layers
+from spreeze_zmq.policy.heads import CHOICES, make_head
+from spreeze_zmq.policy.network import Network
+from spreeze_zmq.policy.observations import ObservationScaling
+
+
+class Made(NamedTuple):
+    """What a policy acts with.
+
+    Attributes:
+        actor: turns the output, or for a class the observations, into actions.
+        output: of observations ``[N, *obs_shape]`` and the memory ``[N, memory_size]`` or None.
+        memory_size: numbers of recurrent state per environment; 0 for none.
+        load: takes the numbers of a later message of the same shapes; None where such a policy is made anew.
+    """
+
+    actor: Actor
+    output: Callable[[NDArray[Any], Floats | None], NDArray[Any]]
+    memory_size: int = 0
+    load: Callable[[Arrays], None] | None = None
+
+
+def made_of(description: Mapping[str, Any], arrays: Arrays) -> Made:
+    """What a description and its arrays make; raises whatever :func:`refused` turns into a WireError."""
+    if module_of(description) is not None:
+        loaded = load_class(description, arrays)
+        return Made(loaded, loaded.output, loaded.memory_size)
+    scaling = ObservationScaling(description["observation"], arrays)
+    layers = read_layers(description["layers"], arrays["parameters"], scaling.size)
+    network = _network(layers)
+    actor = make_head(description["distribution"], arrays, network.num_outputs)
+    in_place = isinstance(network, Network)  # in torch the weights are copied once more
+    load = partial(_load, scaling, layers) if in_place else None
+    return Made(actor, lambda obs, _: network(scaling(obs)), load=load)
+
+
+def takes_masks(distribution: Mapping[str, Any]) -> bool:
+    """Whether a table ``description.distribution`` asks for action masks. Raises ValueError for a box."""
+    takes = distribution.get("action_mask", False)
+    if takes is not False and (takes is not True or distribution["kind"] not in CHOICES):
+        raise ValueError(f"action_mask is {takes!r:.60} of a {distribution['kind']!r:.60}")
+    return takes is True
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Inside, whatever does not make a policy raises WireError ``bad_policy``."""
+    try:
+        yield
+    except KeyError as error:
+        raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise WireError("bad_policy", str(error)) from error
+
+
+def alike(name: str, before: Floats, now: Floats) -> bool:
+    """Whether an array has the shape that it had; the bounds of actions, which the head keeps, are equal."""
+    return np.array_equal(before, now) if name.startswith("action_") else before.shape == now.shape
+
+
+def _load(scaling: ObservationScaling, layers: list[Layer], arrays: Arrays) -> None:
+    scaling.adopt(arrays)
+    load_weights(layers, arrays["parameters"])
+
+
+def _network(layers: list[Layer]) -> Any:
+    """The layers in NumPy, or in torch where there is a convolution."""
+    if all(layer.kind != "conv2d" for layer in layers):
+        return Network(layers)
+    from spreeze_zmq.policy.torch_network import TorchNetwork
+
+    return TorchNetwork(layers)
+
+
+def floats(name: str, array: NDArray[Any]) -> Floats:
+    if array.dtype != np.float32:
+        raise ValueError(f"{name} is {array.dtype}, expected float32")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinity")
+    # A view into a received frame may be unaligned; every product would then copy it again.
+    return np.require(array, requirements=["C", "A"])
