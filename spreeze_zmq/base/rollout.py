@@ -171,6 +171,26 @@ ARRAY_FIELDS: Mapping[str, ArrayForm] = {
 STEP_FIELDS = tuple(name for name, form in ARRAY_FIELDS.items() if form.leading == ("T", "N"))
 
 
+def next_observations(rollout: Rollout, last: NDArray[np.intp] | None = None) -> NDArray[Any]:
+    """``[T, N, *obs_shape]``: the observation after step ``last`` ``[T, N]``, by default each step's own;
+    after the last step of an episode, its true final observation. May be a view of the rollout's.
+    """
+    assert rollout.obs is not None
+    assert rollout.final_obs is not None
+    return after_steps(rollout, rollout.obs, rollout.final_obs, last)
+
+
+def after_steps(
+    rollout: Rollout, array: NDArray[Any], final: NDArray[Any], last: NDArray[np.intp] | None = None
+) -> NDArray[Any]:
+    """As :func:`next_observations`, of an ``array`` ``[T + 1, N, ...]`` with ``final`` rows ``[K, ...]``."""
+    following: NDArray[Any] = array[1:]
+    if len(final):
+        following = np.array(following)
+        following[rollout.ended_at] = final
+    return following if last is None else following[last, np.arange(following.shape[1])]
+
+
 #: The largest number to train on: its squares, summed over a batch, stay within float32.
 LARGEST = 1e15
 _LARGEST_SUM = LARGEST**2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.replay.batches import Batch, Mixture
 from spreeze_zmq.replay.episodes import Episode, Transitions
 from spreeze_zmq.replay.hindsight import Goals, in_hindsight
-from spreeze_zmq.replay.mixture import Mixture
 from spreeze_zmq.replay.relabelling import Relabelling, misfit
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, further_fields
+from spreeze_zmq.replay.replays import ObservationReplay, Replay, further_fields
 from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore

@@ -12,7 +12,8 @@ import torch
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.replay.replays import Batch, Replay, ReplaySettings
+from spreeze_zmq.replay.batches import Batch
+from spreeze_zmq.replay.replays import Replay, ReplaySettings
 
 #: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6

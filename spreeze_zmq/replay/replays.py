@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,51 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.frames import stacked_shape
-from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, Rollout
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, Rollout, after_steps
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.replay.batches import Batch
 from spreeze_zmq.replay.episodes import MASK
 from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.packed_ring import PackedRing, Packing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
-from spreeze_zmq.replay.ring import Column, Ring, after_steps
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Transitions drawn from a replay; views of its buffers, valid until its next ``sample``.
-
-    Attributes:
-        obs: ``[B, *obs_shape]`` in the dtype of the environment; of images ``[B, stack * channels, height,
-            width]``.
-        action: ``[B, *action_shape]`` in the environment's own units.
-        reward: ``[B]`` float32, the discounted sum of up to ``n_step`` rewards, divided if they are scaled.
-        discount: ``[B]`` float32, gamma to the number of rewards summed; 0 after termination.
-        next_obs: as ``obs``, the observation to bootstrap from.
-        weight: ``[B]`` float32, each transition's weight in the loss; None if all are equal.
-        action_mask: ``[B, A]`` bool, the actions that were legal at ``obs``; None where the environment gives
-            no masks.
-        next_action_mask: the same at ``next_obs``.
-    """
-
-    obs: torch.Tensor
-    action: torch.Tensor
-    reward: torch.Tensor
-    discount: torch.Tensor
-    next_obs: torch.Tensor
-    weight: torch.Tensor | None = None
-    action_mask: torch.Tensor | None = None
-    next_action_mask: torch.Tensor | None = None
-
-    def _replace(self, **fields: Any) -> Batch:
-        """A copy with other values of some fields, as of a ``NamedTuple``."""
-        return replace(self, **fields)
-
-    @staticmethod
-    def having(more: Sequence[str]) -> type[Batch]:
-        """The class of batches with further tensors ``[B, ...]`` of these names."""
-        fields = [(name, "torch.Tensor | None", None) for name in more]
-        return make_dataclass("Batch", fields, bases=(Batch,), frozen=True) if more else Batch
+from spreeze_zmq.replay.ring import Column, Ring
 
 
 def further_fields(fields: Sequence[str]) -> tuple[str, ...]:

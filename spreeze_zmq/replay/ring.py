@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import CheckpointError, InputError
 from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
-from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.nn.device import Ingestion, Staging
 
 #: Share of the free memory that a table may claim.
@@ -299,23 +299,3 @@ class Ring:
         """What must agree between a saved replay and this one, in JSON's own types."""
         columns = [[column.name, column.dtype, list(column.shape)] for column in self.columns]
         return {**self._settings, "capacity": self.capacity, "columns": columns}
-
-
-def next_observations(rollout: Rollout, last: NDArray[np.intp] | None = None) -> NDArray[Any]:
-    """``[T, N, *obs_shape]``: the observation after step ``last`` ``[T, N]``, by default each step's own;
-    after the last step of an episode, its true final observation. May be a view of the rollout's.
-    """
-    assert rollout.obs is not None
-    assert rollout.final_obs is not None
-    return after_steps(rollout, rollout.obs, rollout.final_obs, last)
-
-
-def after_steps(
-    rollout: Rollout, array: NDArray[Any], final: NDArray[Any], last: NDArray[np.intp] | None = None
-) -> NDArray[Any]:
-    """As :func:`next_observations`, of an ``array`` ``[T + 1, N, ...]`` with ``final`` rows ``[K, ...]``."""
-    following: NDArray[Any] = array[1:]
-    if len(final):
-        following = np.array(following)
-        following[rollout.ended_at] = final
-    return following if last is None else following[last, np.arange(following.shape[1])]

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.replay.batches import Batch
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings, further_fields
-from spreeze_zmq.replay.ring import Column, Ring, next_observations
+from spreeze_zmq.replay.replays import ObservationReplay, Replay, ReplaySettings, further_fields
+from spreeze_zmq.replay.ring import Column, Ring
 
 #: What a sequence has beside the fields of transitions, by the names of a batch.
 BESIDE = ("begins", "last", "memory")

@@ -1,15 +1,54 @@
-"""Batches of several replays: of each the same share, as demonstrations and the run's own transitions."""
+"""A batch of transitions, and batches of several replays: of demonstrations and the run's own transitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, make_dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
+if TYPE_CHECKING:
+    from spreeze_zmq.replay.replays import ObservationReplay, Replay
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions drawn from a replay; views of its buffers, valid until its next ``sample``.
+
+    Attributes:
+        obs: ``[B, *obs_shape]`` in the dtype of the environment; of images ``[B, stack * channels, height,
+            width]``.
+        action: ``[B, *action_shape]`` in the environment's own units.
+        reward: ``[B]`` float32, the discounted sum of up to ``n_step`` rewards, divided if they are scaled.
+        discount: ``[B]`` float32, gamma to the number of rewards summed; 0 after termination.
+        next_obs: as ``obs``, the observation to bootstrap from.
+        weight: ``[B]`` float32, each transition's weight in the loss; None if all are equal.
+        action_mask: ``[B, A]`` bool, the actions that were legal at ``obs``; None where the environment gives
+            no masks.
+        next_action_mask: the same at ``next_obs``.
+    """
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    discount: torch.Tensor
+    next_obs: torch.Tensor
+    weight: torch.Tensor | None = None
+    action_mask: torch.Tensor | None = None
+    next_action_mask: torch.Tensor | None = None
+
+    def _replace(self, **fields: Any) -> Batch:
+        """A copy with other values of some fields, as of a ``NamedTuple``."""
+        return replace(self, **fields)
+
+    @staticmethod
+    def having(more: Sequence[str]) -> type[Batch]:
+        """The class of batches with further tensors ``[B, ...]`` of these names."""
+        fields = [(name, "torch.Tensor | None", None) for name in more]
+        return make_dataclass("Batch", fields, bases=(Batch,), frozen=True) if more else Batch
+
 
 #: What a replay's ``sample`` gives.
 Drawn = Batch | torch.Tensor | Mapping[str, torch.Tensor]
