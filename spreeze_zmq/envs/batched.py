@@ -13,31 +13,17 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import EnvironmentFailure, StateNotKept, in_one_line
-from spreeze_zmq.base.kept_state import put_into
-from spreeze_zmq.base.rollout import within_limits
-from spreeze_zmq.envs.door import Given, odd_rows
-from spreeze_zmq.envs.failing import FailingRows
-from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
+from spreeze_zmq.base.errors import EnvironmentFailure
+from spreeze_zmq.envs.door import Given
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, overlay, seeds_of, select, without_reserved
+from spreeze_zmq.envs.kept import KeptRows
 from spreeze_zmq.envs.masks import Behind
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.task import Task
 
-#: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
-Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
-#: Observations and info of a reset.
-Begun = tuple[NDArray[Any], dict[str, Any]]
-#: A seed for each environment; None continues a random state.
-Seeds = Sequence[int | None]
-#: Of a reset, passed to each environment.
-Options = dict[str, Any] | None
 
-#: Arrays of a batch that its state holds.
-_KEPT = ("_length", "_return", "_last_obs")
-
-
-class BatchedEnv(FailingRows):
+class BatchedEnv(KeptRows):
     """``num_envs`` environments that step together, as a ``gymnasium.vector.VectorEnv``.
 
     An environment whose episode ends in a step is reset within the same step. The returned observation is the
@@ -55,7 +41,7 @@ class BatchedEnv(FailingRows):
     returns what its spaces do not promise (see ``door``), does not stop the others. Its step does not count:
     the episode is truncated at the last good observation with a reward of 0, the environment is reset, and
     ``failures`` logs the failure and raises when there are too many. Returned arrays are never written again.
-    Subclasses implement the step (``_advance``) and the reset (``_restart``).
+    Subclasses implement the step (``_advance``) and the reset (``_restart``, see ``FailingRows``).
 
     Attributes:
         batch_size: number of environments that ``recv`` waits for.
@@ -74,7 +60,6 @@ class BatchedEnv(FailingRows):
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
-    backend = ""
     backend_reason = ""
     close_fault = ""
     masks: Behind | None = None
@@ -103,23 +88,17 @@ class BatchedEnv(FailingRows):
         self.max_episode_steps = max_episode_steps
         self.episode_limit = max_episode_steps if episode_limit is None else episode_limit
         self._given = Given(action_space)
-        self._return = np.zeros(num_envs)
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._all_rows = np.arange(num_envs)
         self._stepped: Step | None = None
         self._stepping: NDArray[np.intp] | None = None
         self._started = False
         self.on_tick: Callable[[], None] = lambda: None
-        self._last_obs: NDArray[Any] | None = None
 
     # Implemented by subclasses.
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         """Step all environments without a reset; the arrays are fresh, except ``truncated``."""
-        raise NotImplementedError
-
-    def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
-        """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
 
     def gives_masks(self, info: Any) -> bool:
@@ -129,54 +108,6 @@ class BatchedEnv(FailingRows):
     def read_masks(self) -> None:
         """Read action masks from the next reset on."""
         raise NotImplementedError
-
-    def _keep(self) -> Any:
-        """The state of the environments, as plain values; ``_put_back`` of another batch goes on there."""
-        raise StateNotKept(f"the engine '{self.backend}' does not tell it")
-
-    def _put_back(self, state: Any) -> None:
-        raise StateNotKept(f"the engine '{self.backend}' does not take it")
-
-    # What a later process goes on from.
-
-    @property
-    def first_seed(self) -> int:
-        """The seed given to ``make``."""
-        return self._seed
-
-    def get_state(self) -> dict[str, Any]:
-        """All that the next steps follow from, between two steps: numbers, texts, arrays, lists and maps.
-
-        Raises:
-            StateNotKept: the environments, or this engine, cannot be kept; says why.
-        """
-        own = {name: np.array(getattr(self, name)) for name in _KEPT}
-        return {
-            **{"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs},
-            **{"seed": self._seed, "failures": [self.failures.count, self.failures.episodes]},
-            **{"num_steps": self._num_steps, **own, "inner": self._keep()},
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Bring a new batch, which has been reset, to where another one was at :meth:`get_state`.
-
-        Raises:
-            StateNotKept: it is the state of another batch, or damaged; the environments then want a reset.
-        """
-        own = {"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs}
-        try:
-            for name, value in own.items():
-                if state[name] != value:
-                    raise StateNotKept(f"its {name} is {str(state[name])[:60]}, not {value}")
-            if not all(state[name].shape == np.shape(getattr(self, name)) for name in _KEPT):
-                raise StateNotKept("its arrays have other shapes")
-            self._put_back(state["inner"])
-            for name in _KEPT:
-                setattr(self, name, put_into(getattr(self, name), state[name]))
-            self.failures.count, self.failures.episodes = map(int, state["failures"])
-            self._seed, self._num_steps = int(state["seed"]), int(state["num_steps"])
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise StateNotKept(f"{type(error).__name__}: {in_one_line(error)}") from error
 
     # The interface of gymnasium.vector.
 
@@ -352,20 +283,3 @@ class BatchedEnv(FailingRows):
         obs[rows] = first
         info["final_info"], info["_final_info"] = select(step_info, ended), ended
         return obs, {**without_reserved(overlay(step_info, reset_info, ended)), **info}
-
-    def _begin(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
-        """Reset ``rows``, and again those whose first observation is not finite."""
-        first, info = self._restart(rows, seeds, options)
-        while not within_limits(first) and (odd := dict(odd_rows(first))):
-            bad = list(odd)
-            again = rows[bad]
-            for row, what in zip(again.tolist(), odd.values(), strict=True):
-                self._fail(row, f"began with {what}")
-            self._failed.clear()
-            first = first.copy()
-            new_seeds = [self._repair(row) for row in again.tolist()]
-            first[bad], reset_info = self._restart(again, new_seeds, options)
-            mask = np.zeros(self.num_envs, np.bool_)
-            mask[again] = True
-            info = overlay(info, reset_info, mask)
-        return first, info

@@ -13,6 +13,7 @@ from spreeze_zmq.base.errors import in_one_line, let_interrupts_pass, place_of
 from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, overlay
 
 
 class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -33,6 +34,10 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._length = np.zeros(num_envs, np.int64)
         self._seed = seed
         self._failed: set[int] = set()
+
+    def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
+        """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
+        raise NotImplementedError
 
     def _replace(self, row: int) -> None:
         """Replace an environment that failed by a new one, where a reset alone does not repair it."""
@@ -83,3 +88,20 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         else:
             place = f" [{place}]" if (place := place_of(error)) else ""
             self._fail(rows, f"raised in {method}: {in_one_line(error)}{place}", error)
+
+    def _begin(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
+        """Reset ``rows``, and again those whose first observation is not finite."""
+        first, info = self._restart(rows, seeds, options)
+        while not within_limits(first) and (odd := dict(odd_rows(first))):
+            bad = list(odd)
+            again = rows[bad]
+            for row, what in zip(again.tolist(), odd.values(), strict=True):
+                self._fail(row, f"began with {what}")
+            self._failed.clear()
+            first = first.copy()
+            new_seeds = [self._repair(row) for row in again.tolist()]
+            first[bad], reset_info = self._restart(again, new_seeds, options)
+            mask = np.zeros(self.num_envs, np.bool_)
+            mask[again] = True
+            info = overlay(info, reset_info, mask)
+        return first, info

@@ -1,4 +1,6 @@
-"""Infos and seeds as in ``gymnasium.vector``: an info is arrays ``[N, ...]`` by name, with their masks."""
+"""What goes into and out of a batch, as in ``gymnasium.vector``: an info is arrays ``[N, ...]`` by name, with
+their masks.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.failures import printable
+
+#: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
+Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+#: Observations and info of a reset.
+Begun = tuple[NDArray[Any], dict[str, Any]]
+#: A seed for each environment; None continues a random state.
+Seeds = Sequence[int | None]
+#: Of a reset, passed to each environment.
+Options = dict[str, Any] | None
 
 #: Names in a step's info that belong to the batch; an environment's own of these are in ``final_info`` alone.
 _OF_BATCH = frozenset(

@@ -1,4 +1,5 @@
-"""What an environment, or a task of many, is in the middle of, as plain values; see ``base.kept_state``.
+"""What an environment, a task of many or a batch is in the middle of, as plain values; see
+``base.kept_state``.
 
 An environment may speak for itself, and for what it wraps, by two methods: ``get_state()`` returns plain
 values (numbers, texts, arrays, lists, and maps), ``set_state(state)`` goes on from there. Of any other its
@@ -19,9 +20,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import StateNotKept, in_one_line, let_interrupts_pass
 from spreeze_zmq.base.kept_state import Keeper, Maker, put_into
+from spreeze_zmq.envs.failing import FailingRows
 
 #: What does not change while an environment is stepped: how it was made.
 _STATIC = (
@@ -192,3 +195,66 @@ def _sum_of(model: Any) -> int:
     content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, content)
     return zlib.crc32(content.data)
+
+
+# --- a batch
+
+#: Arrays of a batch that its state holds.
+_KEPT = ("_length", "_return", "_last_obs")
+
+
+class KeptRows(FailingRows):
+    """The part of a batch that says what it is in the middle of, and goes on from what another has said."""
+
+    backend = ""
+
+    def __init__(self, env_id: str, num_envs: int, seed: int) -> None:
+        super().__init__(env_id, num_envs, seed)
+        self._return = np.zeros(num_envs)
+        self._last_obs: NDArray[Any] | None = None
+
+    def _keep(self) -> Any:
+        """The state of the environments, as plain values; ``_put_back`` of another batch goes on there."""
+        raise StateNotKept(f"the engine '{self.backend}' does not tell it")
+
+    def _put_back(self, state: Any) -> None:
+        raise StateNotKept(f"the engine '{self.backend}' does not take it")
+
+    @property
+    def first_seed(self) -> int:
+        """The seed given to ``make``."""
+        return self._seed
+
+    def get_state(self) -> dict[str, Any]:
+        """All that the next steps follow from, between two steps: numbers, texts, arrays, lists and maps.
+
+        Raises:
+            StateNotKept: the environments, or this engine, cannot be kept; says why.
+        """
+        own = {name: np.array(getattr(self, name)) for name in _KEPT}
+        return {
+            **{"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs},
+            **{"seed": self._seed, "failures": [self.failures.count, self.failures.episodes]},
+            **{"num_steps": self._num_steps, **own, "inner": self._keep()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Bring a new batch, which has been reset, to where another one was at :meth:`get_state`.
+
+        Raises:
+            StateNotKept: it is the state of another batch, or damaged; the environments then want a reset.
+        """
+        own = {"batch": type(self).__name__, "env": self.env_id, "num_envs": self.num_envs}
+        try:
+            for name, value in own.items():
+                if state[name] != value:
+                    raise StateNotKept(f"its {name} is {str(state[name])[:60]}, not {value}")
+            if not all(state[name].shape == np.shape(getattr(self, name)) for name in _KEPT):
+                raise StateNotKept("its arrays have other shapes")
+            self._put_back(state["inner"])
+            for name in _KEPT:
+                setattr(self, name, put_into(getattr(self, name), state[name]))
+            self.failures.count, self.failures.episodes = map(int, state["failures"])
+            self._seed, self._num_steps = int(state["seed"]), int(state["num_steps"])
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise StateNotKept(f"{type(error).__name__}: {in_one_line(error)}") from error

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment, StateNotKept, definition_of
 from spreeze_zmq.base.kept_state import Keeper, Maker
-from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
+from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import WrongReturn, fitting
 from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step
 from spreeze_zmq.envs.kept import keep_task, put_task_back
 
 log = logging.getLogger("spreeze.envs")

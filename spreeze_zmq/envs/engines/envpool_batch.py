@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
 from spreeze_zmq.base.schema import near_ones
-from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")

@@ -20,10 +20,10 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
-from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
+from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
 from spreeze_zmq.envs.engines.fitting import fitted, time_limit, without_limit
-from spreeze_zmq.envs.infos import stacked
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
 

@@ -18,7 +18,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment, StateNotKept
-from spreeze_zmq.envs.batched import Options
+from spreeze_zmq.envs.infos import Options
 from spreeze_zmq.envs.mujoco import post_constraint
 from spreeze_zmq.envs.mujoco.randomization import Floats, Randomizer, read_ranges
 from spreeze_zmq.envs.task import Rngs, Task

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure
-from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
+from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.envs.infos import seeds_of, stacked
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, seeds_of, stacked
 from spreeze_zmq.envs.parallel.pool import TICK_S, Slots, WorkerPool, arrays_for, check_options, divide
 
 

@@ -11,7 +11,7 @@ from gymnasium.envs.classic_control.utils import maybe_parse_reset_bounds, verif
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.batched import Options
+from spreeze_zmq.envs.infos import Options
 from spreeze_zmq.envs.task import Outcome, Rngs, Rows, Task
 
 
