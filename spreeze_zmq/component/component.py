@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import psutil
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.parent_death import is_bound
-from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.handing import Handing
-from spreeze_zmq.component.process import Charge, Waits, begin_recording, claim_name, limit_of
+from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
+from spreeze_zmq.component.reporting import Reporting
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import Checkpoint, prune, restore_point
@@ -39,61 +38,44 @@ log = logging.getLogger("spreeze")
 ChannelT = TypeVar("ChannelT", bound=channels.Channel)
 
 
-class Component:
+class Component(Reporting):
     """One process of the run: its plan, its channels, its figures, and whether it should stop.
 
     Attributes:
-        role: its role in the topology.
-        name: ``ROLE-INDEX``.
         incarnation: random number below 2**53 that distinguishes successive processes of one name.
         plan: the resolved run.
         folder: the run's folder.
         environment: spaces and limits of the run's environment.
         options: this role's own options.
-        figures: field of a report -> function that computes it when the report is sent; ``counters``,
-            ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
-        has_more: whether ``taken`` did not hold all streams that have changed, so that more must follow.
         relist: called when reports may have been lost, so that ``taken`` lists all that they listed.
         handing: the files that it writes into the run's folder, and reads there.
         hear_own: receives the broker's reports about itself; every other role sends its reports.
-        waits: the clocks of its time, and its current wait.
         stop_reason: why it should stop; empty while it should not.
         stopping_roles: roles that the broker has stopped.
         at_end: called after the last message has been sent, as to close environments; may hang or raise.
     """
 
     def __init__(self, role: str, plan: Plan, index: int | None = None) -> None:
-        self.role = role
         self.plan = plan
         self.folder = RunFolder(Path(plan.run_dir))
         self.environment = plan.environment
         self.options: Mapping[str, Any] = plan.components[role].options
         self.index, self._name_lock = claim_name(role, index, plan)
-        self.name = f"{role}-{self.index}"
+        super().__init__(role, f"{role}-{self.index}")
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
-        self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
-        self.has_more: Callable[[], bool] = lambda: False
         self.relist: Callable[[], None] = lambda: None
-        self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.handing = Handing(self.folder, self.name, self._send)
         sockets = Path(plan.socket_dir)
         self._watched = sockets if not is_bound() and channels.SocketFolder.is_held(sockets) else None
-        self.reports_dropped = 0
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
         self.at_end: list[Callable[[], object]] = []
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
-        self._channels: dict[str, channels.Channel] = {}
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._publishers: list[channels.Publisher] = []
-        self._process = psutil.Process()
-        self._began_s = time.monotonic() - (time.time() - self._process.create_time())
-        self._family = Family(self._process)
-        self.waits = Waits(self.name)
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
-        self._is_ready, self._preparations = False, 0
         self._broker: int | None = None
         self._control = self.open(CONTROL, channels.Subscriber) if role != BROKER else None
         self._outbox = self.open(REPORT, channels.Outbox) if role != BROKER else None
@@ -172,15 +154,6 @@ class Component:
     def running(self) -> bool:
         """Whether nothing has asked this process to stop."""
         return not self.stop_reason
-
-    @property
-    def uptime_s(self) -> float:
-        return time.monotonic() - self._began_s
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds used by this process and its child processes."""
-        return self._family.cpu_s()
 
     def stop(self, reason: str) -> None:
         """Make ``running`` False; the first reason is kept."""
@@ -272,33 +245,6 @@ class Component:
         for fields in self._reports():
             self.report("report", fields)
 
-    def _reports(self) -> list[dict[str, Any]]:
-        """One report, and as many others with the same figures as it takes to list all of ``taken``."""
-        reports = [self.own_report()]
-        while self.has_more():
-            reports.append({**reports[0], "taken": self.figures["taken"]()})
-        return reports
-
-    def own_report(self) -> dict[str, Any]:
-        """The fields of a report."""
-        figures = {name: dict(value()) for name, value in self.figures.items()}
-        counters = {"reports_dropped": self.reports_dropped, **figures.pop("counters", {})}
-        return {
-            "role": self.role,
-            "name": self.name,
-            "pid": os.getpid(),
-            "time_s": time.time(),
-            "uptime_s": self.uptime_s,
-            "cpu_s": self.cpu_s,
-            "rss_bytes": self._process.memory_info().rss,
-            "clock_s": dict(self.waits.clock_s),
-            "counters": counters,
-            "gauges": {},
-            "refused": [row for channel in self._channels.values() for row in channel.refusals.rows()],
-            "waiting_for": self._owed(),
-            **figures,
-        }
-
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
         self.handing.close()
@@ -343,9 +289,3 @@ class Component:
         self.stopping_roles |= roles
         if self.role in roles or "*" in roles:
             self.stop(fields["reason"])
-
-    def _owed(self) -> str:
-        """What this process waits for, in words; empty if for nothing."""
-        if self._preparations and not self._is_ready:
-            return f"its own start, of which {self._preparations} steps are done"
-        return self.waits.owed or self.lacks()

@@ -1,0 +1,84 @@
+"""What a process knows of itself, as its reports say it: its figures, its time, what it waits for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psutil
+
+from spreeze_zmq.base.usage import Family
+from spreeze_zmq.component.process import Waits
+from spreeze_zmq.wire import channels
+
+
+class Reporting:
+    """The part of a component that makes its reports; all figures are cumulative.
+
+    Attributes:
+        role: its role in the topology.
+        name: ``ROLE-INDEX``.
+        figures: field of a report -> function that computes it when the report is sent; ``counters``,
+            ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
+        has_more: whether ``taken`` did not hold all streams that have changed, so that more must follow.
+        waits: the clocks of its time, and its current wait.
+        lacks: what it lacks in words, though it does not wait; empty for nothing.
+        reports_dropped: reports for which there was no room.
+    """
+
+    def __init__(self, role: str, name: str) -> None:
+        self.role, self.name = role, name
+        self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.has_more: Callable[[], bool] = lambda: False
+        self.lacks: Callable[[], str] = lambda: ""
+        self.waits = Waits(name)
+        self.reports_dropped = 0
+        self._channels: dict[str, channels.Channel] = {}
+        self._process = psutil.Process()
+        self._began_s = time.monotonic() - (time.time() - self._process.create_time())
+        self._family = Family(self._process)
+        self._is_ready, self._preparations = False, 0
+
+    @property
+    def uptime_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds used by this process and its child processes."""
+        return self._family.cpu_s()
+
+    def _reports(self) -> list[dict[str, Any]]:
+        """One report, and as many others with the same figures as it takes to list all of ``taken``."""
+        reports = [self.own_report()]
+        while self.has_more():
+            reports.append({**reports[0], "taken": self.figures["taken"]()})
+        return reports
+
+    def own_report(self) -> dict[str, Any]:
+        """The fields of a report."""
+        figures = {name: dict(value()) for name, value in self.figures.items()}
+        counters = {"reports_dropped": self.reports_dropped, **figures.pop("counters", {})}
+        return {
+            "role": self.role,
+            "name": self.name,
+            "pid": os.getpid(),
+            "time_s": time.time(),
+            "uptime_s": self.uptime_s,
+            "cpu_s": self.cpu_s,
+            "rss_bytes": self._process.memory_info().rss,
+            "clock_s": dict(self.waits.clock_s),
+            "counters": counters,
+            "gauges": {},
+            "refused": [row for channel in self._channels.values() for row in channel.refusals.rows()],
+            "waiting_for": self._owed(),
+            **figures,
+        }
+
+    def _owed(self) -> str:
+        """What this process waits for, in words; empty if for nothing."""
+        if self._preparations and not self._is_ready:
+            return f"its own start, of which {self._preparations} steps are done"
+        return self.waits.owed or self.lacks()
