@@ -49,6 +49,21 @@ def is_address(host: str) -> bool:
         return False
 
 
+def local_path(endpoint: str, *, has_keys: bool) -> Path | None:
+    """The path of an ipc endpoint; None for tcp. Raises ChannelError for tcp beyond loopback without keys."""
+    transport, _, address = endpoint.partition("://")
+    if transport == "ipc" and address.startswith("/"):
+        ipc_endpoint(Path(address))
+        return Path(address)
+    if transport == "tcp":
+        if not has_keys and not is_loopback(address.rpartition(":")[0]):
+            raise ChannelError(
+                f"{endpoint}: without keys tcp stays on loopback (127.0.0.1): see spreeze keys"
+            )
+        return None
+    raise ChannelError(f"{endpoint!r} is no endpoint: expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
+
+
 #: The reason under which handshakes with wrong keys are counted as refusals.
 BAD_KEYS = "bad_keys"
 #: The environment variable with the path of another file of keys.

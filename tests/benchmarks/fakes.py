@@ -38,7 +38,7 @@ from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, POLICY, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message, channels, rollout_message
-from spreeze_zmq.wire.channels import sockets
+from spreeze_zmq.wire.channels import contexts
 
 #: Most fakes in one process, whose descriptors are a dozen each.
 PER_PROCESS = 250
@@ -150,7 +150,7 @@ class Fake:
 
 def fake(run_file, first, count, per_s):
     """A process of fakes: a line ``count`` or ``stop`` is answered with one of JSON, its counts."""
-    context = sockets.this_thread.context
+    context = contexts.this_thread.context
     context.set(zmq.MAX_SOCKETS, 16 * count + 100)
     plan, cache = Plan.read(Path(run_file)), {}
 

@@ -14,17 +14,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import zmq
 
 from spreeze_zmq.base.endpoints import Keys, keys_path
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.wire.channels.contexts import DOMAIN
 
 log = logging.getLogger("spreeze")
 
-#: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
-DOMAIN = "spreeze"
 #: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second, and a
 #: try fails if the other end dies during the handshake.
 TRIES = 10
@@ -57,34 +55,6 @@ def _next_event(monitor: zmq.Socket[bytes]) -> tuple[int, int]:
 def make_keys() -> Keys:
     public, secret = zmq.curve_keypair()
     return Keys(public.decode(), secret.decode())
-
-
-class Authenticator:
-    """Accepts clients with known keys: a thread that answers ZeroMQ's authentication requests."""
-
-    def __init__(self, context: zmq.Context[Any]) -> None:
-        from zmq.auth.thread import ThreadAuthenticator  # with asyncio and ssl, which few runs need
-
-        self._accepted: set[bytes] = set()
-        self._folders: set[Path] = set()
-        self._thread = ThreadAuthenticator(context)
-        self._thread.start()
-        self._thread.configure_curve_callback(DOMAIN, self)
-
-    def accept(self, keys: Keys) -> None:
-        """Accept clients that hold these keys, or the guests that its folder names at the time."""
-        if keys.guests:
-            self._folders.add(Path(keys.guests))
-        else:
-            self._accepted.add(keys.public.encode())
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a client's public key is accepted; the authenticator calls this."""
-        return key in self._accepted or any(is_guest(key, folder) for folder in self._folders)
-
-    def close(self) -> None:
-        """Stop the thread; must precede the end of the context."""
-        self._thread.stop()
 
 
 class Probe:
@@ -130,13 +100,6 @@ class Probe:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def is_guest(key: bytes, folder: Path) -> bool:
-    """Whether a file of the folder holds a public key; a folder that is gone has none."""
-    with suppress(OSError):
-        return any(path.read_bytes() == key for path in folder.iterdir())
-    return False
 
 
 class Handshakes:

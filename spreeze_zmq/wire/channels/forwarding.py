@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import zmq
 
 from spreeze_zmq.wire import Message, claims_of
-from spreeze_zmq.wire.channels.gate import Gate
-from spreeze_zmq.wire.channels.sockets import Channel, terminate
+from spreeze_zmq.wire.channels.contexts import terminate
+from spreeze_zmq.wire.channels.push_pull import Gate
+from spreeze_zmq.wire.channels.sockets import Channel
 
 #: Most messages that one channel forwards before the others have their turn.
 BURST = 100

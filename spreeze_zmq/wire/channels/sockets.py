@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import errno
 import math
-import os
-import signal
-import threading
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zmq
 
-from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
+from spreeze_zmq.base.endpoints import Keys, local_path
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import MAX_ARRAYS, MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
-from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer, hold_little
+from spreeze_zmq.wire.channels.connections import Handshakes, KernelBuffer, hold_little
+from spreeze_zmq.wire.channels.contexts import this_thread
 from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
 
@@ -39,43 +36,6 @@ _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
 _HANDSHAKE_MS = 5000
 _BACKLOG = 1024
 _SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
-
-
-class _ThisThread(threading.local):
-    """What the current thread has of ZeroMQ: its context, and the keys that it accepts.
-
-    A forked process begins with none: pyzmq waits for no messages of a context that another process made.
-    """
-
-    def __init__(self) -> None:
-        self.context: zmq.Context[Any] = zmq.Context()
-        self.claims_of_closed: list[Claim] = []
-        self.authenticator: Authenticator | None = None
-
-    def accept(self, keys: Keys) -> None:
-        """Accept holders of these keys at the sockets of this thread."""
-        self.authenticator = self.authenticator or Authenticator(self.context)
-        self.authenticator.accept(keys)
-
-
-this_thread = _ThisThread()
-os.register_at_fork(after_in_child=lambda: this_thread.__init__())  # type: ignore[misc]
-
-
-def terminate() -> None:
-    """End this thread's use of ZeroMQ after queued messages have left or their linger time is over."""
-    if this_thread.authenticator is not None:
-        this_thread.authenticator.close()
-        this_thread.authenticator = None
-    # A handler of a signal would end the wait, and what is queued would be lost.
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        this_thread.context.destroy()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-    this_thread.context = zmq.Context()
-    while this_thread.claims_of_closed:
-        this_thread.claims_of_closed.pop().release()
 
 
 class Channel:
@@ -131,7 +91,7 @@ class Channel:
         self.record: Callable[[bool, Sequence[Buffer]], None] | None = None
         self.on_refused: Callable[[Message], None] = lambda claims: None
         self.refusals = Refusals(endpoint)
-        path = _checked(endpoint, keys)
+        path = local_path(endpoint, has_keys=keys is not None)
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = this_thread.context.socket(self._type)
         # The backend's ``send``: checks of unused options in pyzmq's wrapper would double its time.
@@ -349,18 +309,3 @@ def frozen(frame: Buffer) -> Buffer:
     for view in views:
         view.flags.writeable = False
     return frame
-
-
-def _checked(endpoint: str, keys: Keys | None) -> Path | None:
-    """The path of an ipc endpoint; None for tcp. Raises ChannelError for tcp beyond loopback without keys."""
-    transport, _, address = endpoint.partition("://")
-    if transport == "ipc" and address.startswith("/"):
-        ipc_endpoint(Path(address))
-        return Path(address)
-    if transport == "tcp":
-        if keys is None and not is_loopback(address.rpartition(":")[0]):
-            raise ChannelError(
-                f"{endpoint}: without keys tcp stays on loopback (127.0.0.1): see spreeze keys"
-            )
-        return None
-    raise ChannelError(f"{endpoint!r} is no endpoint: expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
