@@ -21,7 +21,7 @@ from spreeze_zmq.commands.check import FirstLook, advice, graph, report
 from spreeze_zmq.commands.launch_line import load, parser
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.launcher.shares import own_share
+from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import Listening, need_no_machine

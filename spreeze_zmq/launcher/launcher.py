@@ -17,25 +17,17 @@ from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
-from spreeze_zmq.launcher.disk_watch import DiskWatch
 from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending, open_nodes
 from spreeze_zmq.launcher.news import News
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.launcher.pinning import pinned
-from spreeze_zmq.launcher.socket_watch import SocketWatch
+from spreeze_zmq.launcher.watches import DiskWatch, SocketWatch
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import (
-    BROKER,
-    CONTROL,
-    EVALUATOR,
-    REPORT,
-    SAMPLER,
-    stop_order,
-)
+from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, REPORT, SAMPLER, stop_order
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.ending import say_last
 from spreeze_zmq.screen.terminal.view import View

@@ -1,17 +1,21 @@
 """The cores that each process may run on: learners get cores of their own, all others stay off them.
 
 A learner with a core of its own keeps its caches and never waits for a time slice. But samplers cannot use
-that core while the learner starves, so nothing is pinned on small machines. Pure arithmetic.
+that core while the learner starves, so nothing is pinned on small machines. Groups that share a machine have
+cores of their own each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
+from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.plan.roles import MEMBER, ROLES
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
@@ -94,3 +98,35 @@ def _spans(cpus: Sequence[int]) -> str:
         else:
             spans.append([cpu])
     return ",".join("-".join(map(str, span)) for span in spans)
+
+
+def divided(cores: Sequence[Sequence[int]], parts: int) -> list[frozenset[int]]:
+    """The CPUs of each of several parts of a machine, of as many cores each as possible.
+
+    Args:
+        cores: for each physical core its CPUs.
+        parts: at most as many as there are cores.
+    """
+    bounds = [number * len(cores) // parts for number in range(parts + 1)]
+    return [frozenset(chain.from_iterable(cores[low:high])) for low, high in pairwise(bounds)]
+
+
+@contextlib.contextmanager
+def own_share(plan: Plan) -> Iterator[Mapping[str, frozenset[int]]]:
+    """Keep this process, and what it starts, on the share of the run's own group; yields the CPUs of each
+    member that runs on this machine.
+    """
+    here = [f"{MEMBER}-{index}" for index in range(plan.groups_here - 1)]
+    if not here:
+        yield {}
+        return
+    before = os.sched_getaffinity(0)
+    cores = usable_cores(before)
+    if len(cores) <= len(here):  # its cores are hyperthreads of fewer
+        cores = [[cpu] for cpu in sorted(before)]
+    own, *others = divided(cores, 1 + len(here))
+    os.sched_setaffinity(0, own)
+    try:
+        yield dict(zip(here, others, strict=True))
+    finally:
+        os.sched_setaffinity(0, before)

@@ -29,7 +29,7 @@ from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
-from spreeze_zmq.launcher.shares import divided
+from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.launcher.shares import divided, own_share
+from spreeze_zmq.launcher.pinning import divided, own_share
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.parts import Count, StopPlan
