@@ -87,6 +87,7 @@ def _network(layers: list[Layer]) -> Any:
 
 
 def floats(name: str, array: NDArray[Any]) -> Floats:
+    """An array of a policy, aligned. Raises ValueError unless it is of finite float32."""
     if array.dtype != np.float32:
         raise ValueError(f"{name} is {array.dtype}, expected float32")
     if not np.isfinite(array).all():

@@ -34,6 +34,7 @@ def origin_of(value: Any) -> str:
 
 
 def variables_of(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object by name; None where it has no dict of them."""
     try:
         found = object.__getattribute__(value, "__dict__") if type(value) is not local else value.__dict__
     except AttributeError:
@@ -53,6 +54,7 @@ def is_part(name: str, value: object) -> bool:
 
 
 def is_buffer(value: object) -> bool:
+    """Whether a value is bytes, or an array, that can be compared as bytes."""
     try:
         memoryview(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):

@@ -45,6 +45,7 @@ def _has_all(algorithm: str, table: Any) -> bool:
 
 
 def find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
+    """The class of that name; None, and a mistake, where there is none."""
     if not name:
         return None
     known = algorithms.names()
