@@ -28,6 +28,12 @@ NAPPING = {
     )
     for topology, make in (("pendulum", "make"), ("cartpole_dqn", "cartpole"))
 }
+#: A pendulum whose steps sleep, and which learns to swing up.
+SWINGS_UP = (
+    *("--set", "run.env=tests.benchmarks.napping:make", "--set", "balance.replay_ratio=16"),
+    *("--set", "algorithm.hidden_sizes=[64, 64]", "--set", "algorithm.batch_size=64"),
+    *("--set", "algorithm.learning_rate=3e-3", "--set", "algorithm.tau=0.02"),
+)
 #: The learners of shipped topologies.
 LEARNERS_OF = dict.fromkeys(("pendulum", "halfcheetah", "cartpole"), ("critic_learner", "actor_learner"))
 LEARNERS_OF |= dict.fromkeys(("cartpole_dqn", "cartpole_pqn"), ("critic_learner",))

@@ -24,7 +24,7 @@ import zmq
 from spreeze_zmq import envs
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.wire import Message, encode
-from tests.system.conftest import NAPPING, Run
+from tests.system.conftest import SWINGS_UP, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from extreme_messages import extremes
@@ -91,6 +91,8 @@ def false_report(rng, number):
                 (*ODD, 0, 2**53 - 1, "x" * 5000, {}, {"a": 1e300}, {"b": np.nan}, [], True)
             )
         fields[f"new_{rng.randrange(1000)}"] = rng.random()
+    if kind == "request":  # another one ends the run by right
+        fields |= {"what": rng.choice(("note", "set")), "option": "tau", "text": f"x{number}"}
     return Message(kind, fields, dict(golden.arrays), sender, rng.randrange(1, 2**53), number)
 
 
@@ -122,7 +124,18 @@ def mutated(rng, frames):
     return [bytes(frame) for frame in frames] or [b""]
 
 
-REPORTS = {"hello", "report", "bye", "episodes", "evaluation", "failure", "part", *SENDERS, "fusion"}
+REPORTS = {
+    "hello",
+    "report",
+    "bye",
+    "episodes",
+    "evaluation",
+    "failure",
+    "part",
+    *SENDERS,
+    "fusion",
+    "request",
+}
 EXTREME = {kind: list(extremes(kind)) for kind in REPORTS}
 
 
@@ -219,10 +232,10 @@ def attack(folder, count, seed=1, minutes=60.0):
     """A run of Pendulum under ``count`` mutated and ``count`` false messages; returns the figures."""
     sets = [
         *("run.stop.return=10000", f"run.stop.minutes={minutes}", "components.sampler.count=1"),
-        *("algorithm.replay_capacity=20000", "algorithm.learning_starts=500"),
+        "algorithm.learning_starts=500",
     ]
     words = (word for setting in sets for word in ("--set", setting))
-    run = Run(folder, *words, *NAPPING["pendulum"], "--without", "visualizer")
+    run = Run(folder, *words, *SWINGS_UP, "--without", "visualizer")
     try:
         run.until_training()
         pids = {name: process.pid for name, process in run.processes().items()}
@@ -240,7 +253,7 @@ def attack(folder, count, seed=1, minutes=60.0):
         after = resident(run)
         same = {name: process.pid for name, process in run.processes().items()} == pids
         hostile.close()
-        best = run.until(lambda: run.summary().get("best_return"), "an evaluation")
+        run.until(lambda: run.summary()["evaluations"], "an evaluation")
         updates = run.summary()["critic_updates"]
         run.until(lambda: run.summary()["critic_updates"] > updates, "more updates")
         run.interrupt()
@@ -257,8 +270,9 @@ def attack(folder, count, seed=1, minutes=60.0):
             "memory_mb": {name: [round(memory[name]), round(after.get(name, 0))] for name in memory},
             "samples": summary["samples"],
             "samples_by_channel": summary["samples_by_channel"],
-            "best_return": best,
+            "last_return": summary["evaluations"][-1][2],
             "critic_updates": summary["critic_updates"],
+            "terminal_bytes": run.output.stat().st_size,
             "summary_bytes": (run.folder / "summary.json").stat().st_size,
             "journal_bytes": (run.folder / "metrics.jsonl").stat().st_size,
             "folder": str(run.folder),

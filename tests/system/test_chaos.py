@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tests.system import chaos
-from tests.system.conftest import thorough_but
+from tests.system.conftest import SWINGS_UP, thorough_but
 from tests.system.test_algorithms import ENDLESS, ROADS, started
 
 #: Who is hit in turn, and how; on other roads what differs there: the sampler and each learner.
@@ -19,12 +19,6 @@ BLOWS = (
     ("evaluator", "SIGTERM"),
     ("broker", "SIGKILL"),
     ("sampler", "SIGSTOP"),
-)
-#: Learns to swing a pendulum whose steps sleep, while it is hit.
-LEARNING = (
-    *("--set", "run.env=tests.benchmarks.napping:make", "--set", "balance.replay_ratio=16"),
-    *("--set", "algorithm.hidden_sizes=[64, 64]", "--set", "algorithm.batch_size=64"),
-    *("--set", "algorithm.learning_rate=3e-3", "--set", "algorithm.tau=0.02"),
 )
 OTHERS = (("sampler", "SIGTERM"), ("critic_learner", "SIGKILL"), ("actor_learner", "SIGSEGV"))
 
@@ -56,7 +50,7 @@ def test_whoever_is_hit_comes_back_and_the_run_goes_on(launch, road):
     hung_s = ("--set", "components.broker.heartbeat_timeout_s=5")
     looked_at = ("--set", "components.evaluator.cost_share=0.2")  # soon after the last blow
     settings = (*ENDLESS, *hung_s, *looked_at)
-    run = launch(*settings, *LEARNING) if road == "sac" else started(launch, road, *settings)
+    run = launch(*settings, *SWINGS_UP) if road == "sac" else started(launch, road, *settings)
     run.until_training()
     run.until(lambda: list((run.folder / "checkpoints").glob("*/MANIFEST.json")), "a checkpoint")
     roles = run.plan()["components"]
