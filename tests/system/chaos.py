@@ -55,6 +55,8 @@ WAYS |= {
 }
 #: Mean time between two blows.
 GAP_S = 1.5
+#: Time after which a process that hangs has been killed, and the summary says nothing more of the time before.
+SETTLED_S = 8.0
 #: What may come over a whole run instead: its disk is full for some seconds, it stands still as a container
 #: that is paused does, or a cleaner removes its sockets, which ends it: another run goes on from it.
 MISHAPS = ("full", "freeze", "cleaner")
@@ -94,6 +96,8 @@ def harass(run, num_events, seed):
                 living[chance.choice(sorted(living))].send_signal(getattr(signal, blow))
                 hits[role, blow] += 1
         time.sleep(chance.expovariate(1 / GAP_S))
+    settled_s = run.summary()["wall_s"] + SETTLED_S
+    run.until(lambda: run.summary()["wall_s"] > settled_s, "what was hit last is found")
     return hits, family
 
 
@@ -197,7 +201,7 @@ def conclude(run, family=(), code=0):
     """Assert that a run that has been told to ends with this code, and that nothing of it is left, of
     ``family`` and in its folder.
     """
-    assert run.end() == code, run.said()[-5000:]
+    assert run.end() == code, run.output.read_text()[-5000:]
     summary = run.summary()
     for channel, samples in summary["samples_by_channel"].items():
         assert adds_up(samples), (channel, samples)
