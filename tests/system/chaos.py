@@ -55,7 +55,7 @@ WAYS |= {
 }
 #: Mean time between two blows.
 GAP_S = 1.5
-#: Time after which a process that hangs has been killed, and the summary says nothing more of the time before.
+#: After this time a process that hangs has been killed, and the summary is no longer of the time before.
 SETTLED_S = 8.0
 #: What may come over a whole run instead: its disk is full for some seconds, it stands still as a container
 #: that is paused does, or a cleaner removes its sockets, which ends it: another run goes on from it.
@@ -97,7 +97,7 @@ def harass(run, num_events, seed):
                 hits[role, blow] += 1
         time.sleep(chance.expovariate(1 / GAP_S))
     settled_s = run.summary()["wall_s"] + SETTLED_S
-    run.until(lambda: run.summary()["wall_s"] > settled_s, "what was hit last is found")
+    run.until(lambda: run.summary()["wall_s"] > settled_s, "summary of the time after")
     return hits, family
 
 
