@@ -6,6 +6,7 @@ the newest of these are in ``metrics.recent.jsonl``. A reader of both has the la
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
 import os
@@ -93,10 +94,10 @@ def read_journal(path: Path, kinds: Collection[str] = ()) -> Iterator[dict[str, 
 
 
 def open_journal(path: Path) -> BinaryIO | None:
-    """A journal's file to read; None where there is none, or what is there is no file."""
+    """A journal's file to read; None where there is none that can be opened, or what is there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # nobody may write to a FIFO
-    except FileNotFoundError:
+    except OSError:  # also a link to itself, or to a device that is not there
         return None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb", READ_BYTES)
@@ -105,9 +106,10 @@ def open_journal(path: Path) -> BinaryIO | None:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a journal's file, up to one that is too long to be any."""
-    while (line := file.readline(LONGEST_LINE)) and len(line) < LONGEST_LINE:
-        yield line
+    """The lines of a journal's file, up to one that is too long to be any or that cannot be read."""
+    with contextlib.suppress(OSError):
+        while (line := file.readline(LONGEST_LINE)) and len(line) < LONGEST_LINE:
+            yield line
 
 
 def object_of(line: bytes) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from spreeze_zmq.base.files import plain, write_json
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.usage import Family
 from spreeze_zmq.broker.tensorboard import TensorBoard
+from spreeze_zmq.run.journal_lines import JournalLines
 
 # --- the machine ----------------------------------------------------------------------------------
 
@@ -90,6 +91,19 @@ def test_a_torn_line_costs_itself_alone(tmp_path):
 
 
 # --- JSON -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["metrics.jsonl", "/proc/self/mem", "/dev/tty", "/dev/zero", "file/x"])
+def test_a_journal_that_cannot_be_read_has_no_lines(tmp_path, target):
+    """In a folder of somebody else its name may be a link to itself, to a device, or to a file without bytes
+    where it begins.
+    """
+    path = tmp_path / "metrics.jsonl"
+    (tmp_path / "file").write_text("")
+    path.symlink_to(target)
+    assert list(read_journal(path)) == []
+    with JournalLines(path, ("status",)) as lines:
+        assert list(lines.read("status")) == []
 
 
 def test_plain_values_are_strict_json():
