@@ -52,7 +52,9 @@ def plain_rollout(width):
 
 
 def rollout(rng, number, fields):
-    """A rollout of Pendulum with something false in it, on a stream of its own."""
+    """A rollout of Pendulum with something false in it, on a stream of its own. Each must be refused: nobody
+    can tell what only an environment knows, and a run learns from that.
+    """
     what = number % 6
     plain = plain_rollout(4 if what == 0 else 3)
     arrays = {name: array.copy() for name, array in plain.arrays(fields).items()}
@@ -63,7 +65,7 @@ def rollout(rng, number, fields):
     elif what == 3:
         version = rng.randrange(10**6, 2**53)
     elif what == 4:
-        produced = rng.choice((1, produced + 1, 2**53 - 1))
+        produced = rng.choice((1, produced - 1, 2**53 - 1))
     elif what == 5:
         arrays["obs"][:, :, 0] = rng.choice(ODD)
     about = {"produced": produced, "policy_version": version, "num_steps": 16, "num_envs": 4}
