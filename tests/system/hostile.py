@@ -24,7 +24,7 @@ import zmq
 from spreeze_zmq import envs
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.wire import Message, encode
-from tests.system.conftest import SWINGS_UP, Run
+from tests.system.conftest import NAPPING, SWINGS_UP, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from extreme_messages import extremes
@@ -230,14 +230,16 @@ def resident(run):
     return found
 
 
-def attack(folder, count, seed=1, minutes=60.0):
-    """A run of Pendulum under ``count`` mutated and ``count`` false messages; returns the figures."""
+def attack(folder, count, seed=1, swings=NAPPING["pendulum"]):
+    """A run of a pendulum, by the arguments ``swings``, under ``count`` mutated and ``count`` false messages;
+    returns the figures.
+    """
     sets = [
-        *("run.stop.return=10000", f"run.stop.minutes={minutes}", "components.sampler.count=1"),
+        *("run.stop.return=10000", "run.stop.minutes=60", "components.sampler.count=1"),
         "algorithm.learning_starts=500",
     ]
     words = (word for setting in sets for word in ("--set", setting))
-    run = Run(folder, *words, *SWINGS_UP, "--without", "visualizer")
+    run = Run(folder, *words, *swings, "--without", "visualizer")
     try:
         run.until_training()
         pids = {name: process.pid for name, process in run.processes().items()}
@@ -292,7 +294,7 @@ def main():
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="hostile-")) / "run"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print(json.dumps(attack(folder, given.count, given.seed), indent=1))
+    print(json.dumps(attack(folder, given.count, given.seed, SWINGS_UP), indent=1))
 
 
 if __name__ == "__main__":
