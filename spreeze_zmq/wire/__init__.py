@@ -9,6 +9,7 @@ from spreeze_zmq.wire.frames import (
     decode,
     encode,
     encode_from,
+    frozen,
     rollout_from,
     rollout_message,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_from",
+    "frozen",
     "head_of",
     "odd_number",
     "rollout_from",

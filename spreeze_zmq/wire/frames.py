@@ -182,3 +182,23 @@ def rollout_from(message: Message) -> Rollout:
         num_envs=fields["num_envs"],
         **{name: message.arrays[name] for name in ARRAY_FIELDS if name in message.arrays},
     )
+
+
+def frozen(frame: Buffer) -> Buffer:
+    """``frame`` in memory that does not change while ZeroMQ reads it.
+
+    If NumPy owns the memory, the frame's array and every array that it is a view of become read-only: a later
+    write raises ValueError instead of changing a queued message. Other views made before stay writeable.
+    Writeable memory of another owner (a torch tensor, a mapped file) is copied.
+    """
+    array: Any = frame.obj if isinstance(frame, memoryview) else None
+    if not isinstance(array, np.ndarray):
+        return bytes(frame)
+    views: list[Any] = [array]
+    while isinstance(base := views[-1].base, np.ndarray):
+        views.append(base)
+    if base is not None and views[-1].flags.writeable:
+        return bytes(frame)
+    for view in views:
+        view.flags.writeable = False
+    return frame

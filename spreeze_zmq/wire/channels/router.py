@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zmq
 
-from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.wire import Message, claims_of, decode
+from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
 
 
@@ -21,17 +20,8 @@ class Router(Channel):
         for _ in range(MOST_REFUSED_AT_ONCE):
             if (frames := self._receive_frames()) is None:
                 return None
-            peer = bytes(frames[0])
-            try:
-                message = decode(frames[1:])
-                if message.kind not in self.kinds:
-                    raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
-            except WireError as error:
-                claims = claims_of(frames[1:])
-                self.refusals.refuse(error, claims.sender, claims.kind)
-                continue
-            self.refusals.take(message.sender, message.kind)
-            return peer, message
+            if (message := self._taken(frames[1:])) is not None:
+                return bytes(frames[0]), message
         return None
 
     def send(self, peer: bytes, message: Message) -> bool:

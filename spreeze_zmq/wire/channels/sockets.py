@@ -7,12 +7,20 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
 import zmq
 
 from spreeze_zmq.base.endpoints import Keys, local_path
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
-from spreeze_zmq.wire import MAX_ARRAYS, MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
+from spreeze_zmq.wire import (
+    MAX_ARRAYS,
+    MAX_FRAME_BYTES,
+    Buffer,
+    Message,
+    claims_of,
+    decode,
+    encode_from,
+    frozen,
+)
 from spreeze_zmq.wire.channels.connections import Handshakes, KernelBuffer, hold_little
 from spreeze_zmq.wire.channels.contexts import this_thread
 from spreeze_zmq.wire.channels.folder import Claim
@@ -289,23 +297,3 @@ class Channel:
     def _pass_over(self) -> bool:
         """Pass over frames of a message with too many; whether its end has come."""
         return any(not self.socket.recv(copy=False).more for _ in range(PASSED_AT_ONCE))
-
-
-def frozen(frame: Buffer) -> Buffer:
-    """``frame`` in memory that does not change while ZeroMQ reads it.
-
-    If NumPy owns the memory, the frame's array and every array that it is a view of become read-only: a later
-    write raises ValueError instead of changing a queued message. Other views made before stay writeable.
-    Writeable memory of another owner (a torch tensor, a mapped file) is copied.
-    """
-    array: Any = frame.obj if isinstance(frame, memoryview) else None
-    if not isinstance(array, np.ndarray):
-        return bytes(frame)
-    views: list[Any] = [array]
-    while isinstance(base := views[-1].base, np.ndarray):
-        views.append(base)
-    if base is not None and views[-1].flags.writeable:
-        return bytes(frame)
-    for view in views:
-        view.flags.writeable = False
-    return frame
