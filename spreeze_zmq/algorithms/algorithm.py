@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from spreeze_zmq.algorithms.distributions import check_actions
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions
-from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.native import recording
 
@@ -306,21 +303,4 @@ class Algorithm(ABC):
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
         """Raise InvalidEnvironment where this algorithm cannot act in ``env``."""
         if cls.acts_in:
-            check_actions(cls.__name__, cls.acts_in, cls.needs_bounds, env)
-
-
-def seen(env: EnvironmentSpec, options: Any) -> EnvironmentSpec:
-    """The environment as networks see it: images channels first, ``frame_stack`` of them at once.
-
-    Raises:
-        InvalidEnvironment: ``frame_stack`` is above 1 and observations are not images.
-    """
-    if env.obs_dtype != "uint8":
-        if options.frame_stack > 1:
-            raise InvalidEnvironment(
-                f"frame_stack = {options.frame_stack} is for images of uint8, this environment's "
-                f"observations are {env.obs_dtype} of shape {list(env.obs_shape)}"
-            )
-        return env
-    shape = stacked_shape(env.obs_shape, options.frame_stack)
-    return env if shape == tuple(env.obs_shape) else replace(env, obs_shape=shape)
+            env.check_actions(cls.__name__, cls.acts_in, cls.needs_bounds)

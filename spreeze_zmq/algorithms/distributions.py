@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-#: The kinds of action spaces that there are.
-ACTION_KINDS = ("box", "discrete", "multi_discrete")
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: The logit or value of an illegal action: finite, so that no gradient of a sum over all actions is NaN, and
 #: so low that its probability is exactly 0.
@@ -58,7 +55,7 @@ def _check(
     if env.action_kind != "box":
         fitting = "Categorical or EpsilonGreedy" if env.action_kind == "discrete" else "Categorical"
     try:
-        check_actions(type(distribution).__name__, acts_in, needs_bounds, env)
+        env.check_actions(type(distribution).__name__, acts_in, needs_bounds)
     except InvalidEnvironment as error:
         raise InvalidEnvironment(f"{error}; {fitting} could") from None
 
@@ -314,18 +311,3 @@ def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:
 def _log_squash(u: Tensor) -> Tensor:
     """``sum log(1 - tanh(u)^2)``, ``[B]``: the second term of equation 26, in a form that cannot overflow."""
     return (2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))).sum(1)
-
-
-def check_actions(who: str, acts_in: tuple[str, ...], needs_bounds: bool, env: EnvironmentSpec) -> None:
-    """Raise InvalidEnvironment that ``who`` cannot act in ``env``, unless its actions are of one of the kinds
-    ``acts_in``, and a box has finite bounds if ``needs_bounds``.
-    """
-    if env.action_kind not in acts_in:
-        raise InvalidEnvironment(
-            f"{who} acts in {' or '.join(acts_in)} action spaces, this environment's is {env.action_kind}"
-        )
-    if env.action_kind == "box" and needs_bounds and not env.has_bounds:
-        raise InvalidEnvironment(
-            f"{who} scales its actions to finite bounds of at most {LARGEST:g}, this environment has "
-            f"{env.loose_bounds or 'none'}; give its action_space bounds that it can reach"
-        )

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.frames import has_channels_last
+from spreeze_zmq.base.frames import has_channels_last, stacked_shape
 from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -224,3 +224,20 @@ def _is_image(part: Mapping[str, Any]) -> bool:
 def _are_images(shape: tuple[int, ...], least: int) -> bool:
     """Whether observations are images of at least ``least`` pixels in height and width."""
     return len(shape) == 3 and min(shape[1:]) >= least
+
+
+def seen(env: EnvironmentSpec, options: Any) -> EnvironmentSpec:
+    """The environment as networks see it: images channels first, ``frame_stack`` of them at once.
+
+    Raises:
+        InvalidEnvironment: ``frame_stack`` is above 1 and observations are not images.
+    """
+    if env.obs_dtype != "uint8":
+        if options.frame_stack > 1:
+            raise InvalidEnvironment(
+                f"frame_stack = {options.frame_stack} is for images of uint8, this environment's "
+                f"observations are {env.obs_dtype} of shape {list(env.obs_shape)}"
+            )
+        return env
+    shape = stacked_shape(env.obs_shape, options.frame_stack)
+    return env if shape == tuple(env.obs_shape) else replace(env, obs_shape=shape)

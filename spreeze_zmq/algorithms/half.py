@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.algorithm import Algorithm, seen
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.encoders import seen
 from spreeze_zmq.algorithms.gradient_steps import GradientSteps
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.moving import MovingOptions

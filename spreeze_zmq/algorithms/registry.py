@@ -6,18 +6,17 @@ import dataclasses
 import importlib
 import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm, seen
-from spreeze_zmq.algorithms.distributions import ACTION_KINDS
-from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, takes_images, takes_parts
+from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm
+from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, seen, takes_images, takes_parts
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, STEP_FIELDS
 from spreeze_zmq.base.schema import one_of, options_of, suggestion
-from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.envs.spec import ActionKind, EnvironmentSpec
 
 if TYPE_CHECKING:
     from spreeze_zmq.algorithms.half import AutogradHalf
@@ -105,8 +104,8 @@ def _problems(kind: Any) -> Iterator[str]:
         yield f"{kind!r} is no class that inherits spreeze_zmq.algorithms.Algorithm"
     if missing := ", ".join(sorted(kind.__abstractmethods__)):
         yield f"{missing} must be defined: see spreeze_zmq.algorithms.Algorithm"
-    if not set(kind.acts_in) <= set(ACTION_KINDS):
-        expected = f'{one_of(ACTION_KINDS)}, as in acts_in = ("discrete",)'
+    if not set(kind.acts_in) <= set(get_args(ActionKind)):
+        expected = f'{one_of(get_args(ActionKind))}, as in acts_in = ("discrete",)'
         yield f"acts_in = {kind.acts_in!r}, expected a tuple of {expected}"
     yield from _problems_of_options(getattr(kind, "Options", None))
     if kind.on_policy() and kind.acts_by_itself():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -17,6 +17,9 @@ from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
 _OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds", "action_mask"})
+
+#: The kinds of action spaces that there are.
+ActionKind = Literal["box", "discrete", "multi_discrete"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class EnvironmentSpec:
     kwargs: Mapping[str, Any]
     obs_shape: tuple[int, ...]
     obs_dtype: Literal["float32", "uint8"]
-    action_kind: Literal["box", "discrete", "multi_discrete"]
+    action_kind: ActionKind
     action_shape: tuple[int, ...] = ()
     action_low: NDArray[np.float32] | None = None
     action_high: NDArray[np.float32] | None = None
@@ -98,6 +101,21 @@ class EnvironmentSpec:
     def has_bounds(self) -> bool:
         """Whether actions are a box with finite bounds."""
         return self.action_low is not None and self.action_high is not None
+
+    def check_actions(self, who: str, acts_in: Collection[str], needs_bounds: bool) -> None:
+        """Raise InvalidEnvironment that ``who`` cannot act here, unless actions are of one of the kinds
+        ``acts_in``, and a box has finite bounds if ``needs_bounds``.
+        """
+        if self.action_kind not in acts_in:
+            raise InvalidEnvironment(
+                f"{who} acts in {' or '.join(acts_in)} action spaces, "
+                f"this environment's is {self.action_kind}"
+            )
+        if self.action_kind == "box" and needs_bounds and not self.has_bounds:
+            raise InvalidEnvironment(
+                f"{who} scales its actions to finite bounds of at most {LARGEST:g}, this environment has "
+                f"{self.loose_bounds or 'none'}; give its action_space bounds that it can reach"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON and msgpack can hold; ``from_dict`` is its inverse."""

@@ -17,7 +17,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
-from spreeze_zmq.algorithms.algorithm import seen
+from spreeze_zmq.algorithms.encoders import seen
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size

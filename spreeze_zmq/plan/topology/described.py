@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from spreeze_zmq.base.schema import option, options_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.spec import loose_bounds, rounded_inward
+from spreeze_zmq.envs.spec import ActionKind, loose_bounds, rounded_inward
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.tables import Mistakes
 
@@ -49,7 +49,7 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
         mistakes.add(("run", "action_high"), problem, f"action_low is {low}")
     if len(mistakes.found) > before or run["env"] is None:
         return None
-    kind: Literal["box", "discrete", "multi_discrete"]
+    kind: ActionKind
     low32, high32, loose = None, None, ""
     if low is not None and high is not None and not (loose := loose_bounds(np.array(low), np.array(high))):
         low32, high32 = rounded_inward(np.array(low), np.array(high))

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, nn
-from spreeze_zmq.algorithms.nearness import rate_factor
-from spreeze_zmq.algorithms.ppo import PPO
+from spreeze_zmq.algorithms.ppo import PPO, rate_factor
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.learner.at_hand import random_round
 from tests.unit.algorithms.shipped import (
