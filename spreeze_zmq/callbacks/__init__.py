@@ -5,7 +5,7 @@ their own (``[components.observer]``, ``spreeze-launch --callback MODULE:CLASS``
 the broker's feed, what they ask for goes to the broker. Training waits for none of them.
 """
 
-from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.events import (
     Best,
     Checkpoint,
@@ -16,7 +16,6 @@ from spreeze_zmq.callbacks.events import (
     Started,
     Status,
 )
-from spreeze_zmq.callbacks.live_run import LiveRun
 from spreeze_zmq.callbacks.loggers import MLflow, Trackio, WandB
 
 __all__ = [

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from spreeze_zmq.base.errors import in_one_line, place_of
-from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.events import Event
-from spreeze_zmq.callbacks.live_run import LiveRun
 
 #: Events that wait for a callback, at most; of statuses the newest waits.
 MOST_WAITING = 1000

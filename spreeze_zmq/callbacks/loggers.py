@@ -13,9 +13,8 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
-from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
-from spreeze_zmq.callbacks.live_run import LiveRun
 
 
 class Logger(Callback):

@@ -13,10 +13,9 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.requests import NOTE
 from spreeze_zmq.broker.validation import LONGEST_TEXT as LONGEST_TRACE
-from spreeze_zmq.callbacks.callback import Callback
+from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.caller import Caller
 from spreeze_zmq.callbacks.events import Story
-from spreeze_zmq.callbacks.live_run import LiveRun
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire.channels import Subscriber
 

@@ -24,8 +24,7 @@ from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
-from spreeze_zmq.plan.exactness import differing
-from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder

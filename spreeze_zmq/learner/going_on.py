@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.plan.exactness import digest_of
+from spreeze_zmq.plan.plan import digest_of
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.sampler_state import state_file

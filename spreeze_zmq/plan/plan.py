@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,33 @@ def first_index(plan: Plan, role: str, index: int = 0) -> int:
     sampler = plan.components[role]
     index += plan.groups.number * sampler.count.maximum
     return FIRST + int(evaluators) + index * int(sampler.options.get("envs", 1))
+
+
+def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a run.json, by what they are called in words, that a run which goes on from it has to
+    share to give the same numbers.
+    """
+    sampler = plan["components"][SAMPLER]
+    return {
+        "environment": [plan["environment"], plan["run"]["randomize"]],
+        "algorithm": plan["algorithm"],
+        "balance": plan["balance"],
+        "samplers": [sampler["count"]["initial"], sampler["options"]],
+        **({"data": data} if (data := plan.get("data")) else {}),
+    }
+
+
+def digest_of(plan: Plan) -> str:
+    """A digest of the :func:`facts_of` a plan."""
+    facts = facts_of(json.loads(plan.to_json()))
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
+    """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs."""
+    here = facts_of(json.loads(plan.to_json()))
+    try:
+        there = facts_of(before)
+    except (KeyError, TypeError):
+        return list(here)
+    return [name for name in {**here, **there} if there.get(name) != here.get(name)]
