@@ -37,6 +37,7 @@ OF = {
     "pendulum": {
         "run.env": '"tests.system.recall:RecallSign"',
         "algorithm.batch_size": 240,
+        "algorithm.n_step": 3,
         "algorithm.burn_in": 3,
         "algorithm.sequence_length": 12,
         "components.sampler.rollout_steps": 12,
