@@ -94,13 +94,24 @@ class Ends:
         if isinstance(event, Exited):
             self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             if not event.expected:
-                what = texts.fault_in(event) if event.code == InputError.exit_code else event.how
+                fault = texts.fault_in(event)
+                self._outcome.losses.fail(event.name, fault.splitlines()[0])
+                what = fault if event.code == InputError.exit_code else event.how
                 self.fail(event.name, f"{what}; the run goes on\n{event.words}")
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])
             self._outcome.losses.add(event.name, event.reason, self._note)
             if elsewhere is not None:
                 elsewhere.turn_out(event.name, f"{event.name}: {event}")
+
+    def take_stock(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note what the run lacks as it is asked to end; the first call counts.
+
+        Args:
+            groups: the rows of the last status.
+        """
+        absent, silent = ({}, []) if self._lending is None else self._lending.absent()
+        self._outcome.losses.settle(self._crew.supervisor.pids(), groups, absent, silent)
 
     def fail(self, name: str, what: str) -> None:
         """Record and report one failure; the last lines show the first one again."""

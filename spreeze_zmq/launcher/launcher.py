@@ -250,6 +250,7 @@ class Launch:
     def ask_to_stop(self, reason: str) -> None:
         """Ask the broker to end the run with a last checkpoint; wait for that up to ``BROKER_ANSWERS_S``."""
         self.view.note(f"stopping: {reason} (once more to stop at once)")
+        self.ends.take_stock(self.status.get("groups", {}))
         self.tell("stop_request", reason=reason)
         self.supervisor.end_restarts()  # the signal may have reached all processes, as from systemd
         ours = self.supervisor.alive([f"{BROKER}-0"])
@@ -264,7 +265,7 @@ class Launch:
 
     def finish(self) -> None:
         """Stop all processes in :func:`stop_order` and remove the sockets."""
-        self.outcome.losses.settle(self.supervisor.alive(self.supervisor.names()))
+        self.ends.take_stock(self.status.get("groups", {}))
         self.supervisor.end_restarts()
         for group in stop_order():
             if self.plan.components.keys().isdisjoint(group):

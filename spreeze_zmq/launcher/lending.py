@@ -9,7 +9,7 @@ from typing import Any
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.nodes.exchange import Exchange
-from spreeze_zmq.nodes.head import Gone, Joined, Nodes, NotWritten
+from spreeze_zmq.nodes.head import OVER, REFUSED, Gone, Joined, Nodes, NotWritten
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.nodes.placers import Placer, Way
@@ -54,6 +54,7 @@ class Lending:
         self._refused: list[dict[str, Any]] = []
         self._waiting: list[str] = []
         self._places: dict[str, Node] = {}
+        self._gone: list[Gone] = []
 
     def serve(self) -> None:
         """Handle what the machines have sent; never waits."""
@@ -62,6 +63,7 @@ class Lending:
                 self._note(event.line)
             elif isinstance(event, Joined):
                 node = event.node
+                self._forget_loss_of(node.host)
                 if not self.is_over:
                     self._crew.fill()  # a member that waits for a machine comes before samplers
                 self._crew.lend(node, 0 if self.is_over else min(node.cores, node.most))
@@ -98,11 +100,42 @@ class Lending:
         """Give up the machine on which a process fails again and again; the run goes on."""
         self._close(self.nodes.give_up(name, why))
 
+    def absent(self) -> tuple[dict[str, str], list[str]]:
+        """What the run was asked to have, and has not now, each with the reason: a machine for a process, a
+        machine of ``--nodes``, one where processes failed. And lines about what else is not there: a machine
+        that was lent by hand, and is silent; one that has not joined yet.
+        """
+        found = {name: self._why_waiting(name) for name in self._crew.waiting}
+        gone, silent = {event.node.name: event for event in self._gone}, []
+        for absent in () if self._placer is None else self._placer.absent(self.nodes.lent):
+            if event := gone.pop(absent.node, None):
+                found[texts.called(event.node)] = event.how
+            elif absent.has_failed:
+                found[absent.way] = absent.why
+            else:
+                silent.append(f"{absent.way}: {absent.why}")
+        for event in gone.values():
+            if event.code == REFUSED:
+                found[texts.called(event.node)] = event.how
+            else:
+                silent.append(f"{texts.gone(event.node, event.how, ())}, and has not come back")
+        return found, silent
+
     def end(self, reason: str) -> None:
         """Tell the machines that the run is over."""
         self.nodes.close(reason)
         if self._placer is not None:
             self._placer.close()
+
+    def _why_waiting(self, name: str) -> str:
+        had = [texts.gone(event.node, event.how, ()) for event in self._gone if name in event.names]
+        waits = texts.waits(name, self._crew.wanted_place(name), bool(self.nodes.lent))
+        return "; ".join((waits.removeprefix(f"{name} "), *had[-1:]))
+
+    def _forget_loss_of(self, host: str) -> None:
+        """Note that a machine is part of the run again."""
+        if back := next((event for event in self._gone if event.node.host == host), None):
+            self._gone.remove(back)
 
     def _note_waiting(self) -> None:
         """Say once of each process that it waits for a machine, and on which one it runs."""
@@ -119,6 +152,8 @@ class Lending:
 
     def _close(self, event: Gone) -> None:
         """Close the books of a machine that is gone."""
+        if event.code != OVER:
+            self._gone.append(event)
         self._tell("machine", **event.node.about(gone=True))
         gone = self._crew.supervisor.alive(event.names)
         self._crew.supervisor.forget(gone)

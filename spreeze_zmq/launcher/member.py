@@ -74,7 +74,7 @@ class MemberRun(threading.Thread):
             launch = Launch(self._plan, self._new_folder(), LogView())
             launch.interrupts = self._asked
             self.code = launch.run()
-            self.last_word = launch.outcome.last_word or launch.outcome.stop_reason
+            self.last_word = launch.outcome.why
         except Exception as error:
             log.exception("the group has failed")
             self.code, self.last_word = 1, f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,36 +16,78 @@ from spreeze_zmq.run.folder import RunFolder
 
 
 class Losses:
-    """Processes that a run goes on without, each with the reason; one may still find another machine."""
+    """Groups that fail, and what is absent when the run is asked to end, each with the reason."""
 
     def __init__(self) -> None:
-        self._why: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
+        self._absent: dict[str, str] = {}
+        self._silent: Sequence[str] = ()
+        self._is_settled = False
+
+    def fail(self, name: str, what: str) -> None:
+        """Note how a process has ended, if a run is not whole without it; it may come back."""
+        if _whose(name):
+            self._failed[name] = what
 
     def add(self, name: str, why: str, note: Callable[[str], None]) -> None:
-        """Note that a process has failed for good, if a run is not whole without it."""
-        if _whose(name):
-            self._why[name] = why.splitlines()[0]
-            note(f"{_whose(name)} ({name}) is lost, and the run goes on without it: {self._why[name]}")
+        """Note that a process is not started again, if a run is not whole without it."""
+        if whose := _whose(name):
+            last = f", the last: {self._failed[name]}" if name in self._failed else ""
+            self._failed[name] = why.splitlines()[0] + last
+            note(f"{whose} is lost, and the run goes on without it: {self._failed[name]}")
 
-    def settle(self, alive: Collection[str]) -> None:
-        """Keep those of which no process is alive at the end of the run."""
-        self._why = {name: why for name, why in self._why.items() if name not in alive}
+    def settle(
+        self,
+        living: Collection[str],
+        groups: Mapping[str, Mapping[str, Any]],
+        absent: Mapping[str, str],
+        silent: Sequence[str],
+    ) -> None:
+        """Keep what the run lacks when it is asked to end; what ends after the first call is no loss.
 
-    def write(self, folder: RunFolder) -> str:
-        """Enter them in summary.json as ``lost``; returns them in one line, empty for none."""
-        if self._why and folder.summary.exists():
-            write_json(folder.summary, {**json.loads(folder.summary.read_text()), "lost": self._why})
-        return "; ".join(
-            f"the run went on without {_whose(name)}, which had failed for good: {why} "
-            f"({folder.shown}/logs/{name}.log)"
-            for name, why in self._why.items()
-        )
+        Args:
+            living: the processes that are alive.
+            groups: the rows of the last status.
+            absent: machines and processes that have no machine, each with the reason.
+            silent: lines about what may be absent, too.
+        """
+        if self._is_settled:
+            return
+        self._is_settled, self._absent, self._silent = True, dict(absent), silent
+        for name in [name for name in self._failed if name in living and _is_back(name, groups)]:
+            del self._failed[name]
+
+    def write(self, folder: RunFolder, *, stopped_whole: bool) -> str:
+        """Enter them in summary.json as ``lost``; returns them in one line, empty for none.
+
+        Args:
+            folder: the run's.
+            stopped_whole: the signal to stop has reached all processes, so what was absent then had ended.
+        """
+        logs = f"{folder.shown}/logs"
+        failed = {name: f"{why} ({logs}/{name}.log)" for name, why in self._failed.items()}
+        lost = failed if stopped_whole else {**self._absent, **failed}
+        if lost and folder.summary.exists():
+            write_json(folder.summary, {**json.loads(folder.summary.read_text()), "lost": lost})
+        return "; ".join(f"the run ended without {_whose(name) or name}: {why}" for name, why in lost.items())
+
+    @property
+    def silent(self) -> Sequence[str]:
+        """Lines about machines that were lent and are silent, which is no failure of the run."""
+        return self._silent
+
+
+def _is_back(name: str, groups: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a group that had failed was part of the last round."""
+    row = groups.get(str(int(name.rpartition("-")[2]) + 1), {})
+    return bool(row.get("rounds")) and not row.get("lost")
 
 
 def _whose(name: str) -> str:
     """What a run lacks without a process, in words; empty for nothing."""
     role, _, index = name.rpartition("-")
-    return ROLES[role].stands_for.format(int(index) + 1) if role in ROLES else ""
+    words = ROLES[role].stands_for if role in ROLES else ""
+    return words and f"{words.format(int(index) + 1)} ({name})"
 
 
 @dataclass
@@ -58,13 +100,13 @@ class Outcome:
 
     Attributes:
         stop_reason: why the run ends; empty while it goes on.
-        last_word: the last line, if any: why the run is no success.
+        last_word: the last line, if any: why the run is no success, or which machines were lost on the way.
         gave_up: the run has failed.
         was_stopped_whole: a signal that asks to stop has reached all processes.
         input_fault: a process and the fault that it found in the user's input.
         failures: processes and what happened to each.
         printed: the processes that have printed something, the first one first.
-        losses: the processes that the run goes on without.
+        losses: what the run goes on without.
     """
 
     folder: RunFolder
@@ -88,8 +130,8 @@ class Outcome:
 
     def settle(self, processes: Mapping[str, Mapping[str, Any]], *, at_once: bool) -> int:
         """The exit code: 2 where a process found the user's input at fault, 1 where the run failed, took no
-        env step, had only episodes that failed, went on without a group or ended without its last checkpoint,
-        unless it was to stop ``at_once``, otherwise 0.
+        env step, had only episodes that failed, ended without what it was asked to have (``Losses``), or
+        without its last checkpoint, unless it was to stop ``at_once``, otherwise 0.
 
         Args:
             processes: the rows of the last status.
@@ -98,10 +140,18 @@ class Outcome:
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
         failed = closing.why_no_step(self.folder, processes) or closing.why_no_episode(self.folder)
-        lost, left_out = self.losses.write(self.folder), closing.why_no_checkpoint(self.folder)
-        self.last_word = failed or "; ".join(filter(None, (left_out, lost)))
+        lost = self.losses.write(self.folder, stopped_whole=self.was_stopped_whole)
+        left_out = closing.why_no_checkpoint(self.folder)
+        self.last_word = failed or "; ".join(filter(None, (left_out, lost, *self.losses.silent)))
         at_once = at_once or self.was_stopped_whole
         return 1 if failed or lost or (left_out and not at_once) else 0
+
+    @property
+    def why(self) -> str:
+        """Why the run has failed, in one line: a fault of the input, the first failure, or the last word."""
+        fault = self.input_fault or next(iter(self.failures), None)
+        found = self.last_word or (": ".join(fault) if fault else self.stop_reason)
+        return next(iter(found.splitlines()), "")
 
     def lines(self) -> list[str]:
         """The lines at the end of a run."""

@@ -55,7 +55,12 @@ def waits(name: str, wanted: str, any_joined: bool) -> str:
 def gone(node: Node, how: str, names: Sequence[str]) -> str:
     """That a machine is gone, in one line."""
     lost = f"; with it {', '.join(names)}" if names else ""
-    return f"{node.host} ({node.name}) is gone: {how}{lost}"
+    return f"{called(node)} is gone: {how}{lost}"
+
+
+def called(node: Node) -> str:
+    """A machine, by both of its names."""
+    return f"{node.host} ({node.name})"
 
 
 def not_evaluated(plan: Plan) -> str:

@@ -6,7 +6,7 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,16 @@ class Joined:
 class Gone:
     """A machine left or is lost, and with it the processes that had their place there, also those that wait
     for a restart.
+
+    Attributes:
+        code: ``OVER`` where it was taken back, ``REFUSED`` where what should run there failed, ``HEAD_LOST``
+            where nothing is known.
     """
 
     node: Node
     how: str
     names: tuple[str, ...]
+    code: int
 
 
 @dataclass(frozen=True)
@@ -236,7 +241,7 @@ class Nodes:
         elif message.kind in ERRANDS and node.archive is not None:
             return self._handle_files(node, node.archive, message)
         elif message.kind == "leave":
-            return [self._lose(node, fields["reason"][:200])]
+            return [replace(self._lose(node, fields["reason"][:200]), code=fields["code"])]
         return []
 
     def _handle_files(self, node: Node, archive: Archive, message: Message) -> list[NodeEvent]:
@@ -262,7 +267,7 @@ class Nodes:
                 self._exchange.fence(name.rpartition("-")[0])
         reason = how if code == REFUSED else "it was given up"
         self._send(node, Message("leave", {"code": code, "reason": reason}))
-        return Gone(node, how, names)
+        return Gone(node, how, names, code)
 
 
 class PlacedSpawner:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ HEAD = "{head}"
 _WITH_KEY = 'key=$1; shift; exec "$@" < "$key"'
 #: On the other machine: the program at the head's own path, as in a shared home, else the one in the PATH.
 _THERE = "if [ -x {here} ]; then exec {here} join {head}; else exec spreeze join {head}; fi"
+#: What ``spreeze join`` says of each membership.
+_JOINED = re.compile(r"^joined .* as (node-\d+) with ", re.MULTILINE)
 _RAY = re.compile(r"ray(:(?P<address>[\w.-]+:\d{1,5}))?(?P<labels>(,[\w./-]+=[\w.-]*)*)")
 _EXPECTED = (
     "expected ssh:HOST or ssh:HOST,HOST, as ssh takes them, or ray, ray:HOST:PORT or ray,LABEL=VALUE, "
@@ -103,6 +105,23 @@ def _by_ray(match: re.Match[str]) -> Way:
     return Way("ray", (*program, match["address"] or "auto", HEAD, *labels), prefix="ray: ")
 
 
+@dataclass(frozen=True)
+class Absent:
+    """A command whose machine is not part of the run.
+
+    Attributes:
+        way: its name.
+        node: the machine's last name in the run; empty if it has had none.
+        why: the command's last words.
+        has_failed: whether it was part of the run, or the command has failed, so that it is not only late.
+    """
+
+    way: str
+    node: str
+    why: str
+    has_failed: bool
+
+
 class Placer:
     """Keeps the commands running until the run ends.
 
@@ -116,9 +135,12 @@ class Placer:
     def __init__(self, ways: Sequence[Way], address: str, invitation: Path, logs: Path) -> None:
         self._supervisor = Supervisor()
         self._talks: dict[str, Talk] = {}
+        self._logs: dict[str, Path] = {}
+        self._failed: set[str] = set()
         for way in ways:
             spec = way.spec(address, invitation, logs)
             self._supervisor.start(spec)
+            self._logs[way.name] = spec.log_path
             if way.prefix:
                 self._talks[way.name] = Talk(spec.log_path, way.prefix)
 
@@ -130,11 +152,31 @@ class Placer:
                 last = [] if event.name in self._talks else event.words.strip().splitlines()[-1:]
                 again = "; it is tried again" if event.restarting and event.code != 0 else ""
                 lines.append(f"{event.name}: {(last or [event.how])[0]}{again} ({event.log_path})")
+                self._failed.add(event.name)
                 if event.code == 0:  # somebody there took the machine back
                     self._supervisor.stop([event.name])
+                    del self._logs[event.name]
             elif isinstance(event, GaveUp):
                 lines.append(str(event))
         return lines
+
+    def absent(self, lent: Collection[str]) -> list[Absent]:
+        """The commands whose machine is not part of the run; of Ray, which places several, the one that was
+        given up.
+
+        Args:
+            lent: the names of the machines that are.
+        """
+        found = []
+        for name, log in self._logs.items():
+            said = log.read_text(errors="replace")
+            node = ["", *_JOINED.findall(said)][-1]
+            is_kept = name in self._talks and self._supervisor.alive([name])
+            if node not in lent and not is_kept:
+                words = [line for line in said.splitlines() if line.strip() and not line.startswith("--- ")]
+                last = ["it has not joined yet", *words][-1]
+                found.append(Absent(name, node, f"{last} ({log})", bool(node) or name in self._failed))
+        return found
 
     def close(self) -> None:
         """End what is left."""

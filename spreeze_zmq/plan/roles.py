@@ -132,7 +132,8 @@ ROLES: Mapping[str, Role] = {
         Role(
             MEMBER,
             stopped=2,
-            defaults={"stop_grace_s": 20.0},
+            # A life that ends at its start may last for minutes: its own processes are started again first.
+            defaults={"stop_grace_s": 20.0, "restart_window_s": 1800.0},
             is_observer=True,
             stands_for="group {}",
             grouped=True,

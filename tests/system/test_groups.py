@@ -65,7 +65,7 @@ def ends_without_the_other(run):
     run.interrupt()
     assert run.end() == 1, run.said()
     last = run.output.read_text().splitlines()[-1]
-    assert last.startswith("the run went on without group 1, which had failed for good: ")
+    assert last.startswith("the run ended without group 1 (member-0): ")
     assert list(run.summary()["lost"]) == ["member-0"]
     assert adds_up(run.summary()["samples"])
     assert run.leftovers() == []
