@@ -170,4 +170,5 @@ def network(count, first, kind=Machine):
     finally:
         remove(names)
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
+        for device in (*(f"sz{own}-{number}" for number in range(count + 1)), bridge):
+            subprocess.run(["ip", "link", "del", device], capture_output=True, check=False)
