@@ -183,7 +183,7 @@ class Life:
         self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes(), half.free_cores)
         self.spawner = GroupSpawner([self.place.sockets.path])
         self.errands = Errands(self.place.folder, self.dealer.send)
-        half.node = message.fields["node"]
+        half.node, self.heard_s = message.fields["node"], time.monotonic()  # it has not listened meanwhile
         bound = f", at most {half.most} samplers" if half.most is not None else ""
         half.say(f"joined {plan.name} as {half.node} with {half.cores} cores{bound}")
 

@@ -34,6 +34,8 @@ KINDS = ("join", "welcome", "start", "signal", "beat", "ended", *ERRANDS, "leave
 BEAT_S = 0.5
 #: A node that was not heard for this time is lost; it ends its processes itself after ``HEAD_LOST_S``.
 LOST_S, HEAD_LOST_S = 5.0, 10.0
+#: Until its first beat a machine unpacks and builds what the run needs, for this time at most.
+PREPARES_S = 60.0
 #: Most samplers of one machine.
 MOST_SAMPLERS = 256
 #: Codes of ``leave``, and exit codes of ``spreeze join``.
@@ -172,8 +174,11 @@ class Nodes:
                 events += self._hear(node, message)
             else:  # a machine that was given up: what it runs is of no use
                 self.router.send(peer, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
-        silent = [node for node in self.lent.values() if self._clock() - node.heard_s > LOST_S]
-        return events + [self._lose(node, f"not heard for {LOST_S:.0f} s") for node in silent]
+        for node in list(self.lent.values()):
+            patience_s = LOST_S if node.has_beaten else PREPARES_S
+            if self._clock() - node.heard_s > patience_s:
+                events.append(self._lose(node, f"not heard for {patience_s:.0f} s"))
+        return events
 
     def give_up(self, name: str, how: str) -> Gone:
         """Turn out the machine on which a process fails again and again; it does not come back by itself."""
@@ -230,6 +235,7 @@ class Nodes:
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
         fields = message.fields
         if message.kind == "beat":
+            node.has_beaten = True
             for name in ("busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"):
                 setattr(node, name, fields.get(name, 0))
             for name, row in fields.get("processes", {}).items():

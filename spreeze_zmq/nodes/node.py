@@ -52,6 +52,7 @@ class Node:
         most: the most samplers that it may run.
         peer: address of its connection.
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
+        has_beaten: whether it has told of its load, as it does once it is prepared.
         busy: cores that are busy there.
         memory_bytes: in use there.
         sent_bytes_per_s: by its processes to the head; ``received_bytes_per_s`` from it.
@@ -66,6 +67,7 @@ class Node:
     most: int
     peer: bytes
     heard_s: float
+    has_beaten: bool = False
     busy: float = 0.0
     memory_bytes: int = 0
     sent_bytes_per_s: float = 0.0

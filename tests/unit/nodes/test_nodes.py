@@ -10,7 +10,7 @@ import pytest
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.launch import main as launch
-from spreeze_zmq.nodes.head import LOST_S, Gone, Joined, Nodes
+from spreeze_zmq.nodes.head import HEAD_LOST, LOST_S, OVER, PREPARES_S, Gone, Joined, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.placers import read_nodes
@@ -161,6 +161,9 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
     head.nodes.spawn(spec(tmp_path, "sampler-8"))
     head.nodes.place("sampler-9", joined.node)  # it has crashed, and waits for its restart
     if how == "silent":
+        peer.send(Message("beat", {"processes": {}}))
+        while not joined.node.has_beaten:
+            head.nodes.serve()
         head.time_s = LOST_S + 0.1
     elif how == "leaves":
         peer.send(Message("leave", {"code": 0, "reason": "SIGTERM"}))
@@ -168,12 +171,24 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
         head.machine(before="node-1")
     gone = next(event for event in head.events(1 + (how == "comes back")) if isinstance(event, Gone))
     assert gone.names == ("sampler-8", "sampler-9")
+    assert gone.code == (OVER if how == "leaves" else HEAD_LOST)
     assert not head.nodes.holds("sampler-8")
     assert {path.name for path in head.guests.iterdir()} == ({"node-2"} if how == "comes back" else set())
     peer.send(Message("beat", {"processes": {}}))
     while (message := head.heard(peer)).kind != "leave":
         head.nodes.serve()
     assert message.fields["code"] == 3
+
+
+def test_a_machine_that_prepares_itself_has_longer(head):
+    """It builds components, as C++, and is not heard before it has."""
+    head.machine()
+    head.events()
+    head.time_s = PREPARES_S - 0.1
+    assert head.nodes.serve() == []
+    head.time_s = PREPARES_S + 0.1
+    [gone] = head.nodes.serve()
+    assert (gone.how, gone.code) == (f"not heard for {PREPARES_S:.0f} s", HEAD_LOST)
 
 
 def test_a_machine_where_a_process_always_fails_is_turned_out(head, tmp_path):

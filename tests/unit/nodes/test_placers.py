@@ -19,7 +19,7 @@ def placed(tmp_path):
         placer = Placer([Way("ssh desk2", ("sh", "-c", script), prefix)], "", tmp_path / "join.key", tmp_path)
         made.append(placer)
         until_s = time.monotonic() + DEADLINE_S
-        while until not in "".join(placer.poll()) + (tmp_path / "ssh-desk2.log").read_text():
+        while f"\n{until}" not in "\n".join(["", *placer.poll(), (tmp_path / "ssh-desk2.log").read_text()]):
             assert time.monotonic() < until_s
             time.sleep(0.02)
         return placer
@@ -32,7 +32,9 @@ def placed(tmp_path):
 def test_a_machine_is_absent_unless_its_newest_name_is_lent(placed):
     """As its spreeze join says it; one that has been part of the run has failed."""
     script = "echo 'joined a as node-1 with 4 cores'; echo 'the head has been silent for 10 s'; {}; sleep 60"
-    placer = placed(script.format("echo 'joined a as node-3 with 4 cores, at most 1 samplers'"), "as node-3")
+    placer = placed(
+        script.format("echo 'joined a as node-3 with 4 cores, at most 1 samplers'"), "joined a as node-3"
+    )
     assert placer.absent({"node-2", "node-3"}) == []
     [absent] = placer.absent({"node-1", "node-2"})
     assert (absent.way, absent.node, absent.has_failed) == ("ssh desk2", "node-3", True)
@@ -40,11 +42,12 @@ def test_a_machine_is_absent_unless_its_newest_name_is_lent(placed):
 
 def test_a_command_that_fails_says_so_and_one_that_is_on_its_way_has_not_failed(placed):
     """With its last line, and the log that has more."""
-    [late] = placed("sleep 60", "sleep 60").absent(())
+    [late] = placed("echo; sleep 60", "").absent(())
     assert (late.node, late.has_failed) == ("", False)
     assert late.why.startswith("it has not joined yet (")
     placer = placed(
-        "echo 'ssh: connect to host desk2 port 22: Connection refused'; exit 2", "not started again"
+        "echo 'ssh: connect to host desk2 port 22: Connection refused'; exit 2",
+        "ssh desk2 is not started again",
     )
     [absent] = placer.absent({"node-1"})
     assert (absent.node, absent.has_failed) == ("", True)
@@ -61,5 +64,5 @@ def test_a_machine_that_was_taken_back_is_not_absent(placed):
 def test_a_placer_of_several_machines_is_absent_when_it_is_given_up(placed):
     """As Ray's, whose machines join and leave."""
     assert placed("echo 'ray: waits'; sleep 60", "ray: waits", "ray: ").absent(()) == []
-    [absent] = placed("echo no ray; exit 2", "not started again", "ray: ").absent(())
+    [absent] = placed("echo no ray; exit 2", "ssh desk2 is not started again", "ray: ").absent(())
     assert absent.why.startswith("no ray (")
