@@ -60,7 +60,7 @@ def machine(tmp_path):
     made = []
 
     def join(run, *more, **variables):
-        said = run.until(lambda: re.search(r"join (tcp://[0-9.:]+)", run.output.read_text()), "the line")
+        said = run.until(lambda: re.search(r"join (tcp://[0-9.:]+)", run.output.read_text()), "the line", 120)
         with (run.folder / "join.key").open() as key, (tmp_path / f"join{len(made)}").open("w") as output:
             made.append(
                 subprocess.Popen(
@@ -86,10 +86,11 @@ def last_line(run):
 
 
 @pytest.mark.long("two groups start")
+@pytest.mark.timeout(400)
 def test_a_group_that_always_fails_at_its_start_is_named(start):
     """With what is wrong in it, although the run's own group trains."""
     run = start("--set", "groups.count=2")
-    run.until(lambda: "group 1 (member-0) is lost" in run.output.read_text(), "the loss of a group", 120)
+    run.until(lambda: "group 1 (member-0) is lost" in run.output.read_text(), "the loss of a group", 180)
     last = last_line(run)
     assert last.startswith("the run ended without group 1 (member-0): "), last
     assert FAULT in last
@@ -97,6 +98,7 @@ def test_a_group_that_always_fails_at_its_start_is_named(start):
 
 
 @pytest.mark.long("a machine is silent for 5 s")
+@pytest.mark.timeout(400)
 def test_machines_that_are_missing_or_failed_are_named(start, machine, monkeypatch):
     """The only one for the evaluator is gone, one cannot make the environment, one of ``--nodes`` cannot be
     reached: each is named with its reason, although the run trains.
@@ -105,9 +107,9 @@ def test_machines_that_are_missing_or_failed_are_named(start, machine, monkeypat
     more = ("--listen", "127.0.0.1", "--nodes", "ssh:desk9", "--set", "placement.evaluator=node")
     run = start(*more)
     only = machine(run, "--samplers", "0")
-    run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator")
-    assert machine(run, "--samplers", "1", BRITTLE="1").wait(60) == 2
-    run.until(lambda: "is gone: sampler-1" in run.output.read_text(), "that a machine is turned out")
+    run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator", 120)
+    assert machine(run, "--samplers", "1", BRITTLE="1").wait(150) == 2
+    run.until(lambda: "is gone: sampler-1" in run.output.read_text(), "that a machine is turned out", 120)
     only.kill()
     run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
     last = last_line(run)
