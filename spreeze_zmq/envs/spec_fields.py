@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 #: No dimension, number of choices or time limit is larger.
 MOST_COUNT = 2**53
+#: No finite bound of an action is larger: bounds have single precision.
+MOST_BOUND = float(np.finfo(np.float32).max)
 
 
 def check_spec(data: Mapping[str, Any]) -> None:
@@ -41,7 +44,11 @@ def _are_all(value: Any, fits: Callable[[Any], bool]) -> bool:
 
 def _are_bounds(value: Any) -> bool:
     known = value is None or isinstance(value, np.ndarray)
-    return known or _are_all(value, lambda each: type(each) in (int, float))
+    return known or _are_all(value, _is_bound)
+
+
+def _is_bound(value: Any) -> bool:
+    return type(value) in (int, float) and not MOST_BOUND < abs(value) < math.inf
 
 
 #: The fields that no spec is without.

@@ -54,6 +54,8 @@ def changed(about):
     for name in ("id", "kwargs", "obs_shape", "obs_dtype", "action_kind", "action_low", "obs_parts"):
         odd = [value for value in ODD if not (value in (None, [], {}) or (name == "id" and value == "x"))]
         yield from (of(about, "environment", **{name: value}) for value in odd)
+    for bounds in ([1e308], [-1e308], [10**400]):
+        yield of(about, "environment", action_low=bounds)
     for name in ("num_envs", "num_workers", "step_info", "backend"):
         yield of(about, "environment", kwargs={name: 3})
     yield from (of(about, "environment", kwargs={"max_episode_steps": odd}) for odd in ODD if odd != 5)
