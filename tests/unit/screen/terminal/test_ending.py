@@ -1,0 +1,121 @@
+"""The last words of a run, and the commands that use it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from spreeze_zmq.screen.terminal.ending import next_commands, outcome
+from spreeze_zmq.screen.terminal.numbers import decimal
+from spreeze_zmq.screen.terminal.words import ended_by, program
+from tests.unit.screen.terminal.drawn import LARGE, shown
+from tests.unit.screen.terminal.recorded import Recorded, evaluate, report
+
+
+def test_the_last_words_are_of_the_runs_own_summary():
+    """With the result, its time, and why the run ended."""
+    run = Recorded()
+    assert outcome(run.record.summary("", 2.0, final=True), "") == [
+        "ended after 2.0 s and 0 env steps: failed",
+        "nothing evaluated",
+    ]
+    counters = {"env_steps": 28_672, "trained_transitions": 900_000}
+    run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), 9.0)
+    evaluate(run.record, 8.9, 27_000, -152.34, 70.0)
+    evaluate(run.record, 9.1, 28_000, -180.0, 60.0)
+    summary = run.record.summary("", 9.31, final=True)
+    assert outcome(summary, "return -176.0 >= -200") == [
+        "ended after 9.3 s and 28,672 env steps: return -200 reached",
+        "best return -152.3 ± 70.0 in 30 episodes, which also chose it, at 27,000 env steps",
+        "its mean lies between -187.3 and -117.3 (95 % by Student's t)",
+    ]
+    summary["best"]["final"] = True
+    assert " in 30 fresh episodes, at " in outcome(summary, "return -176.0 >= -200")[1]
+
+
+def test_the_last_words_state_one_return():
+    """That of the saved policy; the one of the moment at which the run ended only where they disagree."""
+    assert ended_by("return -176.0 >= -200", -143.7) == "return -200 reached"
+    assert ended_by("return -176.0 >= -200", -205.0) == "return -176.0 >= -200"
+    assert ended_by("env_steps 1500672 >= 1500000", None) == "1,500,000 env steps reached"
+    assert ended_by("minutes 0.50 >= 0.5", -143.7) == "0.5 minutes reached"
+    assert ended_by("interrupted by the user", -143.7) == "interrupted by the user"
+
+
+def test_a_small_return_is_told_from_zero():
+    """As those of sparse or scaled rewards are."""
+    values = (-12345.6, -1234.56, 12.34, 0.8333, -0.0421, 0.000188, 0.0, -0.0, None)
+    shown_as = ["-12,346", "-1234.6", "12.3", "0.83", "-0.042", "0.00019", "0.0", "0.0", "-"]
+    assert [decimal(value) for value in values] == shown_as
+
+
+def test_what_rounds_to_nothing_is_left_out():
+    """The share of the arithmetic that the learners of a small network use."""
+    used = {"flops_per_s": 1e9, "limit_flops_per_s": 1e12, "share": 1e-3}
+    assert "learners use" not in shown({**LARGE, "efficiency": used})
+    assert "learners use 5% of 1.0 TFLOP/s" in shown({**LARGE, "efficiency": {**used, "share": 0.05}})
+
+
+def test_what_keeps_a_run_from_learning_is_its_first_last_word():
+    """Before any result; what did no harm is left out."""
+    run = Recorded("pendulum", "algorithm.learning_rate=1.0", "algorithm.target_entropy=50.0")
+    evaluate(run.record, 8.9, 27_000, -1300.0, 70.0)
+    summary = run.record.summary("minutes 1", 60.0, final=True)
+    words = outcome(summary, "minutes 1")
+    assert words[1].startswith("finding: algorithm.learning_rate is 1: each update moves")
+    assert words[2].startswith("finding: algorithm.target_entropy is 50")
+    assert words[3].startswith("best return")
+    for row in summary["findings"]:
+        row["rank"] = 2
+    assert outcome(summary, "minutes 1")[1].startswith("best return")
+
+
+def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
+    """By name in an activated environment, else by its path relative to the current directory."""
+    programs = Path(sys.executable).parent
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin")
+    assert program("spreeze") == "spreeze"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert program("spreeze") == str(programs / "spreeze")
+    monkeypatch.chdir(programs.parent)
+    assert program("spreeze") == "bin/spreeze"
+    assert subprocess.run([program("spreeze"), "--version"], check=True, timeout=60).returncode == 0
+    assert program("no such program") == "no such program"
+
+
+def test_next_commands_are_only_those_that_have_something_to_work_on(monkeypatch):
+    """Without a policy nothing can be played, without a checkpoint nothing resumed; blanks are quoted."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
+    assert next_commands("runs/a b", policy=False, resume="") == [
+        "run folder:     runs/a b",
+        "its page:       spreeze view 'runs/a b'",
+        "curves:         tensorboard --logdir 'runs/a b'",
+    ]
+    go_on = "spreeze-launch --resume runs/a"
+    assert next_commands("runs/a", policy=True, resume=go_on) == [
+        "run folder:     runs/a",
+        "watch it:       spreeze play runs/a",
+        "evaluate it:    spreeze eval runs/a",
+        'in Python:      from spreeze_zmq import Policy; policy = Policy.load("runs/a")',
+        "train on:       spreeze-launch --resume runs/a",
+        "its page:       spreeze view runs/a",
+        "curves:         tensorboard --logdir runs/a",
+    ]
+
+
+def test_next_commands_say_what_must_be_trusted_where_the_run_left_no_mark(monkeypatch):
+    """And where that is, unless it is the current directory."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
+    trust = {"policy": True, "resume": "", "trust": ("mine", "a.b")}
+    assert next_commands("runs/a", **trust)[1:4] == [
+        "watch it:       spreeze play runs/a --trust mine --trust a.b",
+        "evaluate it:    spreeze eval runs/a --trust mine --trust a.b",
+        "in Python:      from spreeze_zmq import Policy; "
+        "policy = Policy.load(\"runs/a\", trust=['mine', 'a.b'])",
+    ]
+    elsewhere = next_commands("runs/a", **trust, import_from="/my code")
+    assert elsewhere[2:4] == [
+        "evaluate it:    PYTHONPATH='/my code' spreeze eval runs/a --trust mine --trust a.b",
+        'in Python:      import sys; sys.path.append("/my code"); from spreeze_zmq import Policy; '
+        "policy = Policy.load(\"runs/a\", trust=['mine', 'a.b'])",
+    ]
