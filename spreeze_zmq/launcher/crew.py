@@ -105,6 +105,7 @@ class Crew:
             name = f"{SAMPLER}-{next(self._indices)}"
             with contextlib.suppress(ChannelError):
                 self._leased[name] = Claim.take(Path(self._plan.socket_dir) / name)
+                self._leased[name].lend()
                 return name
 
     def fill(self) -> None:

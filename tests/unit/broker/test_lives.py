@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message
@@ -138,3 +138,17 @@ def test_a_lock_of_a_process_that_is_gone_says_nothing(claims):
     (claims.path / f"{NAME}.lock").write_text("4194305")
     heard.say("hello", TRUE, 0.0)
     assert heard.lives == (TRUE, True)
+
+
+def test_a_name_that_is_lent_is_a_process_of_another_machine(claims):
+    """The launcher holds its lock, and the process there has whatever id its machine gave it."""
+    heard = Heard()
+    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    claim = Claim.take(claims.path / NAME)
+    claim.lend()
+    with pytest.raises(ChannelError, match="is taken by process of another machine; stop that one"):
+        Claim.take(claims.path / NAME)
+    heard.say("hello", TRUE, 0.0)
+    heard.say("report", TRUE, 0.1)
+    assert heard.lives == (TRUE, True)
+    claim.release()
