@@ -12,6 +12,7 @@ from spreeze_zmq.envs.goals import goal_places, is_goal_dict
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay import Episode, Goals, Transitions, misfit
 from spreeze_zmq.replay.episodes import MASK
+from spreeze_zmq.replay.packed_ring import Packing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +32,12 @@ def checked(algorithm: Algorithm) -> Relabel:
         AlgorithmError: when it is called, for what it raises or returns.
     """
 
+    packing = Packing.of(algorithm.env)
+
     def relabel(batch: Transitions, episode: Episode) -> Transitions | None:
         with blaming(algorithm, "relabel"):
             returned = algorithm.relabel(batch, episode)
-        if problem := misfit(batch, returned):
+        if problem := misfit(batch, returned, packing):
             raise AlgorithmError(algorithm, f"relabel {problem}")
         return returned
 

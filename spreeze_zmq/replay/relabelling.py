@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.rollout import Rollout, odd_number
 from spreeze_zmq.replay.episodes import MASK, Episode, Episodes, Transitions
 from spreeze_zmq.replay.hindsight import Goals
+from spreeze_zmq.replay.packed_ring import Packing
 
 #: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
 Relabel = Callable[[Transitions, Episode], "Transitions | None"]
@@ -102,9 +103,10 @@ def _some_legal(more: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def misfit(given: Transitions, returned: Any) -> str:
+def misfit(given: Transitions, returned: Any, packing: Packing | None = None) -> str:
     """Why what a relabelling returned for ``given`` cannot be kept, in words; empty if it can. It may have
-    any number of rows; every array has as many, of the shape and dtype that it had.
+    any number of rows; every array has as many, of the shape and dtype that it had. Observations with a
+    ``packing`` have pixels where they had them.
     """
     if returned is None:
         return ""
@@ -124,6 +126,9 @@ def misfit(given: Transitions, returned: Any) -> str:
             return f"returned {name} {got}, expected an array of shape {shape}"
         if not np.can_cast(array.dtype, old.dtype, "same_kind"):
             return f"returned {name} of {array.dtype}, expected {old.dtype}"
-        if odd := odd_number(array):
+        odd = odd_number(array)
+        if packing is not None and name in ("obs", "next_obs"):
+            odd = odd or packing.odd_pixel(array)
+        if odd:
             return f"returned {name} with {odd}"
     return ""

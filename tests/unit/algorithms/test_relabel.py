@@ -1,6 +1,7 @@
 """The relabelling of algorithms of one's own, and further rollout arrays off-policy, before and in a run."""
 
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,25 @@ def test_an_own_relabelling_is_called_and_asked_for():
     whole = Episode(np.zeros((5, 2), np.float32), np.zeros((4, 1)), np.ones(4, np.float32), False)
     kept = checked(Doubled(options, plan.environment))(Transitions.of(whole, 1), whole)
     assert kept.reward.tolist() == [[2.0], [2.0]]
+
+
+class Brighter(SAC):
+    """Makes pixels of what none is."""
+
+    def relabel(self, batch, episode):
+        """As the class says."""
+        return batch._replace(next_obs=batch.next_obs + 0.5)
+
+
+def test_pixels_stay_pixels():
+    """A replay would keep another number in the place of one that is none."""
+    env = replace(
+        loaded().environment, obs_shape=(75,), obs_parts=({"path": [], "shape": [5, 5, 3], "pixels": True},)
+    )
+    whole = Episode(np.zeros((5, 75), np.float32), np.zeros((4, 1)), np.ones(4, np.float32), False)
+    says = r"relabel returned next_obs with 0.5 at \[0, 0\], expected a pixel of 0 to 255"
+    with pytest.raises(AlgorithmError, match=says):
+        checked(Brighter(SAC.Options(network="mlp"), env))(Transitions.of(whole, 1), whole)
 
 
 def test_the_readmes_relabelling_keeps_the_second_half_with_the_goal_of_the_end():
