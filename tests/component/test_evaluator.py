@@ -112,9 +112,9 @@ def kept(peers):
 )
 def test_a_challenger_replaces_the_best_policy_only_in_a_race_of_fresh_episodes(peers, goal):
     """Each new version gets one look, and the first one is kept. A version that beats the best one, with a
-    goal by a tenth of what that lacks or of what looks have covered, races it: both play the seeds with which the best one goes on. All its
-    episodes count for it, so its score falls by its own further ones alone, which are no new best. At the end
-    fresh ones that chose nothing are the score of the policy that is kept.
+    goal by a tenth of what that lacks or of what looks have covered, races it: both play the seeds with which
+    the best one goes on. All its episodes count for it, so its score falls by its own further ones alone,
+    which are no new best. At the end fresh ones that chose nothing are the score of the policy that is kept.
     """
     process, looked, spared, outcomes, version, lowest = begin(peers), [], 0, set(), 0, math.inf
     wanted = (
