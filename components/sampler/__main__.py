@@ -89,8 +89,8 @@ class Collector:
     def make_envs(self, seed: int) -> BatchedEnv:
         """The batch of environments."""
         component, spec = self.component, self.component.environment
-        return envs.make(
-            spec.id,
+        return envs.remade(
+            spec,
             self.num_envs,
             backend=component.options["backend"],
             num_workers=self.num_workers(),
@@ -102,8 +102,6 @@ class Collector:
             seed=seed,
             randomize=component.plan.run.randomize,
             first_index=first_index(component.plan, SAMPLER, component.index),
-            action_mask=spec.action_mask,
-            **spec.kwargs,
         )
 
     def places(self) -> NDArray[np.float32]:

@@ -17,6 +17,7 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
+from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import SocketFolder
@@ -26,8 +27,6 @@ FAILED = ("is not started again", "the launcher was killed", "SIGTERM", "removed
 #: The tables of run.json that are read of past runs, and the figures of summary.json.
 TABLES = ("run", "algorithm", "balance", "components", "measured", "channels", "environment")
 FIGURES = ("best_return", "wall_s", "env_steps")
-#: Properties of an environment that the networks' shapes depend on.
-SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes", "action_low")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     if old_run.get("env") != new_run["env"]:
         return pairs
     old_env, new_env = before.get("environment", {}), now["environment"]
-    pairs += [(f"the environment's {name}", old_env.get(name), new_env[name]) for name in SPACES]
+    pairs += [(f"the environment's {name}", *values) for name, *values in differences(old_env, new_env)]
     if old_run.get("algorithm") != new_run["algorithm"]:
         return pairs
     old_options, new_options = before.get("algorithm", {}), now["algorithm"]
