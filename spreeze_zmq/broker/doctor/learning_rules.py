@@ -6,7 +6,7 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
-from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
+from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY
 from spreeze_zmq.broker.doctor.trend import whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
 from spreeze_zmq.plan.roles import CRITIC_LEARNER

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from contextlib import closing
 from dataclasses import replace
 
@@ -320,6 +321,11 @@ def test_no_success_in_many_looks_is_named():
         ("target_entropy", ["algorithm.target_entropy=100.0"]),
         ("target_entropy", ["algorithm.target_entropy=-100.0"]),
         ("never_trains", ["algorithm.learning_starts=5000", "run.stop.env_steps=4000"]),
+        ("learning_rate", ["algorithm.learning_rate=0"]),
+        ("still_targets", ["algorithm.tau=0"]),
+        ("still_targets", ["algorithm.tau=1"]),
+        ("cut_sums", ["algorithm.n_step=10"]),
+        ("early_schedules", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=500}}"]),
     ],
 )
 def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
@@ -327,6 +333,31 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
     plan = json.loads(topology.load("pendulum", overrides).to_json())
     assert [finding.name for finding in findings_at_start(plan)] == [name]
     assert Doctor(plan).rows()[0]["t_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("topology_name", "overrides", "said"),
+    [
+        ("pendulum", ["algorithm.n_step=50"], "n_step is 50, but .* of 16 steps: they have 8.5 rewards"),
+        ("pendulum", ["algorithm.n_step=8"], ""),
+        ("pendulum", ["algorithm.n_step=10", "components.sampler.rollout_steps=40"], ""),
+        ("pendulum", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=2000}}"], ""),
+        (
+            "halfcheetah_ppo",
+            ["algorithm.batch_size=100_000"],
+            "is 100,000, but a round .* has [0-9,]+ transi",
+        ),
+        ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
+        ("cartpole_dqn", ["algorithm.tau=1"], "target_every = 1_000"),
+        ("cartpole_dqn", ["algorithm.tau=1", "algorithm.target_every=500"], ""),
+    ],
+)
+def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, said):
+    """And nothing is said of options that do what their values say."""
+    plan = json.loads(topology.load(topology_name, overrides).to_json())
+    found = [f"{finding.seen} {finding.why} {finding.remedy}" for finding in findings_at_start(plan)]
+    assert len(found) == bool(said)
+    assert all(re.search(said, line) for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -400,6 +431,7 @@ def test_no_shipped_topology_has_a_finding_before_its_run():
                 plan = replace(plan, tried=facts_of(batch))
             assert findings_at_start(json.loads(plan.to_json())) == []
         assert findings_at_start(json.loads(plan.to_json())) == []
+        assert advice(plan, None) == ()
 
 
 def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
