@@ -19,6 +19,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.check import advice
 from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
+from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology
 
@@ -154,6 +155,16 @@ def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
     run.see(**seen(run))
     assert run.live(12) == [name]
     assert 3.0 <= run.heard[0]["t_s"] <= 12.0
+
+
+def test_packed_observations_have_the_figures_of_flat_ones():
+    """A camera beside joints is reported as ever."""
+    run = Lived("run.env=tests.system.camera:Camera", "algorithm.network=mlp")
+    found, packing = run.experience.figures(), Packing.of(run.record.plan.environment)
+    run.see(obs=packing.flat(run.rollout.obs))
+    assert run.rollout.obs.dtype == np.uint8
+    assert run.experience.figures() == found
+    assert found["obs_mean"] > 100.0
 
 
 def test_actions_beside_one_bound_are_named_later():
