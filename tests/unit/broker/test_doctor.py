@@ -108,6 +108,25 @@ def test_a_healthy_run_gets_no_word():
     assert run.record.summary("", 1.0, final=True)["findings"] == []
 
 
+@pytest.mark.parametrize(
+    ("device", "size", "starved", "found"),
+    [
+        ("cuda:0", 256, 0.0, ["small_batches"]),
+        ("cuda:0", 256, 0.5, []),
+        ("cuda:0", 4096, 0.0, []),
+        ("cpu", 256, 0.0, []),
+    ],
+)
+def test_a_gpu_that_trains_on_few_transitions_at_once_is_named(device, size, starved, found):
+    """Unless it waits for samples anyway."""
+    run = Lived(f"algorithm.batch_size={size}")
+    plan = json.loads(run.record.plan.to_json())
+    plan["components"]["critic_learner"]["options"]["device"] = device
+    run.record.doctor.vitals.plan = plan
+    run.waits = {"critic_learner": {"starved": starved}}
+    assert run.live(30) == found
+
+
 def constant(shape, value):
     """An array of one value."""
     return np.full(shape, value, np.float32)
