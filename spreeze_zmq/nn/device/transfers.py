@@ -176,9 +176,9 @@ class Work:
             self._idle_events.append(events)
 
     def figures(self) -> dict[str, float]:
-        """``busy``, the share of time spent in updates since the last call, and ``busy_in_all`` since the first
-        update; ``memory_bytes`` reserved by this process; ``memory_free_bytes`` of the device. Empty on a CPU,
-        whose load every report has.
+        """``busy``, the share of time spent in updates since the last call, and ``busy_in_all`` since the
+        first update; ``memory_bytes`` reserved by this process; ``memory_free_bytes`` of the device. Empty on
+        a CPU, whose load every report has.
         """
         if not self._cuda:
             return {}
