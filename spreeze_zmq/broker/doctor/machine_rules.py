@@ -16,6 +16,8 @@ WAITS_FOR_LINK = 0.3
 #: A batch that leaves most of a GPU without work, and the share of its time that a learner may wait for
 #: samples beside it.
 SMALL_BATCH, HARDLY_STARVED = 1024, 0.1
+#: The least CPUs of a machine of which two groups are more, and the share of them that is idle then.
+MANY_CPUS, MOSTLY_IDLE = 8.0, 0.5
 
 
 def crowded(vitals: Vitals) -> Finding | None:
@@ -55,14 +57,8 @@ def slow_link(vitals: Vitals) -> Finding | None:
 
 def small_batches(vitals: Vitals) -> Finding | None:
     """A GPU that is busy with the starts of small computations."""
-    learner = vitals.table("components").get(CRITIC_LEARNER)
-    options = learner.get("options") if isinstance(learner, Mapping) else None
-    device = options.get("device") if isinstance(options, Mapping) else None
     size = vitals.number("batch_size", SMALL_BATCH + 1)
-    starved = vitals.typical(f"{CRITIC_LEARNER} starved")
-    if not str(device).startswith("cuda") or vitals.on_policy or size > SMALL_BATCH:
-        return None
-    if starved is None or starved > HARDLY_STARVED:
+    if not _device(vitals).startswith("cuda") or size > SMALL_BATCH or not _limited_by_learner(vitals):
         return None
     return Finding(
         f"the GPU never waits for samples: it is busy with batches of {size:.0f}",
@@ -70,6 +66,38 @@ def small_batches(vitals: Vitals) -> Finding | None:
         'algorithm.batch_size = "auto"',
         rank=2,
     )
+
+
+def idle_cpus(vitals: Vitals) -> Finding | None:
+    """CPUs that one model's updates cannot use, and samples that nobody waits for."""
+    cpus, idle = vitals.typical("cpus"), vitals.typical("cpus_idle")
+    if not cpus or idle is None or cpus < MANY_CPUS or idle < MOSTLY_IDLE * cpus:
+        return None
+    if (
+        _device(vitals) != "cpu"
+        or vitals.table("groups").get("count") != 1
+        or not _limited_by_learner(vitals)
+    ):
+        return None
+    return Finding(
+        f"{idle:.0f} of the {cpus:g} CPUs are idle, and the learner never waits for samples",
+        "the updates of one model hardly use more than two of them",
+        "groups.count = 2: each trains on cores of its own, and their models are fused",
+        rank=2,
+    )
+
+
+def _device(vitals: Vitals) -> str:
+    """The device of the critic-learner, as the plan names it."""
+    learner = vitals.table("components").get(CRITIC_LEARNER)
+    options = learner.get("options") if isinstance(learner, Mapping) else None
+    return str(options.get("device") if isinstance(options, Mapping) else None)
+
+
+def _limited_by_learner(vitals: Vitals) -> bool:
+    """Whether an off-policy learner hardly ever waits for samples."""
+    starved = vitals.typical(f"{CRITIC_LEARNER} starved")
+    return not vitals.on_policy and starved is not None and starved <= HARDLY_STARVED
 
 
 def late_reports(vitals: Vitals) -> Finding | None:
@@ -86,4 +114,4 @@ def late_reports(vitals: Vitals) -> Finding | None:
     )
 
 
-MACHINE_RULES: tuple[Rule, ...] = (crowded, small_batches, slow_link, late_reports)
+MACHINE_RULES: tuple[Rule, ...] = (crowded, small_batches, idle_cpus, slow_link, late_reports)

@@ -8,6 +8,8 @@ from spreeze_zmq.nn import gpu_layers
 from spreeze_zmq.nn.native_calls import NativeFunction
 from spreeze_zmq.nn.native_layers import Run, split
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ROWS = 40
 DEVICES = [
     "cpu",
