@@ -64,8 +64,10 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         failed[list(self._failed)] = True
         return failed if self._failed else None
 
-    def _fail(self, rows: int | Sequence[int], what: str, error: BaseException | None = None) -> None:
-        """Note that one environment failed, or several at once, which counts as one failure.
+    def _fail(
+        self, rows: int | Sequence[int], what: str, error: BaseException | None = None, *, mild: bool = False
+    ) -> None:
+        """Note that one environment failed, or several at once, which counts as one failure, ``mild`` or not.
 
         Raises:
             EnvironmentFailure: there are more failures than are tolerated.
@@ -77,7 +79,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             some = f"environments {first} to {first + len(failed) - 1}"
         steps = f"step {self._num_steps} of this batch, step {int(self._length[failed[0]])} of its episode"
         self._failed.update(failed)
-        self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error)
+        self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error, mild=mild)
 
     def _raised(self, rows: int | Sequence[int], method: str, error: BaseException) -> None:
         """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again."""

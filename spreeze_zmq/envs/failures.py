@@ -29,10 +29,12 @@ class Failure:
     Attributes:
         summary: one line that names the environment and the step.
         traceback: the environment's own; empty if it did not raise.
+        mild: it costs its episode, however many there are: the environment itself has not failed.
     """
 
     summary: str
     traceback: str = ""
+    mild: bool = False
 
     def __str__(self) -> str:
         return f"{self.summary}\n{self.traceback}".rstrip()
@@ -56,22 +58,26 @@ class Failures:
         self.count = self.episodes = 0
         self._recent: deque[tuple[int, Failure]] = deque()
 
-    def note(self, summary: str, cause: BaseException | None = None, traceback: str = "") -> None:
+    def note(
+        self, summary: str, cause: BaseException | None = None, traceback: str = "", *, mild: bool = False
+    ) -> None:
         """Log and count one failure.
 
         Args:
             summary: as of ``Failure``.
             cause: the environment's exception, if it raised in this process.
             traceback: the environment's own, if it raised in another process.
+            mild: as of ``Failure``.
 
         Raises:
             EnvironmentFailure: there are too many; holds the traceback of the first in the window.
         """
         trace = traceback if cause is None else traceback_of(cause)
-        failure = Failure(printable(summary), printable(trace))
+        failure = Failure(printable(summary), printable(trace), mild)
         self.count += 1
-        self._recent.append((self.episodes, failure))
-        while self._recent[0][0] <= self.episodes - WINDOW:
+        if not mild:
+            self._recent.append((self.episodes, failure))
+        while self._recent and self._recent[0][0] <= self.episodes - WINDOW:
             self._recent.popleft()
         if len(self._recent) > self.max_failures:
             raise EnvironmentFailure(self._too_many(cause)) from cause

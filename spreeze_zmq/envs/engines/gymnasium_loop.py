@@ -26,6 +26,7 @@ from spreeze_zmq.envs.engines.fitting import fitted, time_limit, without_limit
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
+from spreeze_zmq.envs.unstable import UNSTABLE, listen
 
 log = logging.getLogger("spreeze.envs")
 
@@ -83,6 +84,7 @@ class GymnasiumLoop(BatchedEnv):
         self.metadata = {**one.metadata, **type(self).metadata}
         self._steps = [env.step for env in self.envs]
         self.at = np.zeros(1, np.int64)
+        listen()
         self._obs_dtype = np.dtype(spaces[0].dtype)
         self._obs_shape = self._row_shape = spaces[0].shape or ()
         self._mask_of: MaskReader | None = None
@@ -126,6 +128,7 @@ class GymnasiumLoop(BatchedEnv):
         if self._stepping is not None:  # the others stay where they are
             assert self._last_obs is not None
             self._rows[:] = self._last_obs
+        UNSTABLE.clear()
         for row in range(num_envs) if self._stepping is None else self._stepping.tolist():
             at[0] = row
             try:
@@ -148,6 +151,10 @@ class GymnasiumLoop(BatchedEnv):
                 obs[row] = 0
                 self._raised(row, "step", error)
             else:
+                if UNSTABLE and not ends:
+                    said = f"went on although MuJoCo has reset its simulation: {UNSTABLE[0]}"
+                    self._fail(row, said, mild=True)
+                    UNSTABLE.clear()
                 if (gather or (last is not None and (last[row] or ends or cuts))) and isinstance(info, dict):
                     infos[row] = info
             on_tick()

@@ -282,7 +282,8 @@ class Worker:
 
     def report(self, failure: Failure) -> None:
         """Send a failure to the batch, before the step is reported as done."""
-        self.send({"summary": failure.summary[:SUMMARY_CHARS], "traceback": failure.traceback})
+        about = {"traceback": failure.traceback, "mild": failure.mild}
+        self.send({"summary": failure.summary[:SUMMARY_CHARS], **about})
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, and increase the count that shows the batch that there is one."""

@@ -249,7 +249,8 @@ class WorkerBatch(BatchedEnv):
             elif "final_info" in message:
                 self._final_infos[message["row"]] = message["final_info"]
             else:
-                self.failures.note(message["summary"], traceback=message["traceback"])
+                about = {name: message[name] for name in ("traceback", "mild")}
+                self.failures.note(message["summary"], **about)
         return error
 
     def _on_death(self, worker: int) -> None:

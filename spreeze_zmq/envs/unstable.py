@@ -1,0 +1,26 @@
+"""Simulations that MuJoCo found unstable and has reset by itself in the middle of an episode: what it says of
+them, which it would only print.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+log = logging.getLogger("spreeze.envs")
+
+#: What MuJoCo has said since a step of a batch began.
+UNSTABLE: list[str] = []
+
+
+def listen() -> None:
+    """Hear MuJoCo's warnings in this process if it is loaded, unless an environment hears them itself."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is not None and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(_heard)
+
+
+def _heard(text: str) -> None:
+    log.warning("MuJoCo: %s", text)
+    if "unstable" in text:
+        UNSTABLE.append(text)

@@ -1,0 +1,79 @@
+"""A simulation that MuJoCo has reset by itself in mid-episode is no step: its episode ends there."""
+
+from contextlib import closing
+
+import gymnasium
+import mujoco
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from spreeze_zmq import envs
+
+SLIDE = '<mujoco><worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody></mujoco>'
+
+
+class Slide(gymnasium.Env):
+    """Falls; at its third step something hits it with more than single precision holds, if ``hit``. It may
+    see that itself, and end the episode.
+    """
+
+    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, hit=True, sees=False):
+        self.model, self.hit, self.sees = mujoco.MjModel.from_xml_string(SLIDE), hit, sees
+        self.data = mujoco.MjData(self.model)
+
+    def reset(self, *, seed=None, options=None):
+        """Begin far from where MuJoCo's own reset puts it."""
+        super().reset(seed=seed)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[0], self.steps = -5.0, 0
+        return self.observed(), {}
+
+    def observed(self):
+        """Position and velocity."""
+        return np.array([self.data.qpos[0], self.data.qvel[0]])
+
+    def step(self, action):
+        """Fall on."""
+        self.steps += 1
+        if self.hit and self.steps == 3:
+            self.data.qvel[0] = 1e20
+        mujoco.mj_step(self.model, self.data)
+        unstable = bool(self.data.warning[mujoco.mjtWarning.mjWARN_BADQVEL].number)
+        return self.observed(), 1.0, self.sees and unstable, self.steps >= 6, {}
+
+
+def played(num_steps, num_workers=0, **kwargs):
+    """Steps of two environments: which were truncated, their final positions, and the failures."""
+    failures, cut, last = [], [], []
+    options = {"on_failure": failures.append, "num_workers": num_workers, "max_failures": 0}
+    with closing(envs.make(f"{__name__}:Slide", 2, **options, **kwargs)) as batch:
+        batch.reset(seed=0)
+        for _ in range(num_steps):
+            _, _, terminated, truncated, info = batch.step(np.zeros((2, 1), np.float32))
+            cut.append(truncated.tolist())
+            last += info["final_obs"][terminated | truncated, 0].tolist() if "final_obs" in info else []
+    return cut, last, [failure.summary for failure in failures]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_an_episode_ends_where_mujoco_reset_its_simulation(num_workers):
+    """With the last state before that, named with what MuJoCo says, and the next one begins as all do,
+    however often it happens.
+    """
+    cut, last, failures = played(4, num_workers)
+    assert cut == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
+    assert max(last) < -4.9, "MuJoCo's own reset puts it at 0"
+    assert len(failures) == 2
+    assert "went on although MuJoCo has reset its simulation: Nan, Inf or huge value in QVEL" in failures[0]
+    assert "(step 3 of this batch, step 3 of its episode)" in failures[0]
+
+
+def test_what_an_environment_sees_itself_is_left_to_it():
+    """It ends the episode, as its author wants it."""
+    cut, _, failures = played(3, sees=True)
+    assert (cut[2], failures) == ([False, False], [])
+    assert played(8, hit=False)[2] == []
