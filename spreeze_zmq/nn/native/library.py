@@ -6,7 +6,6 @@ Without a library and a compiler, torch does the work.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
@@ -86,16 +85,23 @@ def runnable(flags: frozenset[str] | None = None) -> list[str]:
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Compile the library if necessary, before the processes of a run wait for it. The learners' logs report
-    a failure.
+    """Compile the library if necessary, before the processes of a run wait for it.
 
     Args:
-        say: called with a line for the user before the compiler starts.
+        say: called with a line for the user before the compiler starts, and with one where there will be no
+            library, which the learners' logs report too.
     """
+    problem = ""
     for instructions in runnable() if enabled() else ():
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
+        try:
             compiled(instructions, say=say)
             return
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = problem or problem_of(error)
+            if isinstance(error, FileNotFoundError):
+                break
+    if problem:
+        say(f"no native layers, so updates may take twice as long: {problem}")
 
 
 def problem_of(error: Exception) -> str:
@@ -146,7 +152,8 @@ def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
         CalledProcessError: the compiler failed.
     """
     command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", str(path)]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    environment = {"PATH": os.defpath, **os.environ}  # without one, a compiler finds no assembler and linker
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:

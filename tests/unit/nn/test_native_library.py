@@ -286,13 +286,32 @@ def test_what_the_system_refuses_is_left_alone(tmp_path):
 
 
 def test_a_compiler_that_fails_is_named(chosen, tmp_path, monkeypatch):
-    """With the first line of its error."""
+    """With the first line of its error, in the learners' logs and on the screen."""
     (tmp_path / "g++").write_text("#!/bin/sh\necho native.cpp:1: fatal error: no such luck >&2\nexit 1\n")
     (tmp_path / "g++").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     line, _ = chosen()
     assert line.startswith("layers: torch, about half as fast as native code: ")
     assert "failed: native.cpp:1: fatal error: no such luck" in line
+    monkeypatch.setattr(native_library, "CARRIED", tmp_path)
+    for path, why in (
+        (os.environ["PATH"], "failed: native.cpp:1: fatal error: no such luck"),
+        ("/none", "no compiler"),
+    ):
+        monkeypatch.setenv("PATH", path)
+        said = []
+        native_library.prepare(said.append)
+        assert said[-1].startswith("no native layers, so updates may take twice as long: ")
+        assert why in said[-1]
+
+
+def test_a_program_that_has_no_path_compiles_too(tmp_path, monkeypatch):
+    """A compiler is found without one, but finds its assembler and linker by it."""
+    (tmp_path / "native.cpp").write_text("int found;")
+    monkeypatch.setattr(native_library, "SOURCES", tmp_path)
+    monkeypatch.delenv("PATH")
+    native_library.compile_to(tmp_path / "it.so", native_library.compiler_found(), ["-shared", "-fPIC"])
+    assert (tmp_path / "it.so").exists()
 
 
 def test_a_cache_that_cannot_be_written_costs_only_the_speed(chosen, tmp_path):
