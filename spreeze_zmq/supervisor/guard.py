@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Tenths of a second that graceful groups get to clean up.
-GRACE_TENTHS = 100
+#: Seconds that graceful groups get to clean up, by the clock: on a crowded machine each sleep takes longer.
+GRACE_S = 10
 
 #: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; input ends with the launcher.
 #: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
@@ -19,12 +19,13 @@ while IFS=/ read -r hasty graceful; do
   hasty_left=$hasty graceful_left=$graceful
 done
 for group in $hasty_left; do kill -s KILL -- "-$group"; done
-tenths=$1
+read -r now _ < /proc/uptime
+until=$((${now%.*} + $1))
 for group in $graceful_left; do
-  while [ "$tenths" -gt 0 ] && read -r leader < "/proc/$group/stat"; do
+  while read -r leader < "/proc/$group/stat" && read -r now _ < /proc/uptime; do
+    [ "${now%.*}" -lt "$until" ] || break
     case $leader in *") Z "*) break ;; esac
     sleep 0.1
-    tenths=$((tenths - 1))
   done
   kill -s KILL -- "-$group"
 done
@@ -43,7 +44,7 @@ class Guard:
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
         self._groups: dict[int, bool] = {}
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_TENTHS), *map(str, leftovers)],
+            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_S), *map(str, leftovers)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -66,7 +67,7 @@ class Guard:
         assert self._shell.stdin is not None
         self._shell.stdin.close()
         try:
-            self._shell.wait(GRACE_TENTHS / 10 + 1)
+            self._shell.wait(GRACE_S + 1)
         except subprocess.TimeoutExpired:
             self._shell.send_signal(signal.SIGKILL)
             self._shell.wait()
