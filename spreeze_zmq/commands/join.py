@@ -9,7 +9,9 @@ machine; 3: the head is lost.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from spreeze_zmq.base.endpoints import Keys, parse_keys, read_keys
@@ -45,7 +47,10 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--samplers {arguments.samplers}: at least 0 is expected")
     half = Half(arguments.head, _invitation(arguments.key), arguments.samplers)
     with hushed("spreeze"):  # what refuses this machine is its last line
-        return half.run()
+        code = half.run()
+    with suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)  # a regular exit takes 0.4 s of a core: on a busy machine seconds, and the run is over
 
 
 def _invitation(path: Path | None) -> Keys:
