@@ -7,7 +7,7 @@ counts. No term is computed as the remainder of the others, so an error in any t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 
@@ -19,6 +19,10 @@ from spreeze_zmq.broker.rows import row_of
 MOST_STREAMS, REPORTED_STREAMS = 4096, 200
 #: Most incarnations of learners that an account keeps.
 MOST_TAKERS = 1000
+#: Causes for which transitions were not received, beside the ends of samplers; a summary lists so many.
+MISSING = "lost with a learner's earlier process, or on the way to it"
+OTHERS = "sent and never received; other samplers"
+MOST_CAUSES = 20
 #: Upper bound of the size of a lost rollout, as a multiple of the rollout that follows it.
 MOST_GROWTH = 64
 #: Most transitions that an unreadable rollout may claim to hold.
@@ -38,14 +42,17 @@ class Receipt:
     refused: int = 0
     lost: int = 0
 
-    def beyond(self, position: int) -> tuple[int, int]:
-        """Transitions received and dropped beyond a position up to which another taker has counted: what both
-        claim counts once.
+    def beyond(self, position: int) -> tuple[int, int, int]:
+        """Transitions received, refused and lost beyond a position up to which another taker has counted:
+        what both claim counts once.
         """
         claimed = min(max(0, position - self.first), self.last - self.first)
-        dropped = self.refused + self.lost
-        doubled = min(claimed, dropped)
-        return self.received - (claimed - doubled), dropped - doubled
+        left = []
+        for count in (self.lost, self.refused, self.received):
+            left.append(max(0, count - claimed))
+            claimed = max(0, claimed - count)
+        lost, refused, received = left
+        return received, refused, lost
 
     def fault(self, before: Receipt | None) -> str:
         """Why it cannot be true, after the one ``before`` of the same taker; empty if it can."""
@@ -167,6 +174,24 @@ class Samples:
 
 
 @dataclass
+class Fate:
+    """What became of the transitions of one stream.
+
+    Attributes:
+        received: by a learner.
+        refused: by a learner that received them.
+        missing: a learner received later ones, without these: they were lost with its earlier process, or on
+            the way.
+        ahead: no learner has received any so late.
+    """
+
+    received: int = 0
+    refused: int = 0
+    missing: int = 0
+    ahead: int = 0
+
+
+@dataclass
 class SampleAccount:
     """The broker's end: joins the reports of samplers and learners of one channel, across their restarts.
 
@@ -209,19 +234,42 @@ class SampleAccount:
                 streams of living samplers: what did not arrive from any other stream counts as dropped.
         """
         sums = Samples()
+        for stream, fate in self._fates():
+            is_under_way = alive is None or stream in alive
+            sums.produced += fate.received + fate.refused + fate.missing + fate.ahead
+            sums.received += fate.received
+            sums.dropped += fate.refused + fate.missing + (0 if is_under_way else fate.ahead)
+            sums.in_flight += fate.ahead if is_under_way else 0
+        return sums
+
+    def undelivered(self, alive: Collection[str] | None, how: Callable[[str], str]) -> dict[str, int]:
+        """The causes of what :meth:`totals` counts as dropped and no learner has refused, in words, and the
+        transitions of each.
+
+        Args:
+            alive: as of :meth:`totals`.
+            how: how the process of a stream has ended.
+        """
+        causes: dict[str, int] = {}
+        for stream, fate in self._fates():
+            causes[MISSING] = causes.get(MISSING, 0) + fate.missing
+            if alive is not None and stream not in alive:
+                cause = f"sent and never received; its sampler: {how(stream)[:80]}"
+                cause = cause if cause in causes or len(causes) < MOST_CAUSES else OTHERS
+                causes[cause] = causes.get(cause, 0) + fate.ahead
+        return {cause: count for cause, count in causes.items() if count}
+
+    def _fates(self) -> Iterator[tuple[str, Fate]]:
+        """What became of each stream."""
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
-            position = 0
+            fate, position = Fate(), 0
             for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
                 # An earlier incarnation of the learner died with these or before it reported them.
-                sums.dropped += max(0, receipt.first - position)
-                received, dropped = receipt.beyond(position)
-                sums.received += received
-                sums.dropped += dropped
+                fate.missing += max(0, receipt.first - position)
+                received, refused, lost = receipt.beyond(position)
+                fate.received += received
+                fate.refused += refused
+                fate.missing += lost
                 position = max(position, receipt.last)
-            pushed = max(self.pushed.get(stream, 0), position)
-            sums.produced += pushed
-            if alive is None or stream in alive:
-                sums.in_flight += pushed - position
-            else:
-                sums.dropped += pushed - position
-        return sums
+            fate.ahead = max(self.pushed.get(stream, 0), position) - position
+            yield stream, fate

@@ -252,6 +252,13 @@ class RunRecord:
             f"{name}/{one.incarnation}" for name, one in self.processes.items() if not (living and one.gone)
         }
 
+    def how_gone(self, stream: str) -> str:
+        """How the process of a stream, ``NAME/INCARNATION``, has ended, as said of a process."""
+        name, _, incarnation = stream.partition("/")
+        if (process := self.processes.get(name)) is None:
+            return "has never reported"
+        return process.gone if str(process.incarnation) == incarnation else "had started again"
+
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty if none does."""
         stop = self.plan.run.stop

@@ -169,6 +169,7 @@ class Summary:
         exit_reason: empty while the run goes on.
         rates: ``NAME_per_s`` of each count, over the whole run.
         cores: where the cores' time has gone since the first update.
+        undelivered: channel -> cause -> transitions that no learner received or refused, as part of ``dropped``.
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         resumed: the run that this one goes on from, its checkpoint and counts.
@@ -192,6 +193,7 @@ class Summary:
     cores: CoreShares | None
     samples: Samples
     samples_by_channel: Mapping[str, Samples]
+    undelivered: Mapping[str, Mapping[str, int]]
     workers: Mapping[str, list[list[Any]]]
     moves: Mapping[str, list[list[Any]]]
     went_back: Sequence[WentBack]
@@ -230,6 +232,10 @@ class Summary:
             cores=record.core_shares(now_s),
             samples=totals[CRITIC_LEARNER],
             samples_by_channel={experience_of(role): sums for role, sums in totals.items()},
+            undelivered={
+                experience_of(role): account.undelivered(alive, record.how_gone)
+                for role, account in record.accounts.items()
+            },
             workers=record.workers,
             moves=record.moves,
             went_back=record.went_back,

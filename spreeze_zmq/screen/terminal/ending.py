@@ -16,13 +16,15 @@ from spreeze_zmq.screen.terminal.words import ended_by, finding_line, findings, 
 
 #: Most findings in the last lines; ``spreeze doctor`` prints all.
 MOST_FINDINGS = 3
+#: Most causes of dropped transitions there; summary.json has all.
+MOST_CAUSES = 3
 #: Findings of this rank did not keep the run from learning.
 NO_HARM = 2
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run ended, what kept it from learning, what was refused most often, where the cores' time went,
-    its best evaluation.
+    """Why the run ended, what kept it from learning, what was refused most often or lost, where the cores'
+    time went, its best evaluation.
 
     Args:
         summary: the contents of summary.json; empty if there is none.
@@ -39,6 +41,7 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
     if rows := mistakes(summary):
         lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
+    lines += [f"dropped {count:,} transitions: {cause}" for cause, count in _lost(summary)]
     if shares := core_shares(summary.get("cores")):
         lines.append(f"cores since the first update: {shares}")
     if best is None:
@@ -51,6 +54,12 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
     return lines
+
+
+def _lost(summary: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The causes for which learners did not get most transitions, and how many."""
+    causes = [each for lost in summary.get("undelivered", {}).values() for each in lost.items()]
+    return sorted(causes, key=lambda each: -each[1])[:MOST_CAUSES]
 
 
 def done(summary: Mapping[str, Any]) -> str:

@@ -9,7 +9,14 @@ import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.broker.account import REPORTED_STREAMS, Receipts, SampleAccount, Samples
+from spreeze_zmq.broker.account import (
+    MISSING,
+    MOST_CAUSES,
+    REPORTED_STREAMS,
+    Receipts,
+    SampleAccount,
+    Samples,
+)
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan.form import from_plain, to_plain
 
@@ -117,14 +124,43 @@ def test_what_two_lives_claim_counts_once():
                 f"c/{taker}", {"s/1": {"first": first, "last": first + sum(parts), **receipt}}
             )
         account.report_pushed("s/1", rng.randrange(100))
-        totals = account.totals(alive=rng.choice((None, (), ("s/1",))))
+        alive = rng.choice((None, (), ("s/1",)))
+        totals = account.totals(alive)
         assert min(totals.produced, totals.received, totals.dropped, totals.in_flight) >= 0
         assert adds_up(totals)
+        causes = account.undelivered(alive, lambda stream: "was killed by SIGKILL")
+        assert (
+            0
+            <= totals.dropped - sum(causes.values())
+            <= sum(receipt.refused for streams in account.takers.values() for receipt in streams.values())
+        )
+        assert all(count > 0 for count in causes.values())
     account = SampleAccount()
     for taker, last in (("c/1", 10), ("c/2", 15)):
         receipt = {"first": 0, "last": last, "received": last - 2, "refused": 0, "lost": 2}
         account.report_taken(taker, {"s/1": receipt})
     assert account.totals() == samples(produced=15, received=13, dropped=2, in_flight=0)
+
+
+def test_each_transition_that_is_not_received_has_a_cause():
+    """Lost in between, or sent by who was gone before it came; very many ends are told as one."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10), refused=True)
+    receipts.take(rollout(40))
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    account.report_pushed("sampler-0/1", 70)
+    account.report_pushed("sampler-1/2", 5)
+    ends = {"sampler-0/1": "is gone with desk1", "sampler-1/2": "was killed by SIGKILL"}
+    causes = account.undelivered(["sampler-1/2"], ends.__getitem__)
+    assert account.totals(alive=["sampler-1/2"]).dropped == 10 + 20 + 30
+    gone = "sent and never received; its sampler: is gone with desk1"
+    assert causes == {MISSING: 20, gone: 30}
+    assert account.undelivered(None, ends.__getitem__) == {MISSING: 20}
+    for number in range(100):
+        account.report_pushed(f"sampler-{number}/9", 1)
+    many = account.undelivered((), lambda stream: f"ended so: {stream}")
+    assert len(many) == MOST_CAUSES + 1
+    assert sum(many.values()) + 10 == account.totals(alive=()).dropped
 
 
 def test_it_adds_up_over_random_losses_and_restarts():

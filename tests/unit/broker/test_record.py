@@ -14,6 +14,7 @@ from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.terminal.ending import outcome
 from spreeze_zmq.screen.terminal.numbers import core_shares
 from spreeze_zmq.wire import KINDS
 
@@ -55,7 +56,11 @@ def test_the_account_joins_what_both_ends_report():
     samples = run.status("training", BALANCE, 1.0)["samples"]
     assert samples == {"produced": 512, "received": 256, "dropped": 0, "in_flight": 256}
     run.lose("sampler-0", "was killed by SIGKILL")
-    channels = run.summary("", 2.0, final=True)["samples_by_channel"]
+    summary = run.summary("", 2.0, final=True)
+    why = "sent and never received; its sampler: was killed by SIGKILL"
+    assert summary["undelivered"]["experience.critic_learner"] == {why: 256}
+    assert f"dropped 256 transitions: {why}" in outcome(summary, "")
+    channels = summary["samples_by_channel"]
     assert channels["experience.critic_learner"] == {
         "produced": 512,
         "received": 256,
@@ -76,8 +81,10 @@ def test_the_account_closes_over_a_sampler_whose_end_nobody_has_told():
     run.take_report("critic_learner-0", 8, report("critic_learner", taken=taken), 1.0)
     run.take_report("sampler-0", 9, report("sampler", pushed={"critic_learner": 0}), 2.0)
     run.lose("sampler-0", "stopped")
-    samples = run.summary("", 2.0, final=True)["samples"]
-    assert samples == {"produced": 768, "received": 512, "dropped": 256, "in_flight": 0}
+    summary = run.summary("", 2.0, final=True)
+    assert summary["samples"] == {"produced": 768, "received": 512, "dropped": 256, "in_flight": 0}
+    [cause] = summary["undelivered"]["experience.critic_learner"]
+    assert cause == "sent and never received; its sampler: had started again"
 
 
 def test_the_shares_of_a_process_are_those_since_its_last_report():
@@ -453,6 +460,7 @@ def test_the_keys_of_status_and_summary_stay():
     summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "cores", "samples"]
     summary += [
         "samples_by_channel",
+        "undelivered",
         "workers",
         "moves",
         "went_back",
