@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.base.machine import cache_folder
@@ -67,8 +66,7 @@ def pytest_sessionstart():
     """
     importlib.import_module("spreeze_zmq.envs.in_process")  # else each fork would import Gymnasium again
     importlib.import_module("spreeze_zmq.envs.tasks.classic")
-    # A fork of a process that has used a GPU dies when it frees what lay there.
-    probing.may_fork = lambda: not torch.cuda.is_initialized()
+    probing.may_fork = lambda: True
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -169,7 +169,7 @@ class Summary:
         exit_reason: empty while the run goes on.
         rates: ``NAME_per_s`` of each count, over the whole run.
         cores: where the cores' time has gone since the first update.
-        undelivered: channel -> cause -> transitions that no learner received or refused, as part of ``dropped``.
+        undelivered: channel -> cause -> transitions of ``dropped`` that no learner has received or refused.
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         resumed: the run that this one goes on from, its checkpoint and counts.

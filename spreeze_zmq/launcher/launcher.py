@@ -294,7 +294,12 @@ class Launch:
         """
         patience = {EVALUATOR: min(1, self.interrupts.count), BROKER: 2}.get(group[0], 1)
         note_s = time.monotonic() + SILENT_END_S
-        while self.supervisor.alive(names):
+        while self.supervisor.alive(names) or (
+            SAMPLER in group
+            and self.interrupts.count <= patience
+            and self.lending is not None
+            and self.lending.awaits()
+        ):
             self.pump(0.02)
             for event in self.supervisor.poll():
                 self.ends.on_event(event)

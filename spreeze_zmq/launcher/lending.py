@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from spreeze_zmq.nodes.placers import Placer, Way
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
+
+#: Longest time for which the end of a run waits for machines that were cut off: the kernel's pauses between
+#: two tries reach 13 s in a cut of 20 s.
+OWED_S = 15.0
 
 
 def open_nodes(listening: Listening, plan: Plan, folder: RunFolder, incarnation: int) -> Nodes:
@@ -51,6 +56,7 @@ class Lending:
         place = nodes.router.endpoint, folder.invitation, folder.logs
         self._placer = Placer(ways, *place) if ways else None
         self.is_over = False
+        self._awaits_until_s: float | None = None
         self._refused: list[dict[str, Any]] = []
         self._waiting: list[str] = []
         self._places: dict[str, Node] = {}
@@ -120,6 +126,16 @@ class Lending:
             else:
                 silent.append(f"{texts.gone(event.node, event.how, ())}, and has not come back")
         return found, silent
+
+    def awaits(self) -> bool:
+        """Whether the end of the run waits for what machines had sent before they lost the head, now that
+        they are back; for ``OWED_S`` at most, and the user hears of it.
+        """
+        owing = [node for node in self.nodes.lent.values() if node.owes]
+        if owing and self._awaits_until_s is None:
+            self._awaits_until_s = time.monotonic() + OWED_S
+            self._note(texts.owed(owing, OWED_S))
+        return bool(owing) and self._awaits_until_s is not None and time.monotonic() < self._awaits_until_s
 
     def end(self, reason: str) -> None:
         """Tell the machines that the run is over."""

@@ -58,6 +58,12 @@ def gone(node: Node, how: str, names: Sequence[str]) -> str:
     return f"{called(node)} is gone: {how}{lost}"
 
 
+def owed(nodes: Sequence[Node], most_s: float) -> str:
+    """That the end waits for what machines that were cut off have sent, in one line."""
+    hosts = " and ".join(node.host for node in nodes)
+    return f"waiting for what {hosts} sent before the link was cut (at most {most_s:.0f} s)"
+
+
 def called(node: Node) -> str:
     """A machine, by both of its names."""
     return f"{node.host} ({node.name})"

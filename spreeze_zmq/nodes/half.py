@@ -21,14 +21,14 @@ from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, 
 from spreeze_zmq.nodes.load import Load, is_closed
 from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
-from spreeze_zmq.nodes.relay import RelayThread
+from spreeze_zmq.nodes.relay import PATIENCE_S, Relays
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process
 from spreeze_zmq.wire import Message, channels
 from spreeze_zmq.wire.channels import Dealer, SocketFolder
 
-#: Time for which an answer to ``join`` is awaited, and for which a head that fell silent may come back.
-ANSWER_S, PATIENCE_S = 15.0, 120.0
+#: Time for which an answer to ``join`` is awaited.
+ANSWER_S = 15.0
 #: Time for processes to end by SIGTERM before SIGKILL.
 GRACE_S = 5.0
 #: Longest tail of a log that is sent.
@@ -66,6 +66,7 @@ class Half:
         self.cores = available_cores()
         self.most = samplers
         self.node, self.stop_reason = "", ""
+        self.relays = Relays()
         self.until_s = time.monotonic() + PATIENCE_S
         self._output = select.poll()
         self._output.register(sys.stdout.fileno(), 0)
@@ -133,7 +134,6 @@ class Life:
             kinds=KINDS,
             keys=half.invitation,
         )
-        self.relay: RelayThread | None = None
         self.processes: dict[str, Process] = {}
         self.logs: dict[str, Any] = {}
         self.ended: list[Message] = []
@@ -168,6 +168,7 @@ class Life:
     def _join(self) -> None:
         host, half = socket.gethostname(), self.half
         fields = {"host": host, "cores": half.cores, "packages": installed(), "before": half.node}
+        fields["owes"] = half.relays.owe
         most = {} if half.most is None else {"samplers": half.most}
         self.dealer.send(Message("join", {**fields, **most}))
         until_s = time.monotonic() + ANSWER_S
@@ -241,8 +242,7 @@ class Life:
     def _start(self, fields: Mapping[str, Any]) -> None:
         assert self.place is not None
         assert self.spawner is not None
-        if self.relay is None or self.relay.is_ending:
-            self.relay = RelayThread(self.place.wires, before=self.relay)
+        self.half.relays.open(self.place.wires)
         name = fields["name"]
         try:
             spec = self.place.spec(fields)
@@ -264,17 +264,11 @@ class Life:
                 log = tail.decode("utf-8", errors="replace")
                 how = {"code": code} if code >= 0 else {"signal": -code}
                 self.ended.append(Message("ended", {"name": name, **how, "log": log}))
-                if code == 0 and not self.processes and self.relay is not None:
-                    self.relay.end()
-        if self.relay is not None and self.relay.failure is not None:
-            raise self.relay.failure
-        while self.ended and not self._flushes and not self.is_leaving:
+                if code == 0 and not self.processes:
+                    self.half.relays.end()
+        self.half.relays.check()
+        while self.ended and not self.half.relays.flush and not self.is_leaving:
             self.dealer.send(self.ended.pop(0))
-
-    @property
-    def _flushes(self) -> bool:
-        """Whether what was sent from here is leaving, of processes that have all ended."""
-        return self.relay is not None and self.relay.is_ending and self.relay.is_alive()
 
     def _owes(self, process: str) -> bool:
         """Whether the head still takes files of a process."""
@@ -285,7 +279,9 @@ class Life:
             name: {"pid": process.pid, "printed": process.has_printed}
             for name, process in self.processes.items()
         }
-        self.dealer.send(Message("beat", {"processes": rows, **self.load.figures(self.relay)}))
+        relays = self.half.relays
+        figures = self.load.figures(relays.now)
+        self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owe, **figures}))
 
     # --- the end
 
@@ -298,7 +294,7 @@ class Life:
         for process in self.processes.values():
             process.signal(signal.SIGKILL if self.is_lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
-        while self.processes or self._flushes:
+        while self.processes or self.half.relays.flush:
             self._watch()
             if time.monotonic() > until_s:
                 for process in self.processes.values():
@@ -312,11 +308,9 @@ class Life:
             self.spawner.close()
         if self.errands is not None:
             self.errands.close()
-        if self.relay is not None and self.is_lost:
-            self.relay.end(PATIENCE_S)
-        elif self.relay is not None:
-            self.relay.end()
-            self.relay.join()
+        self.half.relays.leave(is_lost=self.is_lost)
+        if self.is_lost:  # nobody hears what is left
+            self.dealer.socket.linger = 0
         self.dealer.close()
         channels.terminate()
         if self.place is not None:

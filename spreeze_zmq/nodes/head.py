@@ -215,6 +215,7 @@ class Nodes:
         most = fields.get("samplers", max(cores, self._plan.components[SAMPLER].count.maximum))
         most = 0 if self._plan.offline else most
         node = Node(f"node-{next(self._numbers)}", host, cores, min(most, MOST_SAMPLERS), peer, self._clock())
+        node.owes = fields.get("owes", False)
         keys = make_keys()
         (self._guests / node.name).write_text(keys.public)
         welcome = {"node": node.name, "public": keys.public, "secret": keys.secret, "server": self._server}
@@ -235,7 +236,7 @@ class Nodes:
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
         fields = message.fields
         if message.kind == "beat":
-            node.has_beaten = True
+            node.has_beaten, node.owes = True, fields.get("owes", False)
             for name in ("busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"):
                 setattr(node, name, fields.get(name, 0))
             for name, row in fields.get("processes", {}).items():

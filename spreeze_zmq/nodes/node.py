@@ -53,6 +53,7 @@ class Node:
         peer: address of its connection.
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
         has_beaten: whether it has told of its load, as it does once it is prepared.
+        owes: whether what it sent before it was given up is still on its way here.
         busy: cores that are busy there.
         memory_bytes: in use there.
         sent_bytes_per_s: by its processes to the head; ``received_bytes_per_s`` from it.
@@ -68,6 +69,7 @@ class Node:
     peer: bytes
     heard_s: float
     has_beaten: bool = False
+    owes: bool = False
     busy: float = 0.0
     memory_bytes: int = 0
     sent_bytes_per_s: float = 0.0

@@ -145,7 +145,10 @@ KINDS: dict[str, KindSpec] = {
         retained_by=("role", "option"),
     ),
     "join": KindSpec(
-        _fields("host: text, cores: count<=CORES, samplers: count<=PROCESSES?, packages: map, before: text")
+        _fields(
+            "host: text, cores: count<=CORES, samplers: count<=PROCESSES?, packages: map, before: text, "
+            "owes: flag?"
+        )
     ),
     "welcome": KindSpec(
         _fields("node: text, public: text, secret: text, server: text"),
@@ -158,7 +161,7 @@ KINDS: dict[str, KindSpec] = {
     "beat": KindSpec(
         _fields(
             "processes: rows?, busy: number?, memory_bytes: count?, sent_bytes_per_s: number?, "
-            "received_bytes_per_s: number?"
+            "received_bytes_per_s: number?, owes: flag?"
         )
     ),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),

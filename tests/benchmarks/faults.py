@@ -1,6 +1,6 @@
 """Runs over several machines that are hit again and again: what is noticed, what is left, what comes back.
 
-    python tests/benchmarks/faults.py half node client freeze cut20 cut60 launcher head --times 10
+    python tests/benchmarks/faults.py half node client freeze cut20 cut60 cutend launcher head --times 10
 
 The machines are those of ``machines.py``: a head that samples nothing, and two with a sampler each. Kinds:
 
@@ -11,6 +11,7 @@ The machines are those of ``machines.py``: a head that samples nothing, and two 
     head      the head's machine without power; it boots, and another run follows on the same ports
     freeze    SIGSTOP of everything on a machine for 60 s, then SIGCONT
     cut20     a machine's cable is out for 20 s; cut60 for 60 s
+    cutend    the cable is out for 27 s, and the run ends once the machine has joined again; another follows
 
 Seconds, as median and worst: ``noticed`` until the head says that the machine is gone, ``empty`` until
 nothing that ran there (for launcher and head: on any machine) is alive, after a freeze from SIGCONT on,
@@ -89,7 +90,9 @@ start_timeout_s = 300
 PORT = 20_500
 #: Time after which nothing of a run may live that has ended.
 GONE_S = 12.0
-KINDS = ("half", "node", "client", "launcher", "head", "freeze", "cut20", "cut60")
+KINDS = ("half", "node", "client", "launcher", "head", "freeze", "cut20", "cut60", "cutend")
+#: Until a link heals, or a machine goes on.
+SECONDS = {"freeze": 60, "cut20": 20, "cut60": 60, "cutend": 27}
 
 
 class Run:
@@ -249,8 +252,8 @@ def hit(series, run, machine):
     series.times["noticed"].append(time.monotonic() - began_s)
     if kind.startswith("cut"):
         series.until_ended([machine], samplers, began_s)
-    if kind in ("freeze", "cut20", "cut60"):
-        time.sleep(max(0.0, began_s + (20 if kind == "cut20" else 60) - time.monotonic()))
+    if kind in SECONDS:
+        time.sleep(max(0.0, began_s + SECONDS[kind] - time.monotonic()))
         healed_s = time.monotonic()
         machine.signal(signal.SIGCONT) if kind == "freeze" else machine.cut(off=False)
     if kind == "freeze":
@@ -287,6 +290,14 @@ def hit_heads(series, times):
     series.end(run)
 
 
+def hit_ends(series, times):
+    """Run after run, each of which ends while what a machine had sent may still be on its way."""
+    for _ in range(times):
+        run = series.begin()
+        hit(series, run, series.others[0])
+        series.end(run)
+
+
 class Logins:
     """An ssh server on a machine, and what lets the launcher log in there."""
 
@@ -314,7 +325,8 @@ def main():
         with network(1 if kind == "client" else 2, arguments.network) as machines:
             series = Series(kind, machines)
             try:
-                (hit_heads if kind in ("launcher", "head") else hit_machines)(series, arguments.times)
+                hits = {"launcher": hit_heads, "head": hit_heads, "cutend": hit_ends}
+                hits.get(kind, hit_machines)(series, arguments.times)
             except (TimeoutError, AssertionError):
                 print((machines[0].tmp / "head.out").read_text(), flush=True)
                 raise

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import zmq
 
 from spreeze_zmq.wire import Message, claims_of
+from spreeze_zmq.wire.channels.connections import is_owed
 from spreeze_zmq.wire.channels.contexts import terminate
 from spreeze_zmq.wire.channels.push_pull import Gate
 from spreeze_zmq.wire.channels.sockets import Channel
@@ -18,6 +19,8 @@ from spreeze_zmq.wire.channels.sockets import Channel
 BURST = 100
 #: A receiver that takes nothing for this time has no room; a shorter time is ZeroMQ's own thread.
 SHUT_AFTER_S = 0.01
+#: How often it is looked whether what was sent has arrived.
+ARRIVED_AFTER_S = 0.02
 _SNDMORE = int(zmq.SNDMORE)
 
 
@@ -103,7 +106,7 @@ class Funnel:
     def __init__(self, near: Channel, far: Channel) -> None:
         self.near, self.far = near, far
         self._gate = Gate.at(near.endpoint)
-        far.hold_little()
+        self.upload = far.upload()
         self.num_bytes = 0
         self._held: list[zmq.Frame] = []
         self._moved_s = time.monotonic()
@@ -151,7 +154,12 @@ def forward(forwarders: Sequence[Forwarder], timeout_s: float) -> bool:
 
 
 def close(forwarders: Sequence[Forwarder], linger_s: float) -> None:
-    """Close both ends of each, and end the thread's use of ZeroMQ once what is queued to be sent has left."""
+    """Close both ends of each, and end the thread's use of ZeroMQ. Waits until what is queued to be sent has
+    arrived at the other machine, at most for ``linger_s``; the kernel sends what is left then.
+    """
+    until_s = time.monotonic() + linger_s
+    uploads = [one.upload for one in forwarders if isinstance(one, Funnel) and one.upload is not None]
+    connections = [kept for upload in uploads if (kept := upload.kept()) is not None]
     for forwarder in forwarders:
         forwarder.near.socket.linger = forwarder.far.socket.linger = 0
         if forwarder.way == "sent":
@@ -159,6 +167,10 @@ def close(forwarders: Sequence[Forwarder], linger_s: float) -> None:
         forwarder.near.close()
         forwarder.far.close()
     terminate()
+    for connection in connections:
+        with connection:
+            while is_owed(connection) and time.monotonic() < until_s:
+                time.sleep(ARRIVED_AFTER_S)
 
 
 def _send(channel: Channel, frames: list[zmq.Frame]) -> bool:

@@ -21,7 +21,7 @@ from spreeze_zmq.wire import (
     encode_from,
     frozen,
 )
-from spreeze_zmq.wire.channels.connections import Handshakes, KernelBuffer, hold_little
+from spreeze_zmq.wire.channels.connections import Handshakes, KernelBuffer, Upload
 from spreeze_zmq.wire.channels.contexts import this_thread
 from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
@@ -193,10 +193,13 @@ class Channel:
         """Whether the other end, which accepted this one, is gone, and another is there with other keys."""
         return self._handshakes is not None and self._handshakes.is_replaced
 
-    def hold_little(self) -> None:
-        """Have each connection to another machine hold few unsent bytes."""
-        if self._handshakes is not None:
-            self._handshakes.on_connected = hold_little
+    def upload(self) -> Upload | None:
+        """Have each connection to another machine be one that sends; None where it is no other machine."""
+        if self._handshakes is None:
+            return None
+        upload = Upload(self.remote or self.endpoint)
+        self._handshakes.on_connected = upload.begin
+        return upload
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.

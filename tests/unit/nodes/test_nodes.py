@@ -180,6 +180,20 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
     assert message.fields["code"] == 3
 
 
+def test_a_machine_that_comes_back_says_what_it_still_owes(head):
+    """As it joins, and with each beat; one that says nothing of it owes nothing."""
+    peer = head.machine(owes=True)
+    [joined] = head.events()
+    assert joined.node.owes
+    for said in ({"owes": True}, {}):
+        peer.send(Message("beat", said))
+        joined.node.has_beaten = False
+        while not joined.node.has_beaten:
+            assert poll([head.nodes.router], timeout_s=DEADLINE_S)
+            assert head.nodes.serve() == []
+        assert joined.node.owes == bool(said)
+
+
 def test_a_machine_that_prepares_itself_has_longer(head):
     """It builds components, as C++, and is not heard before it has."""
     head.machine()

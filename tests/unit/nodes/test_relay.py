@@ -1,5 +1,6 @@
 """A machine's relay between real ends: one connection, nothing lost, the newest policy for who comes late."""
 
+import threading
 import time
 from dataclasses import replace
 
@@ -9,12 +10,12 @@ import pytest
 from spreeze_zmq.base.endpoints import write_keys
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.place import wires_of
-from spreeze_zmq.nodes.relay import RelayThread
+from spreeze_zmq.nodes.relay import Relays, RelayThread
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import KEYS_FILE
 from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message, rollout_message
-from spreeze_zmq.wire.channels import SocketFolder, make_keys, open_channel, poll, terminate
+from spreeze_zmq.wire.channels import SocketFolder, forwarding, make_keys, open_channel, poll, terminate
 from tests.protocol.golden_messages import MESSAGES
 from tests.unit.wire.test_wire_rollouts import make_rollout
 
@@ -139,6 +140,24 @@ def test_rollouts_wait_by_machine_and_none_is_lost(machine):
     machine.relay.join(DEADLINE_S)
     assert not machine.relay.is_alive()
     assert not any(end.is_held for end in samplers)
+
+
+def test_what_was_sent_before_the_head_was_lost_is_owed_until_it_has_arrived(machine, monkeypatch):
+    """As the kernel says, which sends it again when the link has healed: the relay has nothing more to do."""
+    arrived, relays = threading.Event(), Relays()
+    monkeypatch.setattr(forwarding, "is_owed", lambda connection: not arrived.is_set())
+    relays.now = machine.relay
+    learner = machine.head(EXPERIENCE, "pull")
+    sampler = machine.sampler(EXPERIENCE, "push")
+    assert sampler.push(rollout_message(make_rollout(), machine.plan.channels[EXPERIENCE].fields), DEADLINE_S)
+    assert learner.pull(DEADLINE_S) is not None
+    assert not relays.owe
+    relays.leave(is_lost=True)
+    time.sleep(0.5)
+    assert relays.owe
+    arrived.set()
+    machine.relay.join(DEADLINE_S)
+    assert not relays.owe
 
 
 def test_what_is_relayed_follows_from_who_binds(machine):

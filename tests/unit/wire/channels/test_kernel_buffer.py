@@ -1,6 +1,8 @@
 """The kernel's share of what is in flight."""
 
+import contextlib
 import socket
+import struct
 import time
 
 import numpy as np
@@ -60,6 +62,29 @@ def test_a_connection_to_another_machine_holds_few_unsent_bytes():
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        connections.hold_little(connection.fileno())
+        connections.Upload(f"tcp://127.0.0.1:{server.getsockname()[1]}").begin(connection.fileno())
         taken = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
     assert taken == connections.UNSENT_BYTES
+
+
+def test_what_the_other_machine_has_not_got_is_owed():
+    """Until its kernel has it; of a connection that stands no more nothing can be."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        there = server.accept()[0]
+        connection.setblocking(False)
+        assert not connections.is_owed(connection)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection.send(bytes(1 << 16))
+        assert connections.is_owed(connection)
+        there.setblocking(False)
+        while connections.is_owed(connection):
+            with contextlib.suppress(BlockingIOError):
+                there.recv(1 << 16)
+        connection.send(b"never read")
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        there.close()
+        assert not connections.is_owed(connection)
