@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.base.machine import cache_folder
@@ -66,7 +67,8 @@ def pytest_sessionstart():
     """
     importlib.import_module("spreeze_zmq.envs.in_process")  # else each fork would import Gymnasium again
     importlib.import_module("spreeze_zmq.envs.tasks.classic")
-    probing.may_fork = lambda: True
+    # A fork of a process that has used a GPU dies when it frees what lay there.
+    probing.may_fork = lambda: not torch.cuda.is_initialized()
 
 
 def pytest_xdist_make_scheduler(config, log):

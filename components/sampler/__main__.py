@@ -20,6 +20,7 @@ from spreeze_zmq.component import Component, prepare_to_act, run
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.component.sampling import Acting, RolloutOutlet
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.packed import Packing, packed, sent
 from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import SAMPLER
@@ -57,7 +58,7 @@ class Collector:
         seeds = component.seed_sequence()
         self.envs = self.make_envs(int(seeds.generate_state(1)[0]))
         self.rng = np.random.default_rng(seeds)
-        self.obs_dtype = np.dtype(spec.obs_dtype)
+        self.obs_dtype, self.packing = np.dtype(spec.obs_dtype), Packing.of(spec)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs = self.envs.reset()[0].astype(self.obs_dtype, copy=False)
         self.frames = FrameStack()
@@ -89,8 +90,8 @@ class Collector:
     def make_envs(self, seed: int) -> BatchedEnv:
         """The batch of environments."""
         component, spec = self.component, self.component.environment
-        return envs.make(
-            spec.id,
+        return envs.remade(
+            spec,
             self.num_envs,
             backend=component.options["backend"],
             num_workers=self.num_workers(),
@@ -102,8 +103,6 @@ class Collector:
             seed=seed,
             randomize=component.plan.run.randomize,
             first_index=first_index(component.plan, SAMPLER, component.index),
-            action_mask=spec.action_mask,
-            **spec.kwargs,
         )
 
     def places(self) -> NDArray[np.float32]:
@@ -154,12 +153,13 @@ class Collector:
             WireError: the policy cannot act in this environment.
         """
         shape = (self.num_steps, self.num_envs)
-        obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
+        (obs_shape, obs_dtype), packing = sent(self.component.environment), self.packing
+        obs = np.empty((self.num_steps + 1, self.num_envs, *obs_shape), obs_dtype)
         reward = np.empty(shape, np.float32)
         terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         self.policy, self.actions, self.log_probs = policy, [], []
         final_obs = [np.empty((0, *self.obs.shape[1:]), self.obs_dtype)]
-        obs[0] = self.obs
+        obs[0] = self.obs if packing is None else packing.pack(self.obs)
         if self.steps is None:
             self.frames = policy.frame_stack()
             self.frames.begin(self.obs, self.envs.action_mask)
@@ -170,7 +170,8 @@ class Collector:
         memory = self.frames.memory.copy() if policy.memory_size else None
         masks = None if self.frames.action_mask is None else MaskRows(self.frames.action_mask)
         for t, step in zip(range(self.num_steps), self.steps, strict=False):
-            obs[t + 1], reward[t] = step.obs, step.reward
+            obs[t + 1] = step.obs if packing is None else packing.pack(step.obs)
+            self.obs, reward[t] = step.obs, step.reward
             terminated[t], truncated[t], info = step.terminated, step.truncated, step.info
             if masks is not None:
                 masks.add(info, step.ended)
@@ -181,7 +182,6 @@ class Collector:
                 self.lengths.extend(info["episode"]["l"][whole])
                 self.experience.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
-        self.obs = obs[-1]
         rollout = Rollout(
             sampler=self.component.name,
             incarnation=self.component.incarnation,
@@ -203,7 +203,7 @@ class Collector:
             state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
             **({} if masks is None else masks.arrays()),
         )
-        self.experience.rollout = rollout
+        self.experience.rollout = rollout = packed(rollout, packing)
         return rollout
 
     def report_episodes(self) -> None:

@@ -51,6 +51,8 @@ class DiscreteSAC(SharedEncoderAlgorithm):
             "1910.07207; with little of it a replay soon lacks what other actions lead to",
             minimum=0.0,
             maximum=1.0,
+            only_with="learn_temperature",
+            only_at=(True,),
             schedule=True,
         )
 

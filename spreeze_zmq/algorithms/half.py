@@ -22,6 +22,7 @@ from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 Parameters = NDArray[np.float32]
@@ -55,7 +56,7 @@ class AutogradHalf(GradientSteps):
         networks = LearnerNetworks(kind, self._moving, seen(env, options), place, seed, part)
         rows = ObservationRows(env, options.normalize_observations, place, options.frame_stack)
         super().__init__(networks, rows, part, place)
-        self._statistics = RunningStatistics(env, options.frame_stack)
+        self._statistics, self._packing = RunningStatistics(env, options.frame_stack), Packing.of(env)
         torch.manual_seed(seed_of(seed, NOISE[part]))
         self._forget_recordings()
 
@@ -100,9 +101,11 @@ class AutogradHalf(GradientSteps):
         self._networks.other.load(parameters, "critics")
 
     def observe(self, obs: NDArray[Any]) -> None:
-        """Add observations ``[M, *obs_shape]`` to the statistics; the next publication puts them into use."""
+        """Add observations ``[M, *obs_shape]``, or packed ones, to the statistics; the next publication puts
+        them into use.
+        """
         if self._rows.learned:
-            self._statistics.add(obs)
+            self._statistics.add(obs if self._packing is None else self._packing.flat(obs))
 
     def description(self) -> dict[str, Any]:
         """The policy in plain values, enough to evaluate it: its layers, or the name of its class."""

@@ -127,12 +127,18 @@ class ReplayOptions(TrainingOptions):
         words=("auto",),
     )
     reference_batch_size: int = option(
-        256, "batch that the options which follow it are stated for; auto scales them from it", minimum=1
+        256,
+        "batch that the options which follow it are stated for; auto scales them from it",
+        minimum=1,
+        only_with="batch_size",
+        only_at=("auto",),
     )
     max_batch_size: int = option(
         2_048,
         "largest batch that auto may take; beyond 8 times the reference scaled rates learn little",
         minimum=64,
+        only_with="batch_size",
+        only_at=("auto",),
     )
     n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
     policy_delay: int = option(1, "critic updates for each policy update", minimum=1)
@@ -140,13 +146,18 @@ class ReplayOptions(TrainingOptions):
     learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
     prioritized: bool = option(False, "draw transitions by the size of their error (1511.05952)")
     priority_alpha: float = option(
-        0.6, "0 draws all transitions alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
+        0.6,
+        "0 draws all transitions alike, 1 in proportion to their errors",
+        minimum=0.0,
+        maximum=1.0,
+        only_with="prioritized",
     )
     priority_beta: float = option(
         0.4,
         "1 corrects the bias of that draw in the loss, 0 does not",
         minimum=0.0,
         maximum=1.0,
+        only_with="prioritized",
         schedule=True,
     )
     normalize_rewards: bool | Literal["auto"] = option(

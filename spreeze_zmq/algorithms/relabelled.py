@@ -9,10 +9,10 @@ import numpy as np
 from spreeze_zmq.algorithms.declared import blaming
 from spreeze_zmq.base.errors import AlgorithmError, InvalidEnvironment
 from spreeze_zmq.envs.goals import goal_places, is_goal_dict
+from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay import Episode, Goals, Transitions, misfit
 from spreeze_zmq.replay.episodes import MASK
-from spreeze_zmq.replay.packed_ring import Packing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -49,6 +49,8 @@ class SAC(SharedEncoderAlgorithm):
             "auto",
             "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
             words=("auto",),
+            only_with="learn_temperature",
+            only_at=(True,),
             schedule=True,
         )
         log_std_min: float = option(

@@ -10,15 +10,20 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.patience import patient
 
 #: The best policy, in a run's folder.
 POLICY_FILE = "policy.safetensors"
+#: How a file comes to its place: the path at which to write it is given, which is where it appears.
+Way = Callable[[Path], contextlib.AbstractContextManager[Path]]
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
 
@@ -46,6 +51,41 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
             _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Raise InputError where no file can be written at a path that the user has named."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, the name of a file is expected")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}")
+    place = path if _stays(path) and path.exists() else path.parent
+    if not os.access(place, os.W_OK):
+        raise InputError(f"{path} cannot be written: {place} is not yours to write to")
+
+
+@contextlib.contextmanager
+def output(path: Path) -> Iterator[Path]:
+    """As ``replacing``, for a path that the user has named. What is there and is no file, such as a link, a
+    device or the pipe of /dev/stdout, stays, and is written into.
+
+    Raises:
+        InputError: no file can be written there.
+    """
+    check_output(path)
+    if not _stays(path):
+        with replacing(path) as temporary:
+            yield temporary
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield (whole := Path(folder) / path.name)
+        with whole.open("rb") as content, path.open("wb") as into:
+            shutil.copyfileobj(content, into)
+
+
+def _stays(path: Path) -> bool:
+    """Whether something is there that a file must not take the place of."""
+    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 #: How files are opened that this package appends to: a link, which may lead anywhere, is refused.
@@ -112,12 +152,12 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in JSON: {value!r:.80}")
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a file atomically by ``value`` in :func:`plain` form."""
+def write_json(path: Path, value: Mapping[str, Any], way: Way = replacing) -> None:
+    """Write ``value`` in :func:`plain` form, by ``replacing`` or as ``output``."""
     text = json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
 
     def write() -> None:
-        with replacing(path) as temporary:
+        with way(path) as temporary:
             temporary.write_text(text)
 
     patient(write, path)

@@ -82,7 +82,8 @@ class Rollout:
     sends or checks rollouts reads it there. ``obs[t + 1]`` is the observation that followed
     ``action[t]``, except where an episode ended at ``t``: there it is the first one of the next episode, and
     the episode's true final observation is the row of ``final_obs`` whose ``final_index`` is ``(t, n)``. A
-    step that only resets an environment is never stored.
+    step that only resets an environment is never stored. Observations of images beside numbers may be packed
+    (``envs.packed``).
 
     Attributes:
         sampler: name of the process that made it, such as ``"sampler-0"``.
@@ -143,7 +144,7 @@ class Rollout:
 
     @property
     def acted_on(self) -> NDArray[np.float32] | NDArray[np.uint8]:
-        """``[T * N, *obs_shape]``: the observations in which the actions were taken."""
+        """``[T * N, ...]``: the observations in which the actions were taken, as ``obs`` has them."""
         assert self.obs is not None
         return self.obs[:-1].reshape(self.num_transitions, *self.obs.shape[2:])
 

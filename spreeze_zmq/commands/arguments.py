@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from spreeze_zmq.base import charset
 from spreeze_zmq.base.charset import say
@@ -16,6 +18,11 @@ from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.schema import did_you_mean
 from spreeze_zmq.plan import topology
 
+#: What the system says of a place where nothing more can be written.
+UNWRITABLE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
+)
 #: Our option -> its names in other programs.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
 
@@ -42,8 +49,8 @@ def add_json_file(parser: argparse.ArgumentParser) -> None:
 
 
 def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
-    """A program's ``main`` that writes in the characters that its reader has, and ends with code 0 when that
-    reader has left, as ``head`` does.
+    """A program's ``main`` that writes in the characters that its reader has, ends with code 0 when that
+    reader has left, as ``head`` does, and with 1 and a line where something cannot be written.
     """
 
     @functools.wraps(main)
@@ -54,11 +61,24 @@ def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., in
                 return main(argv)
             finally:
                 print(end="", flush=True)  # at the interpreter's end nobody would catch the error
-        except BrokenPipeError:
+        except OSError as error:
+            left = isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout)
+            if not left and error.errno not in UNWRITABLE:
+                raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            if not left:
+                what = error.filename or "what it prints, or a file,"
+                say(f"{Path(sys.argv[0]).name}: {what} cannot be written: {error.strerror}", file=sys.stderr)
+            return 0 if left else SpreezeError.exit_code
 
     return program
+
+
+def _has_no_reader(stream: IO[str]) -> bool:
+    """Whether the reader of a pipe or socket has left."""
+    watched = select.poll()
+    watched.register(stream.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in watched.poll(0))
 
 
 def exit_code(program: str, command: Callable[..., int], *given: object) -> int:

@@ -21,6 +21,7 @@ def spreeze_launch() -> int:
 
 def _begin(module: str, *, warm: bool = False) -> int:
     """Run a program of ``commands``; ``warm`` has servers load the modules of its processes meanwhile."""
+    _open_closed()
     if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if warm:
@@ -35,6 +36,18 @@ def _begin(module: str, *, warm: bool = False) -> int:
     finally:
         if warm:
             servers.stop()
+
+
+def _open_closed() -> None:
+    """Have the standard streams that this program was begun without, as by ``>&-``, lead nowhere: a socket
+    would get their numbers, and what is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
 def leave(code: int) -> int:

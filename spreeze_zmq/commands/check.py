@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.schema import in_words, options_of
+from spreeze_zmq.base.schema import in_words, options_of, show
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
@@ -77,8 +77,23 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_scale(plan, observations), _about_start(plan)
+    lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan)
     return tuple(filter(None, lines))
+
+
+def _about_effect(plan: Plan) -> Iterator[str]:
+    """Yield a line for each option that was given a value and has no effect beside the others."""
+    options = {option.name: option for option in options_of(algorithms.get(plan.run.algorithm).Options)}
+    for name, option in options.items():
+        value = plan.algorithm[name]
+        if value != option.default and not option.has_effect(options, plan.algorithm):
+            other = plan.algorithm[option.only_with]
+            yield (
+                f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "
+                f"{show(other)}"
+            )
+    if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
+        yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
 
 
 def _about_start(plan: Plan) -> str:

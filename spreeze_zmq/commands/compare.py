@@ -16,6 +16,7 @@ import numpy as np
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import output
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
@@ -63,7 +64,8 @@ def main(arguments: argparse.Namespace) -> int:
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
             try:
-                write(groups, path)
+                with output(path) as file:
+                    write(groups, file)
             except OSError as error:
                 raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
             say(f"wrote {path}")

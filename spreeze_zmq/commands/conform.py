@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import check_output, output
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.plan import topology
@@ -56,6 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
     if unknown:
         raise InputError(f"--only {','.join(sorted(unknown))}: no clause of this number is checked")
     plan = topology.load(arguments.topology, [*shape(arguments), *arguments.set])
+    if arguments.html:
+        check_output(Path(arguments.html))
     if arguments.role in LEARNERS:
         native.prepare(lambda line: say(line, file=sys.stderr))
     began_s = time.monotonic()
@@ -68,7 +71,8 @@ def main(arguments: argparse.Namespace) -> int:
     took_s = time.monotonic() - began_s
     say(f"{arguments.role}: {words}, in {took_s:.1f} s; the clauses stand in components/PROTOCOL.md")
     if arguments.html:
-        Path(arguments.html).write_text(page(arguments, rows, words), encoding="utf-8")
+        with output(Path(arguments.html)) as file:
+            file.write_text(page(arguments, rows, words), encoding="utf-8")
     return 1 if counts["broken"] else 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError
-from spreeze_zmq.base.files import write_json
+from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.launcher import Launch
@@ -73,8 +73,8 @@ def main(arguments: argparse.Namespace) -> int:
     """
     if not 1 <= arguments.seconds <= 3600:
         raise InputError(f"--seconds {arguments.seconds:g}: expected 1 to 3600")
-    if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
-        raise InputError(f"--json {arguments.json}: there is no folder {arguments.json.absolute().parent}")
+    if arguments.json is not None:
+        check_output(arguments.json)
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
     build_all(plan, print)
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
     say(report(plan, found))
     if arguments.json is not None:
         about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
-        write_json(arguments.json, {**about, **found})
+        write_json(arguments.json, {**about, **found}, output)
     return 0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.same import check_same
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 
@@ -89,7 +90,8 @@ def recorded(
     """A batch of one environment, in this process, whose own whole episodes are kept; and the environment.
 
     Raises:
-        InvalidEnvironment: it cannot be made, or only a library makes it that steps whole batches.
+        InvalidEnvironment: it cannot be made, only a library makes it that steps whole batches, or it
+            has other spaces than the spec.
     """
     from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
@@ -99,4 +101,6 @@ def recorded(
 
     own = choice.make_one(0)
     recorder = Recorder(own, keep)
-    return GymnasiumLoop(spec.id, lambda row: recorder, 1, 0, False, action_mask=spec.action_mask), own
+    batch = GymnasiumLoop(spec.id, lambda row: recorder, 1, 0, False, action_mask=spec.action_mask)
+    check_same(spec, batch)
+    return batch, own

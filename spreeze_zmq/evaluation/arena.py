@@ -77,7 +77,7 @@ class Arena:
             self.step_cap, self.spec = limit, replace(spec, kwargs=kwargs, max_episode_steps=limit)
         self.width = width
         calls = {"on_failure": on_failure, "on_tick": on_tick}
-        self._options = {**(options or {}), "step_info": "final", "action_mask": spec.action_mask, **calls}
+        self._options = {**(options or {}), "step_info": "final", **calls}
         timing = timing or envs.look(spec.id, spec.kwargs).timing
         engine = engine_of(timing.backend)
         self.native = engine.native
@@ -109,14 +109,13 @@ class Arena:
             batch.close()
 
     def _make(self, num_envs: int, num_workers: int) -> BatchedEnv:
-        options = {**self._options, **self.spec.kwargs}
         try:
-            return envs.make(self.spec.id, num_envs, num_workers=num_workers, **options)
+            return envs.remade(self.spec, num_envs, num_workers=num_workers, **self._options)
         except InvalidEnvironment:
             if not num_workers:
                 raise
             self.num_workers = 0  # its arguments cannot be sent to other processes
-            return envs.make(self.spec.id, num_envs, **options)
+            return envs.remade(self.spec, num_envs, **self._options)
 
 
 def timing_of(plan: Plan) -> Timing:

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
@@ -114,8 +113,7 @@ class SavedPolicy:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
         first = fresh_seed() if seed is None else seed
-        options: dict[str, Any] = {"step_info": "final", "action_mask": spec.action_mask}
-        with closing(envs.make(spec.id, num, **options, **spec.kwargs)) as batch:
+        with closing(envs.remade(spec, num, step_info="final")) as batch:
             return play(batch, self.policy, first, step_cap=self.step_cap)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Stage:
     """A batch of one environment, and its picture.
 
     Attributes:
-        env: the batch from ``envs.make``.
+        env: the batch from ``envs.remade``.
         step_s: simulated seconds of one step.
         draw: returns the current picture ``[height, width, 3]`` uint8; None if there are no pictures.
         model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
@@ -55,8 +55,7 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     Raises:
         SpreezeError: the environment cannot be made.
     """
-    options: dict[str, Any] = {"first_index": number, "action_mask": spec.action_mask}
-    env = envs.make(spec.id, 1, step_info=False, **options, **spec.kwargs)
+    env = envs.remade(spec, 1, step_info=False, first_index=number)
     if env.backend == "mujoco":
         task: Any = env.task
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
@@ -70,15 +69,8 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
 
 def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
     try:
-        env: Any = envs.make(
-            spec.id,
-            1,
-            backend="gymnasium",
-            step_info=False,
-            first_index=number,
-            action_mask=spec.action_mask,
-            **{**spec.kwargs, "render_mode": "rgb_array"},
-        )
+        drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "rgb_array"})
+        env: Any = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=number)
         env.reset(seed=0)
         first = env.render()[0]
         if np.ndim(first) != 3:
@@ -91,8 +83,7 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
 
 
 def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:
-    options: dict[str, Any] = {"first_index": number, "action_mask": spec.action_mask}
-    env = envs.make(spec.id, 1, step_info=False, **options, **spec.kwargs)
+    env = envs.remade(spec, 1, step_info=False, first_index=number)
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) not in (2, 3):
         why_not = why_not.removeprefix(f"{spec.id}: ")
         return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")

@@ -15,7 +15,8 @@ from spreeze_zmq.evaluation.contestant import Contestant, Race
 
 log = logging.getLogger("spreeze")
 
-#: With a goal, a policy races only if its look makes up for this share of what the best one lacks.
+#: With a goal, a policy races only if its look makes up for this share of what the best one lacks, or of the
+#: range that looks have covered so far if that is less: a goal may be out of reach.
 GAIN = 0.1
 
 
@@ -34,6 +35,7 @@ class Title:
         arena: where policies are evaluated.
         holder: the best policy so far; None before the first.
         is_inherited: whether it was there when the evaluator began, and is not reported yet.
+        lowest: the mean return of the worst look so far.
     """
 
     path: Path
@@ -45,15 +47,18 @@ class Title:
     arena: Arena
     holder: Contestant | None = None
     is_inherited: bool = False
+    lowest: float = np.inf
 
     def is_challenged_by(self, look: Contestant) -> bool:
-        """Whether a look reaches the goal, or beats the best policy by ``GAIN`` of what that lacks."""
+        """Whether a look reaches the goal, or beats the best policy, with a goal by ``GAIN``."""
+        self.lowest = min(self.lowest, look.mean_return)
         if self.holder is None or self.at_goal(look):
             return self.at_goal(look)
         if self.holder.timed_out != look.timed_out:
             return self.holder.timed_out
-        lacks = 0.0 if self.goal is None else max(0.0, self.goal - self.holder.mean_return)
-        return look.mean_return > self.holder.mean_return + GAIN * lacks
+        best = self.holder.mean_return
+        lacks = 0.0 if self.goal is None else max(0.0, min(self.goal - best, best - self.lowest))
+        return look.mean_return > best + GAIN * lacks
 
     def race(
         self, challenger: Contestant, most: int, *, to_goal: bool = False, until_s: float | None = None

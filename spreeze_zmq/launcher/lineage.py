@@ -21,6 +21,7 @@ from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.validation import validated
+from spreeze_zmq.envs.same import differences
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
@@ -28,7 +29,7 @@ from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import SPACES, PastRun, ancestors_of, read_run, run_id
+from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
 from spreeze_zmq.wire import KINDS, Message
@@ -139,7 +140,8 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     there, here = saved.environment.to_dict(), plan.environment.to_dict()
     for spec in (there, here):
         spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
-    if any(there[name] != here[name] for name in ("id", "kwargs", *SPACES)):
+    others = any(there[name] != here[name] for name in ("id", "kwargs"))
+    if others or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
     if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in _EVALUATES):
         return "it was scored with other options of the evaluator"

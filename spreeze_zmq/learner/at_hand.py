@@ -12,6 +12,7 @@ import torch
 
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, Rollout
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.packed import Packing, flat, packed
 from spreeze_zmq.replay import Batch, ObservationReplay, Replay, Round, RoundStore, replay_of
 
 NUM_ENVS = 16
@@ -29,8 +30,8 @@ def random_rollout(
     """A rollout of ``num_steps`` random steps in which no episode ends and every action has log probability
     -1; the same in every call.
 
-    Its size is by default that of a sampler's rollouts. Networks take ``frame_stack`` observations at once,
-    and a recurrent policy keeps ``memory_size`` numbers, here zeros.
+    Its size is by default that of a sampler's rollouts, and so are the forms of its arrays. Networks take
+    ``frame_stack`` observations at once, and a recurrent policy keeps ``memory_size`` numbers, here zeros.
     """
     rng, steps, before = np.random.default_rng(1), (num_steps, num_envs), frame_stack - 1
     sizes = {"T": num_steps, "T + 1": num_steps + 1, "N": num_envs, "K": 0, "k - 1": before}
@@ -65,7 +66,8 @@ def random_rollout(
         np.put_along_axis(legal[:-1], arrays["action"].reshape(*steps, -1) + starts, True, 2)
         legal[-1] = True
         arrays["action_mask"] = legal
-    return Rollout(*("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs), **arrays)
+    rollout = Rollout(*("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs), **arrays)
+    return packed(rollout, Packing.of(env))
 
 
 def random_replay(
@@ -106,5 +108,6 @@ def random_round(
 ) -> Round:
     """A random round, of one :func:`random_rollout`."""
     store = RoundStore(1, device, stack=frame_stack)
-    store.add(random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack, memory_size))
+    rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack, memory_size)
+    store.add(flat(rollout, Packing.of(spec)))
     return store.take()[0]

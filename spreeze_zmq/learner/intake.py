@@ -15,6 +15,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.broker.account import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
+from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, sent
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
@@ -57,6 +58,7 @@ class Intake:
         self.puller = component.open(channel, Puller)
         self.fields = component.plan.channels[channel].fields
         self.num_before, self.memory_size = frame_stack - 1, memory_size
+        self.packing = Packing.of(component.environment)
         self.too_stale, self.unfit = too_stale, unfit
         self.published = Published(Path(component.plan.socket_dir))
         self.puller.on_refused = self._on_unread
@@ -179,7 +181,8 @@ class Intake:
     def _not_finite(self, rollout: Rollout) -> str:
         """The first number that must not be learned from; empty if there is none."""
         for name in self.fields:
-            if odd := odd_number(getattr(rollout, name)):
+            odd_in = self.packing.odd_number if self.packing and name in OBSERVATIONS else odd_number
+            if odd := odd_in(getattr(rollout, name)):
                 return f"rollout.{name} holds {odd}"
         return ""
 
@@ -211,9 +214,11 @@ class Intake:
 
     def _wrong_shape(self, rollout: Rollout) -> str:
         """Which array is missing or has a wrong shape or dtype; empty if none."""
-        env = self.component.environment
+        env, obs = self.component.environment, rollout.obs
+        flat = self.packing is None or obs is None or obs.dtype != np.uint8
+        shape, dtype = (env.obs_shape, env.obs_dtype) if flat else sent(env)
         sizes = {"k - 1": self.num_before}
-        entries = {"obs": env.obs_shape, "action": env.action_shape, "memory": (self.memory_size,)}
+        entries = {"obs": shape, "action": env.action_shape, "memory": (self.memory_size,)}
         entries["mask"] = (env.num_choices,)
         for name in self.fields:
             array, form = getattr(rollout, name), ARRAY_FIELDS[name]
@@ -221,8 +226,8 @@ class Intake:
                 return f"{name} is missing"
             if misfit := form.misfit(array.shape, sizes, entries):
                 return f"{name} {misfit}"
-            if form.entry == "obs" and array.dtype != env.obs_dtype:
-                return f"{name} is {array.dtype}, expected {env.obs_dtype}"
+            if form.entry == "obs" and array.dtype != dtype:
+                return f"{name} is {array.dtype}, expected {dtype}"
         return ""
 
 

@@ -10,6 +10,7 @@ import torch
 
 from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.envs.packed import Packing, flat
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
@@ -33,6 +34,7 @@ class RoundExperience(Experience):
         self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, device, self.rewards, options.frame_stack)
+        self.packing = Packing.of(self.component.environment)
         self.generator = torch.Generator(device).manual_seed(plan.run.seed)
         self.rounds = 0
         self._known_version: float = 0 if self.others else math.inf
@@ -102,7 +104,7 @@ class RoundExperience(Experience):
 
     def add(self, rollout: Rollout) -> None:
         """Keep one rollout for the next round."""
-        self.replay.add(rollout)
+        self.replay.add(flat(rollout, self.packing))
         self.count(rollout.num_transitions)
 
     def meet(self, message: Message) -> None:

@@ -27,6 +27,9 @@ LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Adam's epsilon, as Kingma and Ba 2014 have it.
 EPSILON = 1e-8
 
+#: A GPU's multiprocessor steps one piece of the parameters at a time: numbers in a piece, and pieces.
+SMALLEST_PIECE, MOST_PIECES = 4096, 144
+
 
 class Adam:
     """Adam (arXiv 1412.6980, algorithm 1) with decoupled weight decay (arXiv 1711.05101, algorithm 2) over
@@ -74,6 +77,9 @@ class Adam:
         self._parameters, self._gradient = parameters, gradient
         self._moments = {"mean": torch.zeros_like(parameters), "square": torch.zeros_like(parameters)}
         self._steps = torch.zeros((), device=parameters.device)
+        size = max(SMALLEST_PIECE, -(-len(parameters) // MOST_PIECES) // 4 * 4 + 4)
+        whole = parameters, gradient, *self._moments.values()
+        self._pieces = [list(torch.split(each, size)) for each in whole]
 
     @property
     def learning_rate(self) -> float:
@@ -116,13 +122,14 @@ class Adam:
             gradient.mul_(torch.where(longest > 0.0, scale, 1.0) if self.moving else scale)
         if self.moving or decay:
             parameters[: self._num_decaying].mul_(1.0 - rate * decay)
+        pieces, gradients, means, squares = self._pieces
         torch._fused_adam_(
-            [parameters],
-            [gradient],
-            [self._moments["mean"]],
-            [self._moments["square"]],
+            pieces,
+            gradients,
+            means,
+            squares,
             [],
-            [self._steps],
+            [self._steps] * len(pieces),
             lr=rate,
             beta1=self._stated[1],
             beta2=self._stated[2],

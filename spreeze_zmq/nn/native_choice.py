@@ -103,7 +103,11 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     parts = [(name, part) for name, module in modules.items() for part in native_parts(module)]
     on_cpu = all(parameter.device.type == "cpu" for _, part in parts for parameter in part.parameters())
     native = library()
-    if not parts or not on_cpu:
+    if parts and not on_cpu:
+        for _, part in parts:
+            part.formats = frozenset(dtypes)
+        return Choice(dtypes[-1], f"layers: joined products in {NAMES[dtypes[-1]]}")
+    if not parts:
         return Choice(dtypes[-1], "layers: torch")
     for _, part in parts:
         part.formats = frozenset(dtype for dtype in dtypes if _is_right(part, dtype, native))

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from spreeze_zmq.nn.gpu_layers import GpuRun, Layer, are_whole
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_calls import (
@@ -64,7 +65,21 @@ class Run:
         self.num = weight.shape[0] if weight.dim() == 3 else 0
         self.inputs, self.outputs = int(weight.shape[-1]), int(self.layers[-1][0])
         self._calls = [_RunCall(self, bf16) for bf16 in (False, True)]
+        self._gpu_calls = [
+            GpuRun(list(self._followers()), self.in_torch, stacked=bool(self.num), bf16=bf16)
+            for bf16 in (False, True)
+        ]
         self._shapes = [parameter.shape for parameter in self.parameters()]
+
+    def _followers(self) -> Iterator[Layer]:
+        """What follows each of its linear layers."""
+        found: list[list[Any]] = []
+        for module in self.modules:
+            if isinstance(module, LINEAR):
+                found.append([None, None])
+            else:
+                found[-1][0 if isinstance(module, NORM) else 1] = module
+        return (Layer(*each) for each in found)
 
     def parameters(self) -> list[Tensor]:
         """Weight and bias of each linear layer and norm, in the order of the layers."""
@@ -82,13 +97,15 @@ class Run:
             bf16: whether products take their factors in bf16; sums are float32.
         """
         parameters = self.parameters()
-        if [parameter.shape for parameter in parameters] != self._shapes or not are_plain(parameters):
+        calls, plain = (self._calls, are_plain) if x.is_cpu else (self._gpu_calls, are_whole)
+        if [parameter.shape for parameter in parameters] != self._shapes or not plain(parameters):
             return self.in_torch(x)
+        native = calls[bf16]
         trained = x.requires_grad or any(parameter.requires_grad for parameter in parameters)
         if trained and torch.is_grad_enabled():
-            out: Tensor = NativeFunction.apply(self._calls[bf16], x, *parameters)  # type: ignore[no-untyped-call]
+            out: Tensor = NativeFunction.apply(native, x, *parameters)  # type: ignore[no-untyped-call]
             return out
-        return self._calls[bf16].forward(x, *parameters, keep=False)[0]
+        return native.forward(x, *parameters, keep=False)[0]
 
     def in_torch(self, x: Tensor) -> Tensor:
         """The same by torch's own layers."""
@@ -219,10 +236,10 @@ class NativeSequential(torch.nn.Sequential):
         return _unrounded(self._layers(x))
 
     def _layers(self, x: Tensor) -> Tensor:
-        if not self.formats or not x.is_cpu or watched():
+        if not self.formats or watched():
             return self._in_torch(x)
-        autocast = torch.is_autocast_enabled("cpu")
-        dtype = torch.get_autocast_dtype("cpu") if autocast else torch.float32
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
         if dtype not in self.formats:
             return self._in_torch(x)
         for step in self.steps():
@@ -250,7 +267,7 @@ def _fits(step: Step, x: Tensor) -> bool:
     shape = x.shape
     stack = (step.num,) if step.num else ()
     return (
-        x.dtype == torch.float32
+        (x.dtype == torch.float32 or x.is_cuda)
         and len(shape) == 2 + len(stack)
         and shape[:-2] == stack
         and shape[-1] == step.inputs

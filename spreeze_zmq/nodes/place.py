@@ -16,6 +16,7 @@ import numpy as np
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.envs.packed import sent
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import unpack
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
@@ -195,7 +196,8 @@ def _own(near: ChannelPlan, channel: ChannelPlan, root: Path) -> ChannelPlan:
 def _rollout_bytes(plan: Plan) -> int:
     """About the size of one rollout: observations and actions are nearly all of it."""
     environment, floats = plan.environment, 8 + math.prod(plan.environment.action_shape)
-    per_step = math.prod(environment.obs_shape) * np.dtype(environment.obs_dtype).itemsize + 4 * floats
+    shape, dtype = sent(environment)
+    per_step = math.prod(shape) * np.dtype(dtype).itemsize + 4 * floats
     return int(plan.balance.rollout_transitions * per_step)
 
 

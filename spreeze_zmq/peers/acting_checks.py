@@ -13,7 +13,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.peers import policies
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.peers.sampler_acts import rollouts, transitions
+from spreeze_zmq.peers.sampler_acts import flat, rollouts, transitions
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
@@ -105,7 +105,8 @@ def legal_of(spec: EnvironmentSpec, found: list[Message]) -> list[NDArray[np.boo
 def agreement(spec: EnvironmentSpec, policy: Message, found: list[Message]) -> str:
     """Compares the actions of rollouts with those of a policy without noise; returns what was seen."""
     acting = Policy.from_message({**policy.fields, "version": 1}, policy.arrays)
-    obs = np.concatenate([m.arrays["obs"][:-1].reshape(transitions(m), *spec.obs_shape) for m in found])
+    seen = [message.arrays["obs"][:-1] for message in flat(spec, found)]
+    obs = np.concatenate([each.reshape(-1, *spec.obs_shape) for each in seen])
     masks = np.concatenate(legal_of(spec, found), 1) if acting.takes_masks else None
     place = np.zeros(len(obs), np.float32)
     right, _ = acting.act(obs, np.random.default_rng(0), place=place, action_mask=masks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 
@@ -44,8 +43,7 @@ def _repeated(peers: Peers) -> str:
     about, spec = evaluations(peers)[0].fields, peers.plan.environment
     if "seed" not in about:
         raise NotSeen("it does not say its seed")
-    options: dict[str, Any] = {"step_info": False, "action_mask": spec.action_mask}
-    with closing(envs.make(spec.id, about["num_episodes"], **options, **spec.kwargs)) as batch:
+    with closing(envs.remade(spec, about["num_episodes"], step_info=False)) as batch:
         policy = peers.notes["policy"]
         score = play(batch, Policy.from_message(policy.fields, policy.arrays), about["seed"])
     mean = float(np.mean(score.returns))

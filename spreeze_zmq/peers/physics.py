@@ -13,7 +13,7 @@ from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.peers.sampler_acts import rollouts
+from spreeze_zmq.peers.sampler_acts import flat, rollouts
 from spreeze_zmq.wire import Message
 
 #: Ordinary steps that are repeated, and the share of them that may differ (contacts).
@@ -77,7 +77,7 @@ def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
     """The rollouts up to a mark. Raises NotSeen if there are none, an array of ``NEEDED`` is missing, or a
     number is not finite.
     """
-    found = rollouts(peers, None, stop)
+    found = flat(peers.plan.environment, rollouts(peers, None, stop))
     if not found or not set(found[0].arrays) >= NEEDED:
         raise NotSeen("no learner got whole rollouts")
     if any(odd_number(array) for message in found for array in message.arrays.values()):

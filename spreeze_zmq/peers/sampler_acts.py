@@ -5,7 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+import numpy as np
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.packed import OBSERVATIONS, Packing
 from spreeze_zmq.peers import garbage, policies
+from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.every_role import begin, begin_again, end
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.program import Life
@@ -23,6 +28,25 @@ DRAWS = 800
 def rollouts(peers: Peers, start: str | None = None, stop: str | None = None) -> list[Message]:
     """The rollouts to the first learner between two marks."""
     return peers.between(start, stop, "rollout", experience_of(peers.plan.learning.learners[0]))
+
+
+def flat(env: EnvironmentSpec, found: list[Message]) -> list[Message]:
+    """Rollouts with observations as the environment's spec says, whether they came packed or not."""
+    packing = Packing.of(env)
+    if packing is None:
+        return found
+    flattened = []
+    for message in found:
+        arrays = dict(message.arrays)
+        for name in arrays.keys() & set(OBSERVATIONS):
+            array = arrays[name]
+            fits = array.shape[-1] == (packing.width if array.dtype == np.uint8 else packing.size)
+            expect(
+                fits, f"{name} is {array.dtype} {list(array.shape)}, packed rows have {packing.width} bytes"
+            )
+            arrays[name] = packing.flat(array)
+        flattened.append(message._replace(arrays=arrays))
+    return flattened
 
 
 def transitions(message: Message) -> int:

@@ -22,7 +22,7 @@ from spreeze_zmq.peers.physics import (
     TERMINATED,
     few_wrong,
 )
-from spreeze_zmq.peers.sampler_acts import rollouts, transitions
+from spreeze_zmq.peers.sampler_acts import flat, rollouts, transitions
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
 
 
@@ -133,7 +133,7 @@ def _the_same_seeds_again(peers: Peers) -> str:
 
 def _finite(peers: Peers) -> str:
     found = [m for channel in learners(peers).values() for m in peers.between(None, None, "rollout", channel)]
-    for message in found:
+    for message in flat(peers.plan.environment, found):
         for name, array in message.arrays.items():
             odd = odd_number(array)
             expect(not odd, f"{name} of the rollout up to {message.fields['produced']} holds {odd}")

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, odd_number
+from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.replay.episodes import MASK, Episode, Episodes, Transitions
 from spreeze_zmq.replay.hindsight import Goals
-from spreeze_zmq.replay.packed_ring import Packing
 
 #: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
 Relabel = Callable[[Transitions, Episode], "Transitions | None"]

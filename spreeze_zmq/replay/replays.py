@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, STEP_FIELDS, Rollout, after_steps
+from spreeze_zmq.envs.packed import Packing, flat
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.batches import Batch
 from spreeze_zmq.replay.episodes import MASK
 from spreeze_zmq.replay.frame_ring import FrameRing
-from spreeze_zmq.replay.packed_ring import PackedRing, Packing
+from spreeze_zmq.replay.packed_ring import PackedRing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
 from spreeze_zmq.replay.ring import Column, Ring
@@ -69,8 +70,8 @@ class _RingReplay:
     #: Discount of one step, the largest number of rewards summed, and further arrays that are kept.
     gamma, n_step, more = 1.0, 1, tuple[str, ...]()
 
-    def __init__(self, ring: Ring):
-        self.ring = ring
+    def __init__(self, ring: Ring, packing: Packing | None):
+        self.ring, self.packing = ring, packing
 
     def relabel_by(self, how: Relabelling) -> None:
         """From now on, keep what a relabelling makes of each episode, too."""
@@ -81,7 +82,7 @@ class _RingReplay:
     def _add_relabelled(self, rollout: Rollout) -> None:
         """Store what relabelling makes of the episodes that end in a rollout, whose own steps are stored."""
         if self.relabeller is not None:
-            for rows in self.relabeller.rows(rollout):
+            for rows in self.relabeller.rows(flat(rollout, self.packing)):
                 self.ring.write(rows)
 
     def __len__(self) -> int:
@@ -173,7 +174,7 @@ class Replay(_RingReplay):
             masks = ("action_mask", "next_action_mask")
             numbers += tuple(Column(name, "bool", (env.num_choices,)) for name in masks)
         about = device, seed, beside, settings
-        super().__init__(self._ring_of(env, options, (action, *numbers), about))
+        super().__init__(self._ring_of(env, options, (action, *numbers), about), Packing.of(env))
         if options.largest_return is not None:
             self.scale = ReturnScale(options.gamma, options.largest_return)
 
@@ -257,7 +258,7 @@ class ObservationReplay(_RingReplay):
             ring = FrameRing(capacity, masks, shape, stack, False, device, seed)
         else:
             ring = Ring(capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
-        super().__init__(ring)
+        super().__init__(ring, packing)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, next_observations
+from spreeze_zmq.envs.packed import flat
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.batches import Batch
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
@@ -85,6 +86,10 @@ class SequenceReplay(Replay):
         if rollout.num_steps == self.steps:
             return ""
         return f"num_steps is {rollout.num_steps}, expected sequence_length = {self.steps}"
+
+    def add(self, rollout: Rollout) -> None:
+        """Store the sequence of each environment, with observations as networks take them."""
+        super().add(flat(rollout, self.packing))
 
     def _store(self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp]) -> None:
         assert rollout.obs is not None

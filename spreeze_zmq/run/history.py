@@ -17,6 +17,7 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
+from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import SocketFolder
@@ -26,8 +27,6 @@ FAILED = ("is not started again", "the launcher was killed", "SIGTERM", "removed
 #: The tables of run.json that are read of past runs, and the figures of summary.json.
 TABLES = ("run", "algorithm", "balance", "components", "measured", "channels", "environment")
 FIGURES = ("best_return", "wall_s", "env_steps")
-#: Properties of an environment that the networks' shapes depend on.
-SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes", "action_low")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     if old_run.get("env") != new_run["env"]:
         return pairs
     old_env, new_env = before.get("environment", {}), now["environment"]
-    pairs += [(f"the environment's {name}", old_env.get(name), new_env[name]) for name in SPACES]
+    pairs += [(f"the environment's {name}", *values) for name, *values in differences(old_env, new_env)]
     if old_run.get("algorithm") != new_run["algorithm"]:
         return pairs
     old_options, new_options = before.get("algorithm", {}), now["algorithm"]
@@ -136,8 +135,7 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     # An option that the earlier release did not have was as its default is.
     old_options = {name: old_options.get(name, option.default) for name, option in options.items()}
     for name, option in options.items():
-        needed = option.only_with
-        means = not needed or any(it[needed] != options[needed].default for it in (old_options, new_options))
+        means = any(option.has_effect(options, values) for values in (old_options, new_options))
         # What auto chose may be stated: releases differ in it, and a learner compares the networks.
         is_chosen = "auto" in option.choices and old_options[name] == "auto"
         if option.fixed and means and not is_chosen:

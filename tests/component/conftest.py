@@ -16,10 +16,10 @@ CURVES = sizing.Curves({64: 5e4, 128: 1e5, 256: 2e5, 512: 2.1e5}, "flat", {}, 0.
 
 
 class Run(Peers):
-    """A run of the pendulum topology without processes: starts one, and plays everybody else."""
+    """A run of a topology without processes: starts one, and plays everybody else."""
 
-    def __init__(self, folder, overrides=()):
-        plan = topology.load("pendulum", ["run.stop.minutes=1", *overrides])
+    def __init__(self, folder, overrides=(), name="pendulum"):
+        plan = topology.load(name, ["run.stop.minutes=1", *overrides])
         if plan.to_measure:
             plan = sizing.resolved(plan, CURVES, "as the test says")
         super().__init__(plan, "", (), folder, "should", DEADLINE_S)

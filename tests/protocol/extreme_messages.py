@@ -2,8 +2,17 @@
 
 from golden_messages import MESSAGES
 
+from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.wire import KINDS
 
+#: What the broker hears, and who says it where that is nobody of any role.
+REPORTS = [kind for kind in CHANNELS["report"].kinds if kind not in ("stop_request", "stopping")]
+SENDERS = {
+    "evaluation": "evaluator-0",
+    "part": "critic_learner-0",
+    "fusion": "fuser-0",
+    **dict.fromkeys(("exited", "workers", "machine", "turned_away"), "launcher"),
+}
 #: For each type of field what may stand there.
 EXTREMES = {
     "count": [0, 2**53 - 1],

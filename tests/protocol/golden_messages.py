@@ -1,6 +1,7 @@
 """One message of each kind, and the files that pin its bytes; running this file writes them again."""
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -207,6 +208,27 @@ def _rollout_of_images() -> Message:
     return Message("rollout", fields, arrays)
 
 
+def _rollout_of_a_camera() -> Message:
+    """One step of two environments that observe a number, an image of 1 x 1 x 3 pixels and two more numbers,
+    packed: 0.5, -2 and 8 with the pixels 7, 8 and 255 come first; in environment 1 an episode ends.
+    """
+    fields = {"produced": 2, "policy_version": 5, "num_steps": 1, "num_envs": 2}
+    numbers = [(0.5, -2.0, 8.0), (1.0, 0.0, 0.0), (0.25, -2.5, 8.0), (1.5, 0.0, 0.0), (-1.0, 4.0, 0.0)]
+    pixels = [(7, 8, 255), (0, 0, 0), (9, 8, 254), (1, 2, 3), (4, 5, 6)]
+    each = [struct.pack("<3f3Bx", *rest, *seen) for rest, seen in zip(numbers, pixels, strict=True)]
+    rows = np.frombuffer(b"".join(each), np.uint8).reshape(5, 16)
+    arrays = {
+        "obs": rows[:4].reshape(2, 2, 16),
+        "action": np.array([[[0.5], [-0.5]]], np.float32),
+        "reward": np.array([[0.5, -0.5]], np.float32),
+        "terminated": np.array([[False, True]]),
+        "truncated": np.array([[False, False]]),
+        "final_obs": rows[4:],
+        "final_index": np.array([[0, 1]], np.int32),
+    }
+    return Message("rollout", fields, arrays)
+
+
 def _rollout_that_remembers() -> Message:
     """One step of two environments by a policy that keeps three numbers of each; environment 1 begins."""
     fields = {"produced": 2, "policy_version": 5, "num_steps": 1, "num_envs": 2}
@@ -270,6 +292,7 @@ def _bodies() -> dict[str, Message]:
     messages = {kind: Message(kind, fields) for kind, fields in _FIELDS.items()}
     messages["rollout"] = _rollout()
     messages["rollout_of_images"] = _rollout_of_images()
+    messages["rollout_of_a_camera"] = _rollout_of_a_camera()
     messages["rollout_that_remembers"] = _rollout_that_remembers()
     messages["rollout_of_legal_actions"] = _rollout_of_legal_actions()
     messages["policy"] = _policy()

@@ -189,15 +189,15 @@ def test_every_word_of_refusal_is_documented():
 
 def test_every_type_and_dtype_is_documented():
     """The words that the tables are written in."""
-    types = {cells[0].strip("`") for cells in rows(between("Types of fields", "### What is"))}
-    assert types - {"type"} == set(wire.fields.FIELD_TYPES)
+    types = {cells[0].strip("`") for cells in rows(between("| type of a field |", "### What is"))}
+    assert types - {"type of a field"} == set(wire.fields.FIELD_TYPES)
     assert all(f"`{dtype}`" in TEXT for dtype in wire.header.DTYPES)
     assert f"version {wire.PROTOCOL_VERSION}" in TEXT.splitlines()[0]
 
 
 def test_the_message_in_bytes_is_the_golden_one():
     """Each line of the header begins with bytes; what they mean stands after two spaces."""
-    told = TEXT[TEXT.index("One message in bytes") : TEXT.index("Types of fields:")]
+    told = TEXT[TEXT.index("One message in bytes") : TEXT.index("| type of a field |")]
     header, arrays = (
         [row[4:] for row in part.splitlines() if row[:4] == "    "] for part in told.split("and the frames")
     )

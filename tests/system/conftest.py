@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from spreeze_zmq.commands import launch as launching
+from tests.system.joining import Machine
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
 #: Learners import torch, for which the 30 s of a start are too short where several runs share a busy core.
@@ -195,6 +196,21 @@ def launch(tmp_path):
     yield start
     for run in runs:
         run.clear()
+
+
+@pytest.fixture
+def join(tmp_path):
+    """Has machines join a run, and ends them."""
+    made = []
+
+    def start(run, *more, **about):
+        made.append(Machine(run, tmp_path / f"machine{len(made)}", *more, **about))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.half.kill()
+        one.half.wait()
 
 
 @pytest.fixture

@@ -31,6 +31,14 @@ ROADS = {
         *("--set", "algorithm.prioritized=true"),
         *("--set", "algorithm.normalize_observations=true"),
     ),
+    "camera": (
+        "pendulum",
+        *("--set", "run.env=tests.system.camera:Camera"),
+        *("--set", "algorithm.hidden_sizes=[16]"),
+        *("--set", "algorithm.network=mlp"),
+        *("--set", "algorithm.n_step=3"),
+        *("--set", "algorithm.normalize_observations=true"),
+    ),
     "kl": (
         "cartpole",
         *("--set", "algorithm.hidden_sizes=[16]"),

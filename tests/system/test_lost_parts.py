@@ -1,12 +1,11 @@
 """Runs that end without something that they were asked to have: the last line says so, and exit code 1."""
 
-import os
 import re
-import subprocess
-import sys
+import shutil
 
 import pytest
 
+from tests.system import arm
 from tests.system.conftest import adds_up
 
 TOPOLOGY = """
@@ -14,65 +13,28 @@ run = { env = "brittle:Arm", algorithm = "dqn", stop = { minutes = 5 } }
 algorithm = { hidden_sizes = [16], learning_starts = 256 }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
 """
-#: Its steps sleep, and it cannot be made in the second group, or on a machine of which that is said.
+#: It cannot be made in the second group, or on a machine of which that is said.
 MODULE = """
 import os
 import sys
-import time
 
-import gymnasium
-import numpy as np
+import arm
 
-class Arm(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
+class Arm(arm.Arm):
     def __init__(self):
         if "BRITTLE" in os.environ or any("/groups/1" in word for word in sys.argv):
             raise FileNotFoundError("no meshes/arm.stl")
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        time.sleep(0.004)
-        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
-        return observation, float(action), False, self.steps == 50, {}
 """
-JOIN = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join")
 FAULT = "no meshes/arm.stl"
 
 
 @pytest.fixture
 def start(launch, tmp_path):
     """Starts a run with further arguments."""
+    shutil.copy(arm.__file__, tmp_path)
     (tmp_path / "brittle.py").write_text(MODULE)
     (tmp_path / "brittle.toml").write_text(TOPOLOGY)
     return lambda *more: launch(*more, topology=str(tmp_path / "brittle.toml"))
-
-
-@pytest.fixture
-def machine(tmp_path):
-    """Has a machine join a run by hand, and ends it."""
-    made = []
-
-    def join(run, *more, **variables):
-        said = run.until(lambda: re.search(r"join (tcp://[0-9.:]+)", run.output.read_text()), "the line", 120)
-        with (run.folder / "join.key").open() as key, (tmp_path / f"join{len(made)}").open("w") as output:
-            made.append(
-                subprocess.Popen(
-                    [*JOIN, said[1], *more], stdin=key, stdout=output, env={**os.environ, **variables}
-                )
-            )
-        return made[-1]
-
-    yield join
-    for one in made:
-        one.kill()
-        one.wait()
 
 
 def last_line(run):
@@ -99,18 +61,18 @@ def test_a_group_that_always_fails_at_its_start_is_named(start):
 
 @pytest.mark.long("a machine is silent for 5 s")
 @pytest.mark.timeout(400)
-def test_machines_that_are_missing_or_failed_are_named(start, machine, monkeypatch):
+def test_machines_that_are_missing_or_failed_are_named(start, join, monkeypatch):
     """The only one for the evaluator is gone, one cannot make the environment, one of ``--nodes`` cannot be
     reached: each is named with its reason, although the run trains.
     """
     monkeypatch.setenv("SPREEZE_SSH", "sh -c 'echo no route to desk9; exit 255'")
     more = ("--listen", "127.0.0.1", "--nodes", "ssh:desk9", "--set", "placement.evaluator=node")
     run = start(*more)
-    only = machine(run, "--samplers", "0")
+    only = join(run, "--samplers", "0")
     run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator", 120)
-    assert machine(run, "--samplers", "1", BRITTLE="1").wait(150) == 2
+    assert join(run, "--samplers", "1", BRITTLE="1").half.wait(150) == 2
     run.until(lambda: "is gone: sampler-1" in run.output.read_text(), "that a machine is turned out", 120)
-    only.kill()
+    only.half.kill()
     run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
     last = last_line(run)
     assert "without evaluator-0: waits for a machine that joins" in last

@@ -3,8 +3,7 @@
 import json
 import os
 import re
-import subprocess
-import sys
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -18,55 +17,16 @@ from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.wire import decode, rollout_from
 from spreeze_zmq.wire.channels import Recording, make_keys
+from tests.system import arm
 from tests.system.conftest import adds_up
 from tests.system.sshd import SSHD, Server
 
-JOIN = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join")
 TOPOLOGY = """
 run = { env = "arm_of_mine:Arm", algorithm = "dqn", stop = { minutes = 2 } }
 algorithm = { hidden_sizes = [16], learning_starts = 256 }
 placement = { evaluator = "node" }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
 """
-#: Its steps sleep: a sampler whose learner is behind would be sent home before it has sent anything.
-MODULE = """
-import time
-
-import gymnasium
-import numpy as np
-
-class Arm(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        time.sleep(0.004)
-        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
-        return observation, float(action), False, self.steps == 50, {}
-"""
-
-
-class Machine:
-    """One that joins, with nothing but the line and the key."""
-
-    def __init__(self, folder, address, key):
-        folder.mkdir()
-        self.output = folder / "join.out"
-        with self.output.open("w") as output, key.open() as given:
-            command = [*JOIN, address, "--samplers", "1"]
-            self.process = subprocess.Popen(
-                command, stdin=given, stdout=output, stderr=subprocess.STDOUT, cwd=folder
-            )
-
-    def said(self):
-        """Its lines."""
-        return self.output.read_text()
 
 
 @pytest.fixture
@@ -85,29 +45,11 @@ def ssh(tmp_path, monkeypatch):
 def run(ssh, launch, tmp_path):
     """A run of an environment of one's own that listens, and records what reaches its learner."""
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "arm_of_mine.py").write_text(MODULE)
+    shutil.copy(arm.__file__, tmp_path / "mine" / "arm_of_mine.py")
     topology = tmp_path / "mine" / "arm.toml"
     topology.write_text(TOPOLOGY)
     more = ("--listen", "127.0.0.1", "--nodes", "ssh:desk2", "--record", "critic_learner")
-    made = launch(*more, topology=str(topology))
-    made.until(lambda: "spreeze join" in made.output.read_text(), "the line for other machines")
-    return made
-
-
-@pytest.fixture
-def machine(run, tmp_path):
-    """Starts machines by the line that the launcher prints, and ends them."""
-    address = re.search(r"spreeze join (tcp://127.0.0.1:\d+) < \S+join.key", run.output.read_text())[1]
-    made = []
-
-    def start(key=run.folder / "join.key"):
-        made.append(Machine(tmp_path / f"machine{len(made)}", address, key))
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.process.kill()
-        one.process.wait()
+    return launch(*more, topology=str(topology))
 
 
 def foreign(run, tmp_path):
@@ -146,18 +88,20 @@ def rollouts_of(run):
 
 
 @pytest.mark.long("three machines' processes start one after another, and one dies")
-def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path, capsys):
+def test_machines_that_join_are_parts_of_one_run(run, join, tmp_path, capsys):
     """One by the line as printed, one over ssh; nothing but the key is theirs. Each sampler has a name and
     episodes of its own. A machine that is killed takes its processes along, and its account is closed. The
     evaluator runs on one of them, in the end on the other, and the best policy is here. At the end the other
     leaves with code 0, and nothing is left.
     """
-    first, stranger = machine(), machine(key=foreign(run, tmp_path))
+    samplers = ("--samplers", "1")
+    first = join(run, *samplers)
+    stranger = join(run, *samplers, key=foreign(run, tmp_path))
     run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator")
     run.until(lambda: len(takers(run)) >= 3, "rollouts of every machine", 90)
-    assert stranger.process.wait(60) == 2, stranger.said()
+    assert stranger.half.wait(60) == 2, stranger.said()
     assert "does not accept this machine's key" in stranger.said()
-    first.process.kill()
+    first.half.kill()
     run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
     before = run.summary()["env_steps"]
     run.until(lambda: run.summary()["env_steps"] > before + 1000, "that the others go on")

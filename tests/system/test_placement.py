@@ -3,10 +3,7 @@
 import itertools
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
 
 import psutil
 import pytest
@@ -16,7 +13,6 @@ from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import Recording
 from tests.system.conftest import NAPPING, adds_up
 
-JOIN = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join")
 ACTOR = "actor_learner-0"
 #: A checkpoint every three seconds; the critic-learner here keeps every policy that it got.
 ARGUMENTS = (
@@ -26,43 +22,22 @@ ARGUMENTS = (
 )
 
 
-class Machine:
-    """One that runs no sampler."""
-
-    def __init__(self, run, folder):
-        folder.mkdir()
-        line = run.until(lambda: re.search(r"join (tcp://[0-9.:]+)", run.output.read_text()), "the line")
-        self.output = folder / "join.out"
-        with self.output.open("w") as output, (run.folder / "join.key").open() as key:
-            command = [*JOIN, line[1], "--samplers", "0"]
-            self.half = subprocess.Popen(
-                command, stdin=key, stdout=output, stderr=subprocess.STDOUT, cwd=folder
-            )
-        run.until(lambda: "joined" in self.output.read_text(), "a machine")
-
-    def processes(self):
-        """All of its processes."""
-        return psutil.Process(self.half.pid).children(recursive=True)
-
-    def actor(self):
-        """The actor-learner; None where it runs none."""
-        found = (each for each in self.processes() if "actor_learner" in " ".join(each.cmdline()))
-        return next(found, None)
+def actor(machine):
+    """A machine's actor-learner; None where it runs none."""
+    found = (each for each in machine.processes() if "actor_learner" in " ".join(each.cmdline()))
+    return next(found, None)
 
 
 @pytest.fixture
-def machine(tmp_path):
-    """Starts machines, and ends them."""
-    made = []
+def machine(join):
+    """Has a machine join a run, without samplers, and waits until it has."""
 
-    def start(run):
-        made.append(Machine(run, tmp_path / f"machine{len(made)}"))
-        return made[-1]
+    def joined(run):
+        made = join(run, "--samplers", "0")
+        run.until(lambda: "joined" in made.said(), "a machine")
+        return made
 
-    yield start
-    for one in made:
-        one.half.kill()
-        one.half.wait()
+    return joined
 
 
 class Story:
@@ -112,17 +87,17 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
     """
     run = launch(*ARGUMENTS)
     story, first = Story(run), machine(run)
-    run.until(first.actor, "the actor-learner")
+    run.until(lambda: actor(first), "the actor-learner")
     second = machine(run)
     story.checkpoints(1)
-    first.actor().kill()
+    actor(first).kill()
     run.until(lambda: f"{ACTOR}: was killed by SIGKILL" in run.output.read_text(), "its end")
     run.until(lambda: len(lives(run)) == 2, "its second life", 90)
     story.checkpoints(1)
     processes = first.processes()
     first.half.send_signal(signal.SIGTERM)
     assert psutil.wait_procs(processes, 12)[1] == []
-    run.until(second.actor, "the actor-learner on the other machine")
+    run.until(lambda: actor(second), "the actor-learner on the other machine")
     run.until(lambda: len(lives(run)) == 3, "its third life", 90)
     story.checkpoints(2)
     processes = second.processes()
@@ -136,7 +111,7 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
     assert Contestant.read(run.folder / "policy.safetensors").final
     more = launch(*ARGUMENTS, "--resume", str(run.folder))
     third = machine(more)
-    more.until(third.actor, "the actor-learner")
+    more.until(lambda: actor(third), "the actor-learner")
     Story(more).checkpoints(1)
     after = ends_well(more)
     assert after["resumed"]

@@ -66,7 +66,8 @@ class Option:
             (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
         fixed: another value makes other networks, or gives theirs another meaning, so that no earlier
             checkpoint fits.
-        only_with: an option at whose default this one means nothing; empty if it always does.
+        only_with: an option that may leave this one without effect; empty if none does.
+        only_at: the values of that option at which this one has an effect; empty for all but its default.
         schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
         by_network: the value may be a table of values by network.
     """
@@ -86,6 +87,7 @@ class Option:
     follows: str = ""
     fixed: bool = False
     only_with: str = ""
+    only_at: tuple[Any, ...] = ()
     schedule: bool = False
     by_network: bool = False
 
@@ -113,6 +115,13 @@ class Option:
             parts.append(f"{' and' if parts else ' of'} at most {_number(self.maximum)}")
         return "".join(parts)
 
+    def has_effect(self, options: Mapping[str, Option], values: Mapping[str, Any]) -> bool:
+        """Whether it has an effect beside the other ``options`` of its table, which have these ``values``."""
+        if not self.only_with:
+            return True
+        value = values[self.only_with]
+        return value in self.only_at if self.only_at else bool(value != options[self.only_with].default)
+
     def unfit(self, value: Any, hint: str = "") -> Unfit:
         """The error with the accepted values and the given one."""
         return Unfit(f"expected {self.expected}, got {show(value)}", hint)
@@ -129,7 +138,7 @@ def option(
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
         accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``,
-            ``only_with``, ``schedule``, ``by_network``: as in :class:`Option`.
+            ``only_with``, ``only_at``, ``schedule``, ``by_network``: as in :class:`Option`.
     """
     declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
     return dataclasses.field(**_made(default), metadata={"option": declared})

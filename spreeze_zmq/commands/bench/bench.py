@@ -19,7 +19,7 @@ from typing import Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
-from spreeze_zmq.base.files import write_json
+from spreeze_zmq.base.files import output, write_json
 from spreeze_zmq.base.machine import properties
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import make_importable
@@ -95,7 +95,7 @@ def main(arguments: argparse.Namespace) -> int:
             print("\n" + table(sections[-1]), flush=True)
     print("\nratio: the median over neighbouring turns of what we reach to the limit")
     if arguments.json:
-        write_json(arguments.json, {"machine": about, "figures": plain_figures(sections)})
+        write_json(arguments.json, {"machine": about, "figures": plain_figures(sections)}, output)
     return 0
 
 

@@ -61,6 +61,7 @@ class WorkerBatch(BatchedEnv):
         super().__init__(like.env_id, num_envs, *spaces, like.max_episode_steps, seed, like.episode_limit)
         self.spec, self.render_mode, self.backend = like.spec, None, like.backend
         self.metadata = {**like.metadata, "render_modes": []}
+        self.own_spaces = like.own_spaces
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
         self._timeout_s = max(start_timeout_s, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=engine_of(like.backend).one_by_one)

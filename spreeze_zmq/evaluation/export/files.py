@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, SpreezeError, hushed
+from spreeze_zmq.base.files import check_output, output
 from spreeze_zmq.evaluation.export.module import Deterministic
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.observations import ObservationScaling
@@ -136,13 +136,11 @@ def random_masks(policy: Policy, num: int, seed: int = 0) -> NDArray[np.bool_]:
 
 def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write) -> float:
     """Write a temporary file, compare it with the policy, and move it to ``path``; returns the difference."""
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}")
+    check_output(path)
     module = Deterministic(policy).eval()
     inputs = random_inputs(policy, NUM_COMPARED, obs_dtype)
-    with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():
+    with output(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracers warn of their own internals
-        file = Path(folder) / path.name
         try:
             with torch.no_grad():
                 run = write(module, {name: rows[:3] for name, rows in inputs.items()}, file)
@@ -157,7 +155,6 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
                 f"the {kind} file differs from the policy by {difference:.1e} on random observations, "
                 f"{TOLERANCE:.0e} is allowed; {path} was not written"
             )
-        file.replace(path)
     return difference
 
 

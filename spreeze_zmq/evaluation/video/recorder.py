@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.files import check_output, output
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Episode, Stage, open_stage
 from spreeze_zmq.plan.plan import FILM
@@ -82,8 +82,7 @@ def record(
     path = Path(path)
     if path.suffix != ".mp4":
         raise InputError(f"{path}: a video's file ends in .mp4")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}")
+    check_output(path)
     file = path.absolute()  # an environment may change the folder
     os.environ.update({name: value for name, value in HEADLESS.items() if name not in os.environ})
     played: list[Episode] = []
@@ -143,7 +142,7 @@ def _encoder(path: Path, size: tuple[int, int], fps: float) -> Iterator[Callable
     look: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "ffmpeg_log_level": "error"}
     try:
         with (
-            replacing(path) as temporary,
+            output(path) as temporary,
             closing(imageio_ffmpeg.write_frames(str(temporary), size, **look)) as writer,
         ):
             writer.send(None)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
@@ -54,9 +54,8 @@ def show(
 
 def _own_window(spec: EnvironmentSpec, speed: float) -> Stage:
     """The environment with ``render_mode="human"``, which draws itself and keeps its own pace."""
-    kwargs = {**spec.kwargs, "render_mode": "human"}
-    options: dict[str, Any] = {"first_index": FILM, "action_mask": spec.action_mask}
-    env = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **options, **kwargs)
+    drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "human"})
+    env = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=FILM)
     own = env.envs[0].unwrapped
     per_s = float(own.metadata.get("render_fps") or 30.0)
     own.metadata = {**own.metadata, "render_fps": max(1, round(per_s * speed))}

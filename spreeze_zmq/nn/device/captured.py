@@ -58,9 +58,15 @@ class CudaGraphs:
             RuntimeError: the function does something that cannot be recorded.
         """
         graph = cuda.CUDAGraph()
-        # Other threads, such as those of a collective, may use the device during the capture.
-        with cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            result = function()
+        generator = cuda.default_generators[self._stream.device_index]
+        state = generator.clone_state()
+        try:
+            # Other threads, such as those of a collective, may use the device during the capture.
+            with cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                result = function()
+        except Exception:
+            generator.graphsafe_set_state(state)  # else it believes for ever that it is recorded
+            raise
         return result, graph.replay
 
 

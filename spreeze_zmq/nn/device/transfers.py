@@ -154,6 +154,7 @@ class Work:
         self._busy_s = 0.0
         self._looked_at = (time.monotonic(), 0.0)
         self._busy = 0.0
+        self._first_s = self._last_s = 0.0  # the launch of the first update and of the last that has ended
 
     @contextmanager
     def update(self) -> Iterator[None]:
@@ -170,11 +171,14 @@ class Work:
             began, ended = events = self._in_flight.popleft()
             ended.synchronize()
             self._busy_s += 0.001 * began.elapsed_time(ended)
+            self._last_s = time.monotonic()
+            self._first_s = self._first_s or self._last_s
             self._idle_events.append(events)
 
     def figures(self) -> dict[str, float]:
-        """``busy``, the share of time spent in updates since the last call; ``memory_bytes`` reserved by this
-        process; ``memory_free_bytes`` of the device. Empty on a CPU, whose load every report has.
+        """``busy``, the share of time spent in updates since the last call, and ``busy_in_all`` since the
+        first update; ``memory_bytes`` reserved by this process; ``memory_free_bytes`` of the device. Empty on
+        a CPU, whose load every report has.
         """
         if not self._cuda:
             return {}
@@ -184,6 +188,7 @@ class Work:
             self._looked_at = now_s, self._busy_s
         return {
             "busy": self._busy,
+            "busy_in_all": min(1.0, self._busy_s / max(self._last_s - self._first_s, self._busy_s, 1e-9)),
             "memory_bytes": cuda.memory_reserved(self.device),
             "memory_free_bytes": cuda.mem_get_info(self.device)[0],
         }

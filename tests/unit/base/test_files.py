@@ -2,10 +2,12 @@
 
 import os
 import stat
+import threading
 
 import pytest
 
-from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import output, replacing, write_json
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -60,3 +62,33 @@ def test_what_must_outlive_a_power_failure_is_on_the_disk_first(tmp_path, monkey
     with replacing(tmp_path / "kept", sync=sync) as temporary:
         temporary.write_text("whole")
     assert synced == order
+
+
+def test_what_a_user_has_named_and_is_no_file_stays(tmp_path):
+    """A link is followed, a pipe and a device are written into: /dev/stdout would be a file from then on, for
+    everybody.
+    """
+    pipe, device, link, whole = (tmp_path / name for name in ("pipe", "device", "link", "whole.json"))
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    link.symlink_to(whole)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    for path in (pipe, device, link):
+        write_json(path, {"a": 1}, output)
+    reader.join(10)
+    assert read == [whole.read_text()] == ['{\n "a": 1\n}\n']
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert device.is_symlink()
+    assert link.is_symlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["device", "link", "pipe", "whole.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "is a folder, the name of a file is expected"), ("none/a", "there is no folder ")]
+)
+def test_a_place_for_no_file_is_named_before_the_work(tmp_path, name, said):
+    """Nothing is written first."""
+    with pytest.raises(InputError, match=said), output(tmp_path / name):
+        raise AssertionError("the work")

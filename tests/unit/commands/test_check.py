@@ -1,9 +1,9 @@
-"""The picture of ``--graph``."""
+"""What is said of a topology before its run: the picture of ``--graph``, and advice."""
 
 import pytest
 
 from spreeze_zmq.algorithms.dqn import DQN
-from spreeze_zmq.commands.check import environment, graph
+from spreeze_zmq.commands.check import advice, environment, graph
 from spreeze_zmq.plan.topology import load
 
 
@@ -50,3 +50,37 @@ class Unaware(DQN):
     """An algorithm whose losses know nothing of masks."""
 
     takes_masks = False
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["algorithm.priority_alpha=0.9"],
+            "priority_alpha = 0.9 has no effect while algorithm.prioritized is false",
+        ),
+        (["algorithm.priority_alpha=0.9", "algorithm.prioritized=true"], ""),
+        (
+            ["algorithm.hindsight_goals=8"],
+            'hindsight_goals = 8 has no effect while algorithm.hindsight is "off"',
+        ),
+        (
+            ["algorithm.max_batch_size=512"],
+            "max_batch_size = 512 has no effect while algorithm.batch_size is 256",
+        ),
+        (["algorithm.max_batch_size=512", 'algorithm.batch_size="auto"'], ""),
+        (
+            ["algorithm.target_entropy=-2", "algorithm.learn_temperature=false"],
+            "target_entropy = -2.0 has no effect while algorithm.learn_temperature is false",
+        ),
+        (
+            ["components.evaluator.randomize=true"],
+            "evaluator.randomize = true has no effect without run.rand",
+        ),
+    ],
+)
+def test_an_option_that_has_no_effect_is_named(overrides, said):
+    """With the one that leaves it without."""
+    lines = advice(load("pendulum", overrides), None)
+    assert len(lines) == bool(said)
+    assert all(said in line for line in lines), lines

@@ -1,10 +1,12 @@
-"""Output whose reader has left, as ``| head -1`` does."""
+"""Output whose reader has left, as ``| head -1`` does, that finds no room, or that nobody has opened."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+
+from spreeze_zmq.commands.arguments import for_readers
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,42 @@ def test_a_reader_that_has_left_is_no_error(words, tmp_path):
     ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def shell(words, redirected, cwd):
+    """A program of Python with its streams redirected as a shell does it."""
+    command = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.mark.parametrize("words", [("runs", "."), ("options",), ("--help",)], ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_the_output_is_a_line(words, unbuffered, tmp_path, monkeypatch):
+    """And exit code 1: what was asked for is not there."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    ended = shell(["-m", "spreeze_zmq.commands.spreeze", *words], "> /dev/full", tmp_path)
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.endswith(": what it prints, or a file, cannot be written: No space left on device")
+
+
+def test_a_broken_pipe_of_another_reader_is_no_success(capfd):
+    """Such as a worker's: what was asked for is not there."""
+
+    @for_readers
+    def main(argv=None):
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.write(writer, b"a")
+
+    with pytest.raises(BrokenPipeError):
+        main()
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_program_without_streams_does_its_work(closed, tmp_path):
+    """As a daemon has none; no file that it opens gets what it prints."""
+    program = "import sys; from spreeze_zmq.commands.begin import spreeze_launch; sys.exit(spreeze_launch())"
+    ended = shell(["-c", program, "--env", "Pendulum-v1", "--check"], closed, tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ("nothing to mend" in ended.stdout) == (">&-" not in closed.replace("2>&-", ""))

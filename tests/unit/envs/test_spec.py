@@ -10,6 +10,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.engines import ENGINES
 
 OWN = "tests.unit.envs.own_environments"
 
@@ -155,7 +156,7 @@ def test_what_cannot_be_is_refused_in_one_line(env_id, kwargs, says):
     ("arguments", "says"),
     [
         ({"num_envs": 0}, "at least 1"),
-        ({"num_envs": 4, "backend": "cuda"}, "one of auto, mujoco, numpy, envpool, gymnasium"),
+        ({"num_envs": 4, "backend": "cuda"}, ", ".join(("one of auto", *ENGINES))),
         ({"num_envs": 4, "backend": "mujoco"}, "runs on numpy"),
         ({"num_envs": 4, "batch_size": 2}, "batch_size is num_envs"),
         ({"num_envs": 4, "num_workers": 5}, "num_workers is from 0 .in this process. to num_envs .4., not 5"),

@@ -1,14 +1,18 @@
-"""A replay of images beside numbers keeps pixels as bytes, and gives what a table of float32 would."""
+"""A replay of images beside numbers takes and keeps pixels as bytes, and gives what one of float32 would."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from spreeze_zmq.algorithms import SequenceOptions
+from spreeze_zmq.envs.packed import Packing, flat, packed, sent
 from spreeze_zmq.learner.at_hand import random_rollout
-from spreeze_zmq.replay import ObservationReplay, Replay
-from spreeze_zmq.replay.packed_ring import PackedRing, Packing
+from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
+from spreeze_zmq.replay.packed_ring import PackedRing
 from tests.unit.replay.made import options, spec
 
 IMAGE, CHOICE = {"shape": [3, 5, 3], "pixels": True}, {"shape": [], "sizes": [4], "start": [0]}
@@ -28,24 +32,42 @@ def env_of(parts):
     return replace(plain, obs_parts=tuple({"path": [str(i)], **p} for i, p in enumerate(parts))), plain
 
 
-def rollout_of(env):
-    """Random steps, of which one ends an episode."""
-    rollout = random_rollout(env, 6, 4)
+def rollout_of(env, memory_size=0):
+    """Random steps, of which one ends an episode, flat."""
+    rollout = flat(random_rollout(env, 6, 4, memory_size=memory_size), Packing.of(env))
     terminated = np.array(rollout.terminated)
     terminated[2, 1] = True
     others = {"final_obs": rollout.obs[:1, 0] * 0 + 7, "final_index": np.array([[2, 1]], np.int32)}
     return replace(rollout, terminated=terminated, **others)
 
 
+def test_a_packed_observation_is_the_one_of_the_protocol():
+    """The bytes that a stranger's sampler sends, beside what they mean; there and back."""
+    folder = Path(__file__).parents[3] / "components" / "golden"
+    arrays = json.loads((folder / "rollout_of_a_camera.json").read_text())["arrays"]
+    packing = Packing(6, (slice(1, 4),))
+    for name, first in (
+        ("obs", [0.5, 7.0, 8.0, 255.0, -2.0, 8.0]),
+        ("final_obs", [-1.0, 4.0, 5.0, 6.0, 4.0, 0.0]),
+    ):
+        rows = np.array(arrays[name]["values"], np.uint8)
+        whole = packing.flat(rows)
+        assert whole.reshape(-1, 6)[0].tolist() == first
+        assert np.array_equal(packing.pack(whole), rows)
+
+
+@pytest.mark.parametrize("form", [flat, packed])
 @pytest.mark.parametrize(("parts", "width"), PARTS)
-def test_what_is_drawn_is_what_was_added(parts, width):
-    """To the bit, of observations, those that follow, and all else."""
+def test_what_is_drawn_is_what_was_added(parts, width, form):
+    """To the bit, of observations, those that follow, and all else; whether they came flat or packed."""
     env, plain = env_of(parts)
     rollout, drawn = rollout_of(env), []
+    assert sent(env) == ((width,), "uint8")
+    assert sent(plain) == (plain.obs_shape, "float32")
     for one in (env, plain):
         replay = Replay(one, options(40, n_step=2))
-        replay.add(rollout)
-        replay.add(rollout)  # beyond the capacity
+        replay.add(form(rollout, Packing.of(one)))
+        replay.add(form(rollout, Packing.of(one)))  # beyond the capacity
         drawn.append((replay, replay.sample(64)))
     (packed, batch), (whole, expected) = drawn
     for name in ("obs", "next_obs", "action", "reward", "discount"):
@@ -62,7 +84,7 @@ def test_an_actor_keeps_them_so_too(tmp_path):
     rollout, drawn = rollout_of(env), []
     for one in (env, plain):
         replay, other = (ObservationReplay(one, options(30)) for _ in range(2))
-        replay.add(rollout)
+        replay.add(packed(rollout, Packing.of(one)))
         replay.save(tmp_path / str(len(drawn)))
         other.load(tmp_path / str(len(drawn)))
         batch = replay.sample(16)
@@ -83,6 +105,53 @@ def test_what_is_no_pixel_is_refused(where, odd):
     found = replay.unfit(replace(rollout, **{where: array}))
     assert found.startswith(f"{where} holds {odd:.6g} at [")
     assert found.endswith("4], expected a pixel of 0 to 255")
+
+
+def test_pixels_that_came_packed_are_stored_as_they_are(monkeypatch):
+    """Without a conversion of each."""
+    env, _ = env_of(PARTS[1][0])
+    rollout, replay = rollout_of(env), Replay(env, options(30))
+    rows = packed(rollout, Packing.of(env))
+    monkeypatch.setattr(Packing, "numbers_of", None)
+    assert replay.unfit(rows) == ""
+    replay.add(rows)
+    with pytest.raises(TypeError):
+        replay.add(rollout)
+
+
+def test_sequences_are_the_same_in_either_form():
+    """Of an algorithm with a memory, whose observations and their successors stand flat."""
+    env, drawn = env_of(PARTS[0][0])[0], []
+    fields = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "memory")
+    sizes = {"memory_size": 3, "sequence_length": 6, "burn_in": 1, "batch_size": 6}
+    settings = SequenceOptions(replay_capacity=100, learning_starts=1, n_step=2, prioritized=True, **sizes)
+    for form in (flat, packed):
+        replay = replay_of(fields, env, settings, "cpu", 0)
+        replay.add(form(rollout_of(env, memory_size=3), Packing.of(env)))
+        drawn.append(replay.sample(60))
+    for name in ("obs", "next_obs", "memory", "begins"):
+        assert torch.equal(*(getattr(batch, name) for batch in drawn)), name
+
+
+def test_episodes_are_the_same_in_either_form():
+    """What relabels them sees flat ones, also of a sampler that changes its form in the middle of them."""
+    env, seen = env_of(PARTS[1][0])[0], []
+
+    def relabel(batch, episode):
+        seen[-1].append(episode.obs)
+        return batch
+
+    for forms in ((flat, flat), (packed, packed), (flat, packed)):
+        replay = Replay(env, options(100))
+        replay.relabel_by(Relabelling(relabel, None, 0))
+        seen.append([])
+        for number, form in enumerate(forms, 1):
+            rollout = replace(rollout_of(env), produced=24 * number)
+            replay.add(form(rollout, replay.packing))
+        seen[-1].append(replay.ring.looked_up("obs", np.linspace(0, 0.99, 50)))
+    assert [len(episode) for episode in seen[0]] == [4, 7, 50]
+    for other in seen[1:]:
+        assert all(map(np.array_equal, seen[0], other))
 
 
 def test_others_are_kept_as_they_are():

@@ -58,3 +58,23 @@ def test_another_meaning_of_the_networks_is_refused(tmp_path, before, now, probl
     run = earlier(tmp_path, *before, without=["normalize_rewards"])
     with pytest.raises(CheckpointError, match=problem):
         check_fit(topology.load("pendulum", now), run)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("action_high", [8.0], r"action_high\[0\] is 2\.0 here and was 8\.0 there"),
+        (
+            "obs_parts",
+            [{"path": ["angle"], "shape": [3]}],
+            r'obs_parts is "none" here and was \["angle \[3\]"\]',
+        ),
+    ],
+)
+def test_an_environment_of_other_spaces_is_refused_where_shapes_are_the_same(tmp_path, name, value, says):
+    """Its code may have changed since: actions would be scaled, or observations read, by other rules."""
+    plan = json.loads(topology.load("pendulum").to_json())
+    plan["environment"][name] = value
+    (tmp_path / "run.json").write_text(json.dumps(plan))
+    with pytest.raises(CheckpointError, match=f"the environment's {says}"):
+        check_fit(topology.load("pendulum"), tmp_path)

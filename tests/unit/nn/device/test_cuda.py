@@ -47,7 +47,8 @@ def train(critic, actor, replay, observations, updates):
     losses = []
     for count in range(updates):
         metrics = critic.update(replay.sample(256))
-        replay.prioritize(critic.priorities())
+        if replay.prioritized:
+            replay.prioritize(critic.priorities())
         actor.update(observations.sample(256))
         if count % 3 == 2:
             replay.add(random_rollout(PENDULUM))
@@ -60,9 +61,12 @@ def train(critic, actor, replay, observations, updates):
 @pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("kind", [Replay, PrioritizedReplay])
-def test_a_graph_trains_as_the_plain_launches_do(monkeypatch, caplog, options, precision, kind):
+def test_a_graph_trains_as_the_plain_launches_do(request, monkeypatch, caplog, options, precision, kind):
     """Twelve updates each from one seed: the same losses and weights, whatever the precision."""
     results = []
+    if kind is PrioritizedReplay:  # of a row that was drawn twice the last priority counts, not any
+        request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
+        torch.use_deterministic_algorithms(True, warn_only=True)
     for plain in (False, True):
         if plain:
             monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
@@ -128,7 +132,7 @@ def test_updates_do_not_wait_for_the_device():
     """
     critic, actor = make_halves()
     replay, observations = make_replays(kind=PrioritizedReplay)
-    train(critic, actor, replay, observations, 12)
+    train(critic, actor, replay, observations, 15)  # the tenth replay is compared with a call, which waits
     weights, policy = critic.weights.cpu().numpy(), actor.policy_arrays()
     torch.cuda.synchronize()
     held = torch.cuda.Event()
@@ -184,17 +188,22 @@ def test_work_tells_how_busy_the_device_is():
         time.sleep(0.01)
     figures = work.figures()
     assert 0.1 < figures["busy"] < 0.95
+    assert 0.1 < figures["busy_in_all"] < 0.95
+    time.sleep(0.5)
+    assert work.figures()["busy"] == 0
+    assert work.figures()["busy_in_all"] == figures["busy_in_all"]
     assert figures["memory_bytes"] > 0
     assert figures["memory_free_bytes"] > 0
 
 
 def test_what_cannot_be_recorded_is_launched_as_it_is(caplog):
     """A function that reads the device: the log says so, and the device works on."""
-    function = captured(lambda x: x + float(x.sum()), CUDA)
+    function = captured(lambda x: x + float(x.sum()) + 0.0 * torch.rand_like(x), CUDA)
     x = torch.ones(4, device="cuda")
     with caplog.at_level(logging.WARNING):
         assert [float(function(x)[0]) for _ in range(6)] == [5.0] * 6
     assert "no CUDA graph can be made" in caplog.text
+    assert torch.rand(1000, device="cuda").std() > 0.1
 
 
 def test_a_replay_that_does_not_fit_is_refused():

@@ -1,8 +1,5 @@
 """A recorded function does what the call does, wherever Python keeps the numbers that it reads."""
 
-import contextvars
-import dataclasses
-import enum
 import functools
 import gc
 import itertools
@@ -10,312 +7,27 @@ import logging
 import os
 import random
 import sys
-import threading
 import time
-from collections import UserDict, defaultdict, deque
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq import algorithms, envs, nn
-from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, gradient_steps
-from spreeze_zmq.algorithms.distributions import EpsilonGreedy
-from spreeze_zmq.commands.bench.trial import random_batch
 from spreeze_zmq.nn.device import Captured
 from spreeze_zmq.nn.device.taped import Taped
 from tests.unit.nn.device import settings
+from tests.unit.nn.device.places import PLACES, put_back
 from tests.unit.nn.device.test_captured import Tapes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-NUMBER = 0.0
-TABLE = {"deep": [{"c": 0.0}]}
-FACTORS = {"low": 0.0, "high": 1.0}
-
-
-def global_number():
-    """A module's variable, assigned by another function of the module."""
-
-    def move(value):
-        global NUMBER
-        NUMBER = value
-
-    return lambda: NUMBER, move
-
-
-def in_container(container, key):
-    """A number in a container that is changed in place."""
-    return lambda: container[key], functools.partial(container.__setitem__, key)
-
-
-def in_attribute(holder, name="c"):
-    """A number that is an attribute."""
-    setattr(holder, name, 0.0)
-    return lambda: getattr(holder, name), lambda value: setattr(holder, name, value)
-
-
-def closure():
-    """A number in a closure, assigned as nonlocal."""
-    number = 0.0
-
-    def read():
-        return number
-
-    def move(value):
-        nonlocal number
-        number = value
-
-    return read, move
-
-
-def default_argument():
-    """A number among the defaults of a function, which are replaced."""
-
-    def read(number=0.0):
-        return number
-
-    def move(value):
-        read.__defaults__ = (value,)
-
-    return read, move
-
-
-def keyword_of_partial():
-    """A number that functools.partial binds."""
-    bound = functools.partial(lambda number: number, number=0.0)
-    return lambda: bound(), lambda value: bound.keywords.update(number=value)
-
-
-class Base:
-    """Has the number as an attribute of the class."""
-
-    number = 0.0
-
-    @property
-    def doubled(self):
-        """By way of a property."""
-        return 2 * self.number / 2
-
-
-class Derived(Base):
-    """Inherits it."""
-
-
-class Forwarding:
-    """Finds its attributes in a dict."""
-
-    def __init__(self):
-        self.inside = {"c": 0.0}
-
-    def __getattr__(self, name):
-        return self.inside[name]
-
-
-class Slotted:
-    """Has no dict."""
-
-    __slots__ = ("c",)
-
-
-class Level(enum.Enum):
-    """Two."""
-
-    LOW = 0.0
-    HIGH = 1.0
-
-
-@dataclasses.dataclass
-class Outer:
-    """Holds another one."""
-
-    inner: SimpleNamespace
-
-
-def of_class(kind, target):
-    """An attribute of a class: read by an object of ``kind``, assigned to ``target``."""
-    target.number = 0.0
-    made = kind()
-    return lambda: made.number, lambda value: setattr(target, "number", value)
-
-
-def shadowed():
-    """The class's number, until the object has its own."""
-    Base.number, made = 0.0, Derived()
-    return lambda: made.doubled, lambda value: setattr(made, "number", value)
-
-
-def enumerated():
-    """A member of an enum."""
-    holder = SimpleNamespace(level=Level.LOW)
-    return (
-        lambda: holder.level.value,
-        lambda value: setattr(holder, "level", Level.HIGH if value else Level.LOW),
-    )
-
-
-def chosen_lambda():
-    """A function in a list is another one."""
-    chosen = [lambda: 0.0]
-    return lambda: chosen[0](), lambda value: chosen.__setitem__(0, lambda: value)
-
-
-def array(values, index):
-    """A number in an array that is changed in place, read by float."""
-    return lambda: float(values[index]), functools.partial(values.__setitem__, index)
-
-
-def in_bytes():
-    """A byte, which numpy does not know."""
-    values = bytearray(2)
-    return lambda: float(values[1]), lambda value: values.__setitem__(1, int(value))
-
-
-def nested():
-    """A dataclass in a dataclass."""
-    outer = Outer(SimpleNamespace())
-    return in_attribute(outer.inner)
-
-
-def appended():
-    """As many as a list is long."""
-    values = []
-    return lambda: float(len(values)), lambda value: values.append(value)
-
-
-def in_set():
-    """Whether a set has a member."""
-    members = set()
-    return lambda: float("on" in members), lambda value: members.add("on")
-
-
-def by_words():
-    """A text chooses among numbers."""
-    holder = SimpleNamespace(word="low")
-    return lambda: FACTORS[holder.word], lambda value: setattr(holder, "word", "high")
-
-
-def other_module():
-    """Another module's variable, read as an attribute of the module."""
-    return lambda: settings.COEFFICIENT, lambda value: setattr(settings, "COEFFICIENT", value)
-
-
-def other_function():
-    """Another module's variable, read by that module's own function."""
-    return settings.coefficient, lambda value: setattr(settings, "COEFFICIENT", value)
-
-
-def not_a_number():
-    """NaN is the same until it is a number."""
-    holder = SimpleNamespace(c=float("nan"))
-    return lambda: 0.0 if holder.c != holder.c else holder.c, lambda value: setattr(holder, "c", value)
-
-
-def tensor_replaced():
-    """Another tensor in place of one, or under it."""
-    holder = SimpleNamespace(t=torch.zeros(()))
-    return lambda: holder.t, lambda value: setattr(holder, "t", torch.tensor(value))
-
-
-def tensors_data():
-    """Another memory under the same tensor."""
-    holder = SimpleNamespace(t=torch.zeros(()))
-    return lambda: holder.t, lambda value: setattr(holder.t, "data", torch.tensor(value))
-
-
-def default_dtype():
-    """A mode of torch."""
-    return (
-        lambda: float(torch.zeros(()).dtype == torch.float64),
-        lambda value: torch.set_default_dtype(torch.float64 if value else torch.float32),
-    )
-
-
-VARIABLE = contextvars.ContextVar("VARIABLE", default=0.0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    """Changed all the same."""
-
-    c: float = 0.0
-
-
-def frozen():
-    """By way of object."""
-    made = Frozen()
-    return lambda: made.c, lambda value: object.__setattr__(made, "c", value)
-
-
-def in_context():
-    """A context variable."""
-    VARIABLE.set(0.0)
-    return VARIABLE.get, VARIABLE.set
-
-
-def code():
-    """Another body of the same function."""
-
-    def read():
-        return 0.0
-
-    return lambda: read(), lambda value: setattr(read, "__code__", (lambda: 1.0).__code__)
-
-
-PLACES = {
-    "context": in_context,
-    "frozen": frozen,
-    "code": code,
-    "thread": lambda: in_attribute(threading.local()),
-    "global": global_number,
-    "dict": lambda: in_container({"c": 0.0}, "c"),
-    "list": lambda: in_container([0.0, 5.0], 0),
-    "defaultdict": lambda: in_container(defaultdict(float, c=0.0), "c"),
-    "UserDict": lambda: in_container(UserDict(c=0.0), "c"),
-    "deque": lambda: in_container(deque([0.0]), 0),
-    "deep": lambda: in_container(TABLE["deep"][0], "c"),
-    "object": lambda: in_attribute(SimpleNamespace()),
-    "slots": lambda: in_attribute(Slotted()),
-    "dataclass": nested,
-    "function's attribute": lambda: in_attribute(lambda: None),
-    "module's number": lambda: in_attribute(torch.nn.Linear(1, 1)),
-    "closure": closure,
-    "default": default_argument,
-    "partial": keyword_of_partial,
-    "class": lambda: of_class(Base, Base),
-    "inherited": lambda: of_class(Derived, Base),
-    "subclass": lambda: of_class(Derived, Derived),
-    "shadowed": shadowed,
-    "enum": enumerated,
-    "lambda": chosen_lambda,
-    "array": lambda: array(np.zeros(3), 1),
-    "0-d array": lambda: array(np.zeros(()), ()),
-    "numpy scalar": lambda: in_container([np.float32(0.0)], 0),
-    "bytes": in_bytes,
-    "length": appended,
-    "set": in_set,
-    "word": by_words,
-    "other module": other_module,
-    "other module's function": other_function,
-    "NaN": not_a_number,
-    "tensor": tensor_replaced,
-    "tensor's data": tensors_data,
-    "default dtype": default_dtype,
-}
 
 
 @pytest.fixture(autouse=True)
 def as_before():
     """What modules have is put back."""
-    global NUMBER
     yield
-    NUMBER = TABLE["deep"][0]["c"] = 0.0
-    settings.COEFFICIENT = settings.SCHEDULE.value = 0.0
-    torch.set_default_dtype(torch.float32)
-    for kind in (Base, Derived):
-        kind.number = 0.0
-    del Derived.number
+    put_back()
 
 
 def recorded(function, recorder):
@@ -382,7 +94,7 @@ def drawn():
 @functools.lru_cache
 def cached():
     """Of a function that keeps its results."""
-    return NUMBER
+    return settings.COEFFICIENT
 
 
 def seeded():
@@ -509,76 +221,6 @@ def test_a_plain_call_beside_the_replay_changes_nothing():
         return [function(torch.ones(())).tolist() for _ in range(120)]
 
     assert run(Taped) == run(lambda function: function)
-
-
-# --- modules, in a whole update ---------------------------------------------------------------------
-
-
-class Trained(Algorithm):
-    """A network with all that a module can have switched."""
-
-    class Options(ReplayOptions):
-        """None of its own."""
-
-    def networks(self):
-        """A network of torch's layers, and one that is not trained."""
-        batch_norm = torch.nn.BatchNorm1d(8)
-        layers = torch.nn.Linear(4, 8, bias=False), torch.nn.Dropout(0.5), batch_norm, torch.nn.Linear(8, 2)
-        return Networks(critic={"q": torch.nn.Sequential(*layers)}, targets={"t": nn.mlp([4, 2])}, acting="q")
-
-    def distribution(self):
-        """Of two actions."""
-        return EpsilonGreedy(self.env, 0.1)
-
-    def critic_loss(self, batch):
-        """A regression."""
-        return Loss((self.q(batch.obs) - self.t(batch.obs) - 1.0).square().mean())
-
-    def after_critic_step(self):
-        """Nothing, but an author's own."""
-
-
-SWITCHES = {
-    "eval": lambda a: a.q.eval(),
-    "eval of a layer": lambda a: a.q[1].eval(),
-    "p": lambda a: setattr(a.q[1], "p", 0.1),
-    "momentum": lambda a: setattr(a.q[2], "momentum", 0.5),
-    "requires_grad": lambda a: a.q[0].requires_grad_(False),
-    "hook": lambda a: a.q[0].register_forward_hook(lambda module, given, output: output * 2.0),
-    "hook of a tensor": lambda a: a.q[0].weight.register_hook(lambda gradient: gradient * 0.0),
-    "global hook": lambda a: HANDLES.append(
-        torch.nn.modules.module.register_module_forward_hook(lambda module, given, output: output * 1.5)
-    ),
-    "layer": lambda a: a.q.__setitem__(1, torch.nn.ReLU()),
-    "parameter": lambda a: setattr(a.q[3], "weight", torch.nn.Parameter(torch.ones(2, 8))),
-    "buffer": lambda a: setattr(a.q[2], "running_mean", torch.ones(8)),
-    "forward": lambda a: setattr(a.q[1], "forward", lambda x: x * 3.0),
-    "network": lambda a: setattr(a, "t", nn.mlp([4, 2]).requires_grad_(False)),
-}
-HANDLES = []
-
-
-@pytest.mark.parametrize("switch", SWITCHES.values(), ids=SWITCHES)
-def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
-    """The weights are those of the plain updates, up to how batch normalisation sums, and are others without
-    the switch.
-    """
-    spec, weights = envs.probe("CartPole-v1"), {}
-    batch = random_batch(spec, 16)
-    for how in ("recorded", "plain", "without"):
-        if how != "recorded":
-            monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
-        half = algorithms.make("critic", Trained, Trained.Options(precision="fp32"), spec, "cpu", 1)
-        for count in range(12):
-            if count == 7 and how != "without":
-                assert how == "plain" or is_replayed(half._launch[True])
-                switch(half.algorithm)
-            half.update(batch)
-        while HANDLES:
-            HANDLES.pop().remove()
-        weights[how] = torch.cat([half.state_dict()[name] for name in ("own", "targets")])
-    far = (weights["without"] - weights["plain"]).abs().max()
-    assert (weights["recorded"] - weights["plain"]).abs().max() < 0.1 * far
 
 
 def test_what_the_garbage_collector_runs_meanwhile_is_not_read():

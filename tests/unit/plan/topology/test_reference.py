@@ -24,7 +24,8 @@ KEYS = {entry["key"] for entry in entries(reference())}
 
 def test_every_key_of_every_plan_is_listed():
     """Whatever a resolved plan holds of the algorithm's and the components' options can be looked up."""
-    named = {"observer": {"callbacks": ["my_module:MyCallback"]}}
+    named = {name: {} for name, role in ROLES.items() if role.named}
+    named["observer"] = {"callbacks": ["my_module:MyCallback"]}
     tables = {"run": {"env": "Pendulum-v1"}, "groups": {"count": 2}, "components": named}
     plan = topology.load(tables, cores=2)
     assert {f"algorithm.{name}" for name in plan.algorithm if name != "name"} <= KEYS

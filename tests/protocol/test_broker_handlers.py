@@ -1,0 +1,130 @@
+"""Whatever a peer says, the broker takes it or refuses it with a word, and what it keeps stays small."""
+
+import time
+
+import numpy as np
+import pytest
+from extreme_messages import REPORTS, SENDERS, extremes
+from golden_messages import MESSAGES
+from hostile_values import THOROUGH, changed, costing_little, travelled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spreeze_zmq.screen.terminal.words import plain_line
+from spreeze_zmq.wire import Message, encode
+
+
+@THOROUGH
+@given(st.sampled_from(REPORTS), st.data())
+def test_the_broker_takes_any_report(broker, kind, data):
+    """Its record can still be published, written and read again."""
+    golden = MESSAGES[kind]
+    sender = SENDERS.get(kind, "sampler-0")
+    if kind in ("hello", "report", "bye"):
+        sender = golden.fields["name"]
+    fields = changed(data, golden.fields)
+    arrays = {name: np.array(array) for name, array in golden.arrays.items()}
+    if arrays and data.draw(st.booleans()):
+        arrays["returns"][0] = data.draw(st.sampled_from([np.nan, np.inf, -3e38]))
+    message = Message(kind, fields, arrays, sender, data.draw(st.integers(1, 5)), 0)
+    if (heard := travelled(message)) is not None:
+        broker.hear(heard)
+    broker.notes.note_episodes(broker.now_s)
+    broker.helm.show(broker.now_s)
+    broker.record.stop_condition(1.0)
+    broker.helm.balance(broker.now_s)
+    summary = broker.record.summary("", 1.0, final=True)
+    for samples in (summary["samples"], *summary["samples_by_channel"].values()):
+        assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+    assert plain_line(broker.helm.status(broker.now_s), {})
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_no_number_of_a_report_sizes_what_the_broker_does(broker, kind):
+    """Each field at its extremes, and what the broker does with it later: status, files, balance."""
+    for message in extremes(kind):
+        sender = SENDERS.get(kind, message.fields.get("name", "sampler-0"))
+        if (heard := travelled(message._replace(sender=sender, incarnation=1))) is None:
+            continue
+        with costing_little(message):
+            broker.hear(heard)
+            broker.helm.show(broker.now_s)
+            samplers, machines = broker.record.num_workers("sampler"), broker.record.machines.present
+            for training in (False, True):
+                for later_s in (60.0, 120.0):
+                    now_s = broker.now_s + later_s
+                    broker.balancer.step(samplers, now_s, training=training, machines=machines)
+
+
+def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
+    """One report in a learner's name, of another life, would make it one that has not said hello."""
+    names = [f"{role}-0" for role in broker.plan.learning.learners]
+    for name in names:
+        about = {"role": name.removesuffix("-0"), "name": name}
+        hello = {**MESSAGES["hello"].fields, **about}
+        report = {**MESSAGES["report"].fields, **about, "taken": {}}
+        broker.record.lose(name, "was killed by SIGKILL")  # a life of another test
+        for kind, fields, life in (("hello", hello, 91), ("report", report, 91), ("report", report, 92)):
+            broker.hear(Message(kind, fields, {}, name, life))
+    assert broker.record.learners_are_ready
+    assert [broker.record.processes[name].incarnation for name in names] == [91, 91]
+
+
+def test_thousands_of_reports_leave_a_small_record(broker):
+    """Failures of 60 KB, evaluations, lives and names without end."""
+    rng = np.random.default_rng(1)
+    base = {**MESSAGES["report"].fields, "role": "sampler", "taken": {}}
+    for number in range(2500):
+        failure = {"name": "sampler-0", "summary": "x" * 1000, "traceback": "y" * 60_000}
+        broker.hear(Message("failure", failure, {}, "launcher", 1))
+        name = f"sampler-{number}"
+        gauges = {f"g{number} {index}": 1.0 for index in range(60)}
+        fields = {**base, "name": name, "pushed": {"critic_learner": number}, "gauges": gauges}
+        broker.hear(Message("report", fields, {}, name, int(rng.integers(1, 2**53))))
+        broker.record.lose("sampler-0", "was killed by SIGKILL")
+        broker.hear(Message("report", {**fields, "name": "sampler-0"}, {}, "sampler-0", number + 1))
+        workers = {"role": "sampler", "count": number, "reason": "z" * 5000}
+        broker.hear(Message("workers", workers, {}, "launcher", 1))
+    broker.helm.show(broker.now_s)
+    assert len(encode(Message("status", broker.helm.status(broker.now_s)))[0]) < 64 * 1024
+    broker.write()
+    assert (broker.component.folder.summary).stat().st_size < 20_000_000
+    assert broker.record.failures.count >= 2500
+    assert len(broker.record.failures.first) == 100
+
+
+def test_a_long_record_is_written_less_often(broker):
+    """Thousands of evaluations take longer to write: the share of time that this costs stays small."""
+    fields = MESSAGES["evaluation"].fields
+    for number in range(10_000):
+        broker.record.evaluations.take(fields, float(number))
+    began_s = time.process_time()
+    broker.write()
+    spent_s = time.process_time() - began_s
+    assert broker.next_write_s - broker.now_s > 10 * spent_s
+    broker.record.evaluations.all.clear()
+
+
+def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker, tmp_path, monkeypatch):
+    """Nothing is written elsewhere, and a part that is not on the disk is refused."""
+    reasons = []
+    monkeypatch.setattr(broker.reports, "refuse", lambda error, *_: reasons.append(error.reason))
+    asked = broker.helm.checkpoint(broker.now_s)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for sender, folder, part in (
+        ("sampler-0", asked, {}),
+        ("critic_learner-0", f"../../{outside}", {}),
+        ("critic_learner-0", "elsewhere", {}),
+        ("critic_learner-0", asked, {"a": {"name": "a", "bytes": 1, "crc32": 1}}),
+        ("actor_learner-0", asked, {"b": {}}),
+        ("actor_learner-0", asked, {"b": {"name": "../b", "bytes": "x", "crc32": 1}}),
+        ("actor_learner-0", asked, {"b": {"name": "b", "bytes": 1, "crc32": 1}}),
+    ):
+        living = broker.record.processes.get(sender)
+        incarnation = 1 if living is None else living.incarnation
+        broker.hear(Message("part", {"folder": folder, "part": part}, {}, sender, incarnation))
+    assert list(outside.iterdir()) == []
+    assert not list(broker.component.folder.checkpoints.rglob("MANIFEST.json"))
+    assert reasons.count("wrong_sender") >= 1
+    assert reasons.count("bad_part") >= 3

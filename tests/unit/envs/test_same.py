@@ -1,0 +1,73 @@
+"""An environment whose code has changed since its run began is refused by everybody who would play in it,
+also where all shapes are as they were.
+"""
+
+from contextlib import closing
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict
+
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs.recorded import recorded
+from spreeze_zmq.evaluation.arena import Arena
+from spreeze_zmq.evaluation.stage import open_stage
+
+#: What the module's code says now; a test writes another.
+CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail")}
+
+
+class Crane(gymnasium.Env):
+    """As ``CODE`` has it."""
+
+    def __init__(self):
+        self.observation_space = Dict({name: Box(-9, 9, (2,), np.float64) for name in CODE["parts"]})
+        self.action_space = Box(np.zeros(2, np.float32), np.array(CODE["high"], np.float32))
+
+    def reset(self, *, seed=None, options=None):
+        """Begin."""
+        super().reset(seed=seed)
+        return {name: np.zeros(2) for name in CODE["parts"]}, {}
+
+    def step(self, action):
+        """End."""
+        return {name: np.ones(2) for name in CODE["parts"]}, 1.0, True, False, {}
+
+
+CHANGES = {
+    "bounds": ({"high": (80.0, 0.1)}, r"action_high\[1\] is 0\.1\d* here and was 1\.0 when its run began"),
+    "order": (
+        {"parts": ("arm", "hook")},
+        r'obs_parts\[0\] is "arm \[2\]" here and was "hook \[2\]" when its run began',
+    ),
+}
+READERS = {
+    "eval, samplers": lambda spec: envs.remade(spec, 2).close(),
+    "in workers": lambda spec: envs.remade(spec, 2, num_workers=1).close(),
+    "evaluator": lambda spec: Arena(spec, 2, envs.Timing("gymnasium")).close(),
+    "play, page": lambda spec: open_stage(spec).env.close(),
+    "record": lambda spec: recorded(spec, print)[0].close(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_code_is_refused_where_shapes_are_the_same(reader, change, monkeypatch):
+    """By each that plays, with both values; what is as it was is played in."""
+    changed, said = CHANGES[change]
+    spec = envs.probe(f"{__name__}:Crane")
+    READERS[reader](spec)
+    for name, value in changed.items():
+        monkeypatch.setitem(CODE, name, value)
+    with pytest.raises(InvalidEnvironment, match=said):
+        READERS[reader](spec)
+
+
+def test_what_an_earlier_release_did_not_say_is_not_asked_for():
+    """Its files have no parts and no starts."""
+    spec = replace(envs.probe(f"{__name__}:Crane"), obs_parts=())
+    with closing(envs.remade(spec, 1)) as batch:
+        assert batch.reset()[0].shape == (1, 4)

@@ -1,0 +1,79 @@
+"""A whole update that is recorded does what the call does, whatever of its modules is switched."""
+
+import pytest
+import torch
+
+from spreeze_zmq import algorithms, envs, nn
+from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, gradient_steps
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.commands.bench.trial import random_batch
+from tests.unit.nn.device.test_guards import is_replayed
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Trained(Algorithm):
+    """A network with all that a module can have switched."""
+
+    class Options(ReplayOptions):
+        """None of its own."""
+
+    def networks(self):
+        """A network of torch's layers, and one that is not trained."""
+        batch_norm = torch.nn.BatchNorm1d(8)
+        layers = torch.nn.Linear(4, 8, bias=False), torch.nn.Dropout(0.5), batch_norm, torch.nn.Linear(8, 2)
+        return Networks(critic={"q": torch.nn.Sequential(*layers)}, targets={"t": nn.mlp([4, 2])}, acting="q")
+
+    def distribution(self):
+        """Of two actions."""
+        return EpsilonGreedy(self.env, 0.1)
+
+    def critic_loss(self, batch):
+        """A regression."""
+        return Loss((self.q(batch.obs) - self.t(batch.obs) - 1.0).square().mean())
+
+    def after_critic_step(self):
+        """Nothing, but an author's own."""
+
+
+SWITCHES = {
+    "eval": lambda a: a.q.eval(),
+    "eval of a layer": lambda a: a.q[1].eval(),
+    "p": lambda a: setattr(a.q[1], "p", 0.1),
+    "momentum": lambda a: setattr(a.q[2], "momentum", 0.5),
+    "requires_grad": lambda a: a.q[0].requires_grad_(False),
+    "hook": lambda a: a.q[0].register_forward_hook(lambda module, given, output: output * 2.0),
+    "hook of a tensor": lambda a: a.q[0].weight.register_hook(lambda gradient: gradient * 0.0),
+    "global hook": lambda a: HANDLES.append(
+        torch.nn.modules.module.register_module_forward_hook(lambda module, given, output: output * 1.5)
+    ),
+    "layer": lambda a: a.q.__setitem__(1, torch.nn.ReLU()),
+    "parameter": lambda a: setattr(a.q[3], "weight", torch.nn.Parameter(torch.ones(2, 8))),
+    "buffer": lambda a: setattr(a.q[2], "running_mean", torch.ones(8)),
+    "forward": lambda a: setattr(a.q[1], "forward", lambda x: x * 3.0),
+    "network": lambda a: setattr(a, "t", nn.mlp([4, 2]).requires_grad_(False)),
+}
+HANDLES = []
+
+
+@pytest.mark.parametrize("switch", SWITCHES.values(), ids=SWITCHES)
+def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
+    """The weights are those of the plain updates, up to how batch normalisation sums, and are others without
+    the switch.
+    """
+    spec, weights = envs.probe("CartPole-v1"), {}
+    batch = random_batch(spec, 16)
+    for how in ("recorded", "plain", "without"):
+        if how != "recorded":
+            monkeypatch.setattr(gradient_steps, "captured", lambda function, *_: function)
+        half = algorithms.make("critic", Trained, Trained.Options(precision="fp32"), spec, "cpu", 1)
+        for count in range(12):
+            if count == 7 and how != "without":
+                assert how == "plain" or is_replayed(half._launch[True])
+                switch(half.algorithm)
+            half.update(batch)
+        while HANDLES:
+            HANDLES.pop().remove()
+        weights[how] = torch.cat([half.state_dict()[name] for name in ("own", "targets")])
+    far = (weights["without"] - weights["plain"]).abs().max()
+    assert (weights["recorded"] - weights["plain"]).abs().max() < 0.1 * far

@@ -1,0 +1,84 @@
+"""Runs of layers as a GPU computes them; their products are of any device, so that a CPU shows them too."""
+
+import pytest
+import torch
+
+from spreeze_zmq import nn
+from spreeze_zmq.nn import gpu_layers
+from spreeze_zmq.nn.native_calls import NativeFunction
+from spreeze_zmq.nn.native_layers import Run, split
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROWS = 40
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+]
+
+
+def distance(mine, exact):
+    """The largest distance of tensors, relative to the exact ones."""
+    pairs = zip(mine, exact, strict=True)
+    return max(
+        float((one.cpu() - other.cpu()).norm() / other.cpu().norm().clamp(min=1e-9)) for one, other in pairs
+    )
+
+
+def found(run, x, compute):
+    """The output, and the gradients of a sum over it for the rows and for each parameter."""
+    for parameter in run.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    leaf = (x[0] if x.stride(0) == 0 else x).detach().clone().requires_grad_()
+    output = compute(leaf.expand(x.shape))
+    with nn.into_grad():
+        output.square().sum().backward()
+    return [output.detach(), leaf.grad, *(parameter.grad for parameter in run.parameters())]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("long", [False, True], ids=["batch", "one by one"])
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("stacked", ["alone", "stacked", "shared"])
+@pytest.mark.parametrize("norm", [False, True], ids=["", "norm"])
+@pytest.mark.parametrize("activation", ["relu", "elu", "silu", "tanh"])
+def test_outputs_and_gradients_are_those_of_torchs_layers(
+    monkeypatch, activation, norm, stacked, bf16, long, device
+):
+    """Of widths that tensor cores take and others; in bf16 as near as torch's own rounding comes."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(gpu_layers, "LONG", 0 if long else ROWS)
+    for sizes in ((23, 64, 32, 1), (16, 36, 12)):
+        layers = nn.mlp(sizes, activation, norm)
+        if stacked != "alone":
+            layers = nn.ensemble(2, lambda sizes=sizes: nn.mlp(sizes, activation, norm)).layers
+        (run,) = split(list(layers.to(device)))
+        assert isinstance(run, Run)
+        x = torch.randn(2, ROWS, sizes[0], device=device)
+        x = {"alone": x[0], "stacked": x, "shared": x[0].expand(x.shape)}[stacked]
+
+        def by_torch(x, rounded, run=run):
+            with torch.autocast(device, torch.bfloat16, enabled=rounded):
+                return run.in_torch(x).float()
+
+        def ours(x, run=run):
+            return NativeFunction.apply(run._gpu_calls[bf16], x, *run.parameters())
+
+        exact = found(run, x, lambda x, by_torch=by_torch: by_torch(x, False))
+        allowed = (
+            2.0 * distance(found(run, x, lambda x, by_torch=by_torch: by_torch(x, True)), exact)
+            if bf16
+            else 1e-5
+        )
+        assert distance(found(run, x, ours), exact) <= allowed
+
+
+def test_no_column_is_left_that_tensor_cores_do_not_take():
+    """Zeros follow the numbers, and what has the width stays as it is."""
+    rows = torch.arange(6.0).view(2, 3)
+    filled = gpu_layers.padded(rows, torch.bfloat16)
+    assert filled.shape == (2, 8)
+    assert filled[:, :3].equal(rows.bfloat16())
+    assert not filled[:, 3:].any()
+    wide = torch.ones(2, 8)
+    assert gpu_layers.padded(wide, torch.float32) is wide
