@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.packed import Packing
 
 #: Most numbers of observations that a report looks at.
 MOST_NUMBERS = 65_536
@@ -45,7 +46,7 @@ class Experience:
 
     def __init__(self, env: EnvironmentSpec) -> None:
         self.rollout: Rollout | None = None
-        self._low, self._high = env.action_low, env.action_high
+        self._low, self._high, self._packing = env.action_low, env.action_high, Packing.of(env)
         self._num_truncated = self._num_terminated = 0
         self._shortest, self._longest, self._at_longest = 0, 0, 0
 
@@ -71,7 +72,8 @@ class Experience:
             found["terminated_at_longest"] = float(self._at_longest)
         if self.rollout is None:
             return found
-        return found | _of_rewards(self.rollout) | _of_observations(self.rollout) | self._of_actions()
+        observed = _of_observations(self.rollout, self._packing)
+        return found | _of_rewards(self.rollout) | observed | self._of_actions()
 
     def _of_actions(self) -> dict[str, float]:
         assert self.rollout is not None
@@ -91,13 +93,14 @@ def _of_rewards(rollout: Rollout) -> dict[str, float]:
     return {"reward_min": float(reward.min()), "reward_max": float(reward.max()), "reward_rms": rms}
 
 
-def _of_observations(rollout: Rollout) -> dict[str, float]:
+def _of_observations(rollout: Rollout, packing: Packing | None) -> dict[str, float]:
     if rollout.obs is None:
         return {}
     rows = rollout.obs.reshape(-1, math.prod(rollout.obs.shape[2:]))
     rows = rows[:: -(-rows.size // MOST_NUMBERS)] if rows.size else rows
     if not rows.size:
         return {}
+    rows = rows if packing is None else packing.flat(rows)
     still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
     if rows.dtype == np.uint8:
         return still

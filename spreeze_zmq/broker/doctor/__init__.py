@@ -8,11 +8,12 @@ from typing import Any
 
 from spreeze_zmq.broker.doctor.experience_rules import EXPERIENCE_RULES
 from spreeze_zmq.broker.doctor.learning_rules import LEARNING_RULES
+from spreeze_zmq.broker.doctor.machine_rules import MACHINE_RULES
 from spreeze_zmq.broker.doctor.plan_rules import PLAN_RULES
 from spreeze_zmq.broker.doctor.vitals import Finding, Vitals, found_by
 from spreeze_zmq.plan.form import to_plain
 
-RULES = (*EXPERIENCE_RULES, *LEARNING_RULES)
+RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES)
 #: A finding is named when its rule has held for the first of these, and leaves when it has not for the
 #: second, in seconds.
 NAMED_AFTER_S, LEAVES_AFTER_S = 3.0, 15.0

@@ -6,13 +6,11 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
-from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
+from spreeze_zmq.broker.doctor.machine_rules import crowded
+from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY
 from spreeze_zmq.broker.doctor.trend import whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
-from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
-#: Reports that come this much later than before show a broker that is behind.
-LATE_S = 2.0
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
 #: Times as large as the median return that the largest one may be: a reward that is seldom met, and
@@ -37,11 +35,6 @@ SECONDS_TO_RISE, SECONDS_TO_RISE_ON_POLICY, LOOKS_TO_RISE = 120.0, 600.0, 8
 FEW_UPDATES_PER_S, FEW_AFTER_S = 0.5, 20.0
 #: Seconds of samples without a first update.
 LONG_WARM_UP_S = 40.0
-#: Share of the CPUs that other programs hold, while at most this share is idle.
-CROWDED, HARDLY_IDLE = 0.35, 0.1
-
-#: Share of their time in which both the samplers of a machine and the learner wait for each other.
-WAITS_FOR_LINK = 0.3
 
 
 def end_atoms(vitals: Vitals) -> Finding | None:
@@ -169,22 +162,6 @@ def loss_grows(vitals: Vitals) -> Finding | None:
     )
 
 
-def crowded(vitals: Vitals) -> Finding | None:
-    """Other programs hold the CPUs, and none is free."""
-    others, idle = vitals.typical("cpus_of_others"), vitals.typical("cpus_idle")
-    cpus = vitals.typical("cpus")
-    if others is None or idle is None or not cpus:
-        return None
-    if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
-        return None
-    return Finding(
-        f"other programs use {others:.1f} of the {cpus:g} CPUs",
-        f"this run takes {vitals.status.get('critic_updates_per_s', 0.0):.1f} updates/s beside them",
-        "end them (top shows which), or give the run fewer processes",
-        rank=2 if vitals.has_risen else 1,
-    )
-
-
 def few_updates(vitals: Vitals) -> Finding | None:
     """Too few updates to learn from, and who is waited for."""
     rate = vitals.updates_per_s
@@ -235,39 +212,6 @@ def no_rise(vitals: Vitals) -> Finding | None:
     )
 
 
-def slow_link(vitals: Vitals) -> Finding | None:
-    """Samplers elsewhere whose rollouts the network holds up, while the learner has none."""
-    starved = vitals.typical(f"{CRITIC_LEARNER} starved") or 0.0
-    if starved < WAITS_FOR_LINK:
-        return None
-    for node, row in vitals.status.get("machines", {}).items():
-        blocked = vitals.typical(f"{node} blocked") or 0.0
-        if blocked >= WAITS_FOR_LINK:
-            carries = f"{row.get('sent_bytes_per_s', 0.0) / 1e6:.3g} MB/s"
-            return Finding(
-                f"samplers on {row['host']} are blocked {blocked:.0%} of the time while {CRITIC_LEARNER} "
-                f"starves {starved:.0%}: the link to {row['host']} carries {carries}",
-                "the network between the two is full, and more samplers there make nothing more",
-                f"a faster link to {row['host']}, fewer samplers there, or smaller observations",
-                rank=2,
-            )
-    return None
-
-
-def late_reports(vitals: Vitals) -> Finding | None:
-    """Reports that wait in front of the broker."""
-    late_s = vitals.status.get("reports_late_s", 0.0)
-    if late_s < LATE_S:
-        return None
-    count = sum(row.get("count", 0) for row in vitals.status.get("workers", {}).values())
-    return Finding(
-        f"the broker is behind: the reports of {count:.0f} processes come {late_s:.0f} s late",
-        f"what is shown, and what the broker decides on, is {late_s:.0f} s old; nothing is lost of the sums",
-        "fewer samplers (components.sampler.count), or fewer other programs beside the run",
-        rank=2,
-    )
-
-
 LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
     outlying_returns,
@@ -276,9 +220,6 @@ LEARNING_RULES: tuple[Rule, ...] = (
     values_diverge,
     not_finite,
     loss_grows,
-    crowded,
     few_updates,
-    slow_link,
-    late_reports,
     no_rise,
 )

@@ -1,84 +1,20 @@
-"""What the plan alone shows, before anything is trained: options out of reach, observations that lose their
-form, and what was seen of the environment when it was tried out.
+"""What the plan shows of the environment, before anything is trained: observations that lose their form, and
+what was seen when it was tried out.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
+from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
 from spreeze_zmq.envs.goals import DIFFER, GOAL_PARTS, LACK
 
-#: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
-LARGEST_RATE = 0.05
-#: Entropy of a normal distribution in nats is its log deviation plus this.
-NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
 #: Parts of an observation with at least these sides are images.
 IMAGE_SIDE = 8
 #: Wrappers of Gymnasium that keep running statistics.
 STATISTICS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
-
-
-def learning_rate(vitals: Vitals) -> Finding | None:
-    """A step size of the size of the weights."""
-    for name, value in numbers(vitals.algorithm).items():
-        if name.endswith("learning_rate") and value > LARGEST_RATE:
-            return Finding(
-                f"algorithm.{name} is {value:g}",
-                "each update moves every weight by about as much, more than fresh weights measure",
-                f"algorithm.{name} = 1e-3",
-                rank=0,
-            )
-    return None
-
-
-def target_entropy(vitals: Vitals) -> Finding | None:
-    """An entropy that no policy within the bounds can have."""
-    options, shape = numbers(vitals.algorithm), whole_numbers(vitals.environment.get("action_shape"))
-    if (target := options.get("target_entropy")) is None or not shape:
-        return None
-    size = math.prod(shape)
-    highest = size * math.log(2.0)
-    lowest = size * (options.get("log_std_min", -5.0) + NORMAL_ENTROPY)
-    if lowest <= target < highest:
-        return None
-    what = "uniformly random actions have" if target >= highest else "actions of the least noise have"
-    then = "grows without end, and only randomness is rewarded" if target >= highest else "falls to 0"
-    return Finding(
-        f"algorithm.target_entropy is {target:g}, {what} {highest if target >= highest else lowest:.3g}",
-        f"it is never reached, so the temperature {then}",
-        'algorithm.target_entropy = "auto"',
-        rank=0,
-    )
-
-
-def never_trains(vitals: Vitals) -> Finding | None:
-    """A run that ends before its first update."""
-    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
-    limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
-    if not limit or starts < limit:
-        return None
-    return Finding(
-        f"training begins after {starts:,} transitions, and the run ends at {limit:,}",
-        "no update is taken",
-        f"algorithm.learning_starts = {max(1, limit // 10)}",
-        rank=0,
-    )
-
-
-def small_replay(vitals: Vitals) -> Finding | None:
-    """A replay that forgets the beginning of an episode before its end."""
-    capacity = numbers(vitals.algorithm).get("replay_capacity")
-    length = numbers(vitals.environment).get("max_episode_steps")
-    if not capacity or not length or capacity >= length:
-        return None
-    return Finding(
-        f"algorithm.replay_capacity is {capacity:,}, an episode has up to {length:,} steps",
-        "the beginning of an episode is forgotten before its end has come",
-        "algorithm.replay_capacity = 1_000_000",
-    )
 
 
 def goal_observation(vitals: Vitals) -> Finding | None:
@@ -200,10 +136,7 @@ def never_ending(vitals: Vitals) -> Finding | None:
 
 
 PLAN_RULES: tuple[Rule, ...] = (
-    learning_rate,
-    target_entropy,
-    never_trains,
-    small_replay,
+    *OPTION_RULES,
     goal_observation,
     action_mask,
     image_beside_vector,

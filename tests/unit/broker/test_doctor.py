@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from contextlib import closing
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.check import advice
 from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
+from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology
 
@@ -106,6 +108,37 @@ def test_a_healthy_run_gets_no_word():
     assert run.record.summary("", 1.0, final=True)["findings"] == []
 
 
+@pytest.mark.parametrize(
+    ("device", "size", "starved", "found"),
+    [
+        ("cuda:0", 256, 0.0, ["small_batches"]),
+        ("cuda:0", 256, 0.5, []),
+        ("cuda:0", 4096, 0.0, []),
+        ("cpu", 256, 0.0, []),
+    ],
+)
+def test_a_gpu_that_trains_on_few_transitions_at_once_is_named(device, size, starved, found):
+    """Unless it waits for samples anyway."""
+    run = Lived(f"algorithm.batch_size={size}")
+    plan = json.loads(run.record.plan.to_json())
+    plan["components"]["critic_learner"]["options"]["device"] = device
+    run.record.doctor.vitals.plan = plan
+    run.waits = {"critic_learner": {"starved": starved}}
+    assert run.live(30) == found
+
+
+@pytest.mark.parametrize(
+    ("idle", "groups", "starved", "found"),
+    [(12.0, 1, 0.0, ["idle_cpus"]), (12.0, 2, 0.0, []), (12.0, 1, 0.5, []), (4.0, 1, 0.0, [])],
+)
+def test_cpus_that_one_model_cannot_use_are_named(idle, groups, starved, found):
+    """Of sixteen, unless the learner waits for samples, which more samplers make."""
+    run = Lived(f"groups.count={groups}", "components.critic_learner.device=cpu")
+    run.record.cores.row = lambda now_s: {"cpus": 16.0, "cpus_of_others": 0.0, "cpus_idle": idle}
+    run.waits = {"critic_learner": {"starved": starved}}
+    assert run.live(30) == found
+
+
 def constant(shape, value):
     """An array of one value."""
     return np.full(shape, value, np.float32)
@@ -153,6 +186,16 @@ def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
     run.see(**seen(run))
     assert run.live(12) == [name]
     assert 3.0 <= run.heard[0]["t_s"] <= 12.0
+
+
+def test_packed_observations_have_the_figures_of_flat_ones():
+    """A camera beside joints is reported as ever."""
+    run = Lived("run.env=tests.system.camera:Camera", "algorithm.network=mlp")
+    found, packing = run.experience.figures(), Packing.of(run.record.plan.environment)
+    run.see(obs=packing.flat(run.rollout.obs))
+    assert run.rollout.obs.dtype == np.uint8
+    assert run.experience.figures() == found
+    assert found["obs_mean"] > 100.0
 
 
 def test_actions_beside_one_bound_are_named_later():
@@ -320,6 +363,11 @@ def test_no_success_in_many_looks_is_named():
         ("target_entropy", ["algorithm.target_entropy=100.0"]),
         ("target_entropy", ["algorithm.target_entropy=-100.0"]),
         ("never_trains", ["algorithm.learning_starts=5000", "run.stop.env_steps=4000"]),
+        ("learning_rate", ["algorithm.learning_rate=0"]),
+        ("still_targets", ["algorithm.tau=0"]),
+        ("still_targets", ["algorithm.tau=1"]),
+        ("cut_sums", ["algorithm.n_step=10"]),
+        ("early_schedules", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=500}}"]),
     ],
 )
 def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
@@ -327,6 +375,31 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
     plan = json.loads(topology.load("pendulum", overrides).to_json())
     assert [finding.name for finding in findings_at_start(plan)] == [name]
     assert Doctor(plan).rows()[0]["t_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("topology_name", "overrides", "said"),
+    [
+        ("pendulum", ["algorithm.n_step=50"], "n_step is 50, but .* of 16 steps: they have 8.5 rewards"),
+        ("pendulum", ["algorithm.n_step=8"], ""),
+        ("pendulum", ["algorithm.n_step=10", "components.sampler.rollout_steps=40"], ""),
+        ("pendulum", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=2000}}"], ""),
+        (
+            "halfcheetah_ppo",
+            ["algorithm.batch_size=100_000"],
+            "is 100,000, but a round .* has [0-9,]+ transi",
+        ),
+        ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
+        ("cartpole_dqn", ["algorithm.tau=1"], "target_every = 1_000"),
+        ("cartpole_dqn", ["algorithm.tau=1", "algorithm.target_every=500"], ""),
+    ],
+)
+def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, said):
+    """And nothing is said of options that do what their values say."""
+    plan = json.loads(topology.load(topology_name, overrides).to_json())
+    found = [f"{finding.seen} {finding.why} {finding.remedy}" for finding in findings_at_start(plan)]
+    assert len(found) == bool(said)
+    assert all(re.search(said, line) for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -400,6 +473,7 @@ def test_no_shipped_topology_has_a_finding_before_its_run():
                 plan = replace(plan, tried=facts_of(batch))
             assert findings_at_start(json.loads(plan.to_json())) == []
         assert findings_at_start(json.loads(plan.to_json())) == []
+        assert advice(plan, None) == ()
 
 
 def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):

@@ -1,0 +1,189 @@
+"""Options that cannot do what their values say, or undo what they are for: what the plan alone shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from spreeze_zmq.base.schema import schedules_in
+from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.plan.roles import SAMPLER
+
+#: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
+LARGEST_RATE = 0.05
+#: Entropy of a normal distribution in nats is its log deviation plus this.
+NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
+#: Sums of n rewards that the ends of rollouts cut to less than this share of n, in the mean, are others.
+WHOLE_SUMS = 0.75
+
+
+def learning_rate(vitals: Vitals) -> Finding | None:
+    """A step size of the size of the weights, or none."""
+    for name, value in numbers(vitals.algorithm).items():
+        if name.endswith("learning_rate") and value == 0:
+            return Finding(f"algorithm.{name} is 0", "nothing is learned", f"algorithm.{name} = 1e-3", rank=0)
+        if name.endswith("learning_rate") and value > LARGEST_RATE:
+            return Finding(
+                f"algorithm.{name} is {value:g}",
+                "each update moves every weight by about as much, more than fresh weights measure",
+                f"algorithm.{name} = 1e-3",
+                rank=0,
+            )
+    return None
+
+
+def target_entropy(vitals: Vitals) -> Finding | None:
+    """An entropy that no policy within the bounds can have."""
+    options, shape = numbers(vitals.algorithm), whole_numbers(vitals.environment.get("action_shape"))
+    if (target := options.get("target_entropy")) is None or not shape:
+        return None
+    size = math.prod(shape)
+    highest = size * math.log(2.0)
+    lowest = size * (options.get("log_std_min", -5.0) + NORMAL_ENTROPY)
+    if lowest <= target < highest:
+        return None
+    what = "uniformly random actions have" if target >= highest else "actions of the least noise have"
+    then = "grows without end, and only randomness is rewarded" if target >= highest else "falls to 0"
+    return Finding(
+        f"algorithm.target_entropy is {target:g}, {what} {highest if target >= highest else lowest:.3g}",
+        f"it is never reached, so the temperature {then}",
+        'algorithm.target_entropy = "auto"',
+        rank=0,
+    )
+
+
+def never_trains(vitals: Vitals) -> Finding | None:
+    """A run that ends before its first update."""
+    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
+    limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
+    if not limit or starts < limit:
+        return None
+    return Finding(
+        f"training begins after {starts:,} transitions, and the run ends at {limit:,}",
+        "no update is taken",
+        f"algorithm.learning_starts = {max(1, limit // 10)}",
+        rank=0,
+    )
+
+
+def small_replay(vitals: Vitals) -> Finding | None:
+    """A replay that forgets the beginning of an episode before its end."""
+    capacity = numbers(vitals.algorithm).get("replay_capacity")
+    length = numbers(vitals.environment).get("max_episode_steps")
+    if not capacity or not length or capacity >= length:
+        return None
+    return Finding(
+        f"algorithm.replay_capacity is {capacity:,}, an episode has up to {length:,} steps",
+        "the beginning of an episode is forgotten before its end has come",
+        "algorithm.replay_capacity = 1_000_000",
+    )
+
+
+def still_targets(vitals: Vitals) -> Finding | None:
+    """Target networks that never move, or that are no others than the trained ones."""
+    tau = numbers(vitals.algorithm).get("tau")
+    if tau == 0:
+        return Finding(
+            "algorithm.tau is 0, so target networks never move",
+            "values are learned of a fresh network's guesses, and of nothing that was found out since",
+            "algorithm.tau = 0.01",
+            rank=0,
+        )
+    if tau != 1 or vitals.number("target_every", 1) > 1:
+        return None
+    remedy = "algorithm.tau = 0.01"
+    if "target_every" in vitals.algorithm:
+        remedy += ", or algorithm.target_every = 1_000"
+    return Finding(
+        "algorithm.tau is 1, which copies the trained networks to their targets in every update",
+        "values then follow their own errors, as without target networks",
+        remedy,
+    )
+
+
+def cut_sums(vitals: Vitals) -> Finding | None:
+    """Sums of rewards that are longer than the rollouts, at whose ends they are cut."""
+    wanted, steps = int(vitals.number("n_step", 1)), _rollout_steps(vitals)
+    if wanted < 2 or steps < 1:
+        return None
+    most = min(wanted, steps)
+    mean = most - most * (most - 1) / (2 * steps)  # the last ones of a rollout have the fewest
+    if mean >= WHOLE_SUMS * wanted:
+        return None
+    remedy = f"components.{SAMPLER}.rollout_steps = {4 * wanted}, or a smaller n_step"
+    if vitals.number("memory_size", 0):
+        remedy += ", with algorithm.sequence_length likewise"
+    return Finding(
+        f"algorithm.n_step is {wanted:,}, but sums of rewards end with their rollout of {steps:,} steps: "
+        f"they have {mean:.3g} rewards in the mean",
+        "what is rewarded later reaches a value by the critic's guess alone",
+        remedy,
+    )
+
+
+def large_batch(vitals: Vitals) -> Finding | None:
+    """An on-policy batch that is larger than the round that it is cut from."""
+    batch, steps = int(vitals.number("batch_size", 0)), _rollout_steps(vitals)
+    each = steps * int(_sampler(vitals, "options").get("envs", 0))
+    count = max(1, int(_sampler(vitals, "count").get("initial", 1)))
+    if not vitals.on_policy or not 0 < count * each < batch:
+        return None
+    return Finding(
+        f"algorithm.batch_size is {batch:,}, but a round of rollouts has {count * each:,} transitions",
+        f"an update takes {count * each:,}, and there are as many updates a round as there are epochs",
+        f"components.{SAMPLER}.rollout_steps = {math.ceil(steps * batch / (count * each))}",
+    )
+
+
+def early_schedules(vitals: Vitals) -> Finding | None:
+    """A schedule that is over before the first update, which then is none."""
+    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
+    for name, value in vitals.algorithm.items():
+        for table in schedules_in(value):
+            ends = numbers(table.get("over"))
+            if 0 < ends.get("env_steps", math.inf) <= starts:
+                return Finding(
+                    f"the schedule of algorithm.{name} is over after {ends['env_steps']:,g} env steps, and "
+                    f"training begins after {starts:,}",
+                    "every update takes its last value",
+                    'over = "run" in the schedule, or a smaller algorithm.learning_starts',
+                )
+    return None
+
+
+def late_exploration(vitals: Vitals) -> Finding | None:
+    """Random actions that have not become fewer at the end of the run."""
+    options, stop = numbers(vitals.algorithm), numbers(vitals.table("run").get("stop"))
+    limit, steps = int(stop.get("env_steps", 0)), int(options.get("exploration_steps", 0))
+    if not 0 < limit < steps:
+        return None
+    first, last = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 0.0)
+    return Finding(
+        f"algorithm.exploration_steps is {steps:,}, and the run ends at {limit:,} env steps",
+        f"{first + (last - first) * limit / steps:.0%} of the actions are still random then",
+        f"algorithm.exploration_steps = {max(1, limit // 10):_}",
+    )
+
+
+OPTION_RULES: tuple[Rule, ...] = (
+    learning_rate,
+    target_entropy,
+    never_trains,
+    small_replay,
+    still_targets,
+    cut_sums,
+    large_batch,
+    early_schedules,
+    late_exploration,
+)
+
+
+def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:
+    """The numbers of a table of the samplers."""
+    sampler = vitals.table("components").get(SAMPLER)
+    return numbers(sampler.get(table)) if isinstance(sampler, Mapping) else {}
+
+
+def _rollout_steps(vitals: Vitals) -> int:
+    return int(_sampler(vitals, "options").get("rollout_steps", 0))

@@ -1,0 +1,105 @@
+"""Processes to be supervised: fake ones over time, real ones of a line of code; and waiting for them."""
+
+import sys
+import time
+from dataclasses import replace
+
+DEADLINE_S = 10.0
+
+
+class FakeProcess:
+    """Lives until the test ends it; remembers its signals."""
+
+    pid = 1
+    log_start = 0
+    has_printed = False
+
+    def __init__(self):
+        self.code = None
+        self.signals = []
+
+    def poll(self):
+        """The exit code that the test has set."""
+        return self.code
+
+    def signal(self, number):
+        """Remember it."""
+        self.signals.append(number)
+
+
+class FakeSpawner:
+    """Spawns processes that the test ends."""
+
+    def __init__(self):
+        self.lives = []
+        self.error = None
+
+    def spawn(self, spec):
+        """One more life."""
+        if self.error:
+            raise self.error
+        self.lives.append(FakeProcess())
+        return self.lives[-1]
+
+    def close(self):
+        """Nothing to do."""
+
+
+class FakeClock:
+    """Time that the test moves."""
+
+    now_s = 100.0
+
+    def __call__(self):
+        """The time now."""
+        return self.now_s
+
+
+def python(spec, code, **changes):
+    """``spec`` running a line of Python."""
+    return replace(spec, command=(sys.executable, "-S", "-c", code), **changes)
+
+
+def shell(spec, script, **changes):
+    """``spec`` running a line of shell."""
+    return replace(spec, command=("/bin/sh", "-c", script), **changes)
+
+
+def until(condition, what):
+    """Wait until ``condition()`` is true and return its value."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {what}"
+        time.sleep(0.01)
+    return value
+
+
+def events_until(supervisor, kind):
+    """Poll until an event of this kind; returns all events."""
+    events = []
+
+    def seen():
+        events.extend(supervisor.poll())
+        return any(isinstance(event, kind) for event in events)
+
+    until(seen, kind.__name__)
+    return events
+
+
+def gone(pid):
+    """Whether a process has ended; one that nobody has reaped yet has."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def numbers_in(path, count):
+    """The process ids that a script has written, once there are ``count``."""
+
+    def read():
+        numbers = path.read_text().split() if path.exists() else []
+        return [int(number) for number in numbers] if len(numbers) >= count else None
+
+    return until(read, f"{count} numbers in {path}")

@@ -1,0 +1,202 @@
+"""Processes are stopped within their grace, and none is left behind, however the launcher ends."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+
+from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, guard
+from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, shell, until
+
+
+def test_a_polite_process_stops_on_sigterm_and_is_not_restarted(supervisor, spec):
+    """An exit that was asked for is expected."""
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    [exited] = events_until(supervisor, Exited)
+    assert (exited.signal, exited.expected, exited.restarting) == (signal.SIGTERM, True, False)
+    assert supervisor.names() == []
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(supervisor, spec):
+    """And not before."""
+    supervisor.start(
+        shell(spec, "trap '' TERM; echo deaf >&2; while :; do sleep 0.01; done", stop_grace_s=0.3)
+    )
+    until(lambda: "deaf\n" in spec.log_path.read_text().splitlines(keepends=True), "the trap")
+    began_s = time.monotonic()
+    supervisor.stop([spec.name])
+    [exited] = events_until(supervisor, Exited)
+    assert exited.signal == signal.SIGKILL
+    assert exited.expected
+    assert exited.overdue
+    assert time.monotonic() - began_s >= 0.3
+
+
+def test_a_process_that_is_killed_within_its_grace_is_not_overdue(fake, spec):
+    """As a second Ctrl-C does it."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    clock.now_s += spec.stop_grace_s / 2
+    supervisor.kill(spec.name)
+    spawner.lives[0].code = -signal.SIGKILL
+    [exited] = supervisor.poll()
+    assert (exited.signal, exited.expected, exited.overdue) == (signal.SIGKILL, True, False)
+
+
+def test_stopping_twice_does_not_lengthen_the_grace(fake, spec):
+    """The first request counts."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    clock.now_s += spec.stop_grace_s - 0.1
+    supervisor.stop([spec.name])
+    supervisor.poll()
+    assert spawner.lives[0].signals == [signal.SIGTERM]
+    clock.now_s += 0.2
+    supervisor.poll()
+    supervisor.poll()
+    assert spawner.lives[0].signals == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_grandchildren_die_with_the_process_that_is_stopped(supervisor, spec, tmp_path):
+    """Signals go to the group, and members that outlive their leader are killed."""
+    pids = tmp_path / "pids"
+    deaf = "trap '' TERM; sleep 60"
+    supervisor.start(shell(spec, f"sh -c {shlex.quote(deaf)} & echo $! > {pids}; wait"))
+    [grandchild] = numbers_in(pids, 1)
+    supervisor.stop([spec.name])
+    events_until(supervisor, Exited)
+    until(lambda: gone(grandchild), "the grandchild's end")
+
+
+def test_grandchildren_die_with_the_process_that_crashes(supervisor, spec, tmp_path):
+    """kill -9 of a component leaves none of its workers."""
+    pids = tmp_path / "pids"
+    supervisor.start(shell(spec, f"sleep 60 & echo $! > {pids}; wait", max_restarts=0))
+    [grandchild] = numbers_in(pids, 1)
+    os.kill(supervisor.pids()[spec.name], signal.SIGKILL)
+    events_until(supervisor, GaveUp)
+    until(lambda: gone(grandchild), "the grandchild's end")
+
+
+def test_stop_of_a_process_that_waits_for_its_restart_cancels_it(fake, spec):
+    """Nothing is started once it is not wanted."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    spawner.lives[0].code = 1
+    supervisor.poll()
+    supervisor.stop([spec.name])
+    clock.now_s += 60
+    assert supervisor.poll() == []
+    assert len(spawner.lives) == 1
+
+
+def test_a_process_that_no_signal_ends_is_not_waited_for(fake, spec):
+    """One that hangs in a driver must not hang the launcher."""
+    supervisor, _, clock = fake
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    clock.now_s += spec.stop_grace_s
+    supervisor.poll()
+    clock.now_s += 10.0
+    [exited] = supervisor.poll()
+    assert "hangs in the kernel" in str(exited)
+    assert supervisor.names() == []
+
+
+def test_when_the_run_ends_crashes_are_reported_and_not_mended(fake, spec):
+    """A learner that dies while samplers are stopped stays down."""
+    supervisor, spawner, _ = fake
+    supervisor.start(spec)
+    supervisor.start(replace(spec, name="sampler-1"))
+    spawner.lives[1].code = 1
+    supervisor.poll()
+    supervisor.end_restarts()
+    spawner.lives[0].code = 1
+    [exited] = supervisor.poll()
+    assert (exited.expected, exited.restarting) == (False, False)
+    assert supervisor.names() == []
+
+
+# --- the launcher's own end ------------------------------------------------------------------------
+
+LAUNCHER = """
+import signal, sys, time
+from pathlib import Path
+from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
+folder = Path(sys.argv[1])
+(folder / "sockets").mkdir()
+(folder / "sockets" / "report").touch()
+(folder / "page.url").touch()
+def start(name, script, **changes):
+    supervisor.start(ProcessSpec(name, ("/bin/sh", "-c", script), folder / (name + ".log"), **changes))
+supervisor = Supervisor(GroupSpawner([folder / "sockets", folder / "page.url"]))
+start("sampler", f"sleep 60 & echo $$ $! >> {folder}/pids; wait")
+start("broker", f"trap 'sleep 0.3; echo done > {folder}/summary; exit' TERM; echo $$ >> {folder}/pids; "
+      "while :; do sleep 0.05; done", parent_death_signal=signal.SIGTERM)
+(folder / "pids").touch()
+while len(sys.argv) < 3 or len((folder / "pids").read_text().split()) < int(sys.argv[2]):
+    supervisor.poll()
+    time.sleep(0.05)
+sys.exit(4)
+"""
+
+
+def test_kill_9_of_the_launcher_leaves_no_child_and_no_grandchild(tmp_path):
+    """The kernel and the guard see to it; a broker that asks for SIGTERM still writes what it has to."""
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path)], start_new_session=True)
+    try:
+        pids = numbers_in(tmp_path / "pids", 3)
+        until(lambda: len(children_of(launcher.pid)) == 3, "two children and the guard")
+        pids = {*pids, *children_of(launcher.pid)}
+    finally:
+        launcher.kill()
+        launcher.wait()
+    until(lambda: all(gone(pid) for pid in pids), "the end of every process")
+    assert (tmp_path / "summary").read_text() == "done\n"
+    assert not {"sockets", "page.url"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_process_that_does_not_clean_up_is_killed_by_the_clock(tmp_path, monkeypatch):
+    """Also on a crowded machine, where each of the guard's short sleeps takes as long as five."""
+    slow = tmp_path / "sleep"
+    slow.write_text("#!/bin/sh\nexec /bin/sleep 0.5\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(guard, "GRACE_S", 2)
+    stubborn = subprocess.Popen(("/bin/sh", "-c", "trap '' TERM; /bin/sleep 60"), start_new_session=True)
+    watch, began_s = guard.Guard(), time.monotonic()
+    watch.add(stubborn.pid, graceful=True)
+    watch._shell.stdin.close()
+    assert stubborn.wait(DEADLINE_S) == -signal.SIGKILL
+    assert 0.9 < time.monotonic() - began_s < 4.0
+    watch._shell.wait(DEADLINE_S)
+
+
+def test_a_launcher_that_ends_without_a_word_leaves_nothing(tmp_path):
+    """An exception past every handler is no excuse."""
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path), "3"])
+    assert launcher.wait(DEADLINE_S) == 4
+    pids = numbers_in(tmp_path / "pids", 3)
+    until(lambda: all(gone(pid) for pid in pids), "the end of every process")
+
+
+def children_of(pid):
+    """The direct children of a process."""
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return [int(child) for child in children.read().split()]
+
+
+def test_close_leaves_nothing_not_even_the_guard(spec):
+    """After the block no child of ours is left."""
+    before = set(children_of(os.getpid()))
+    with closing(Supervisor()) as supervisor:
+        supervisor.start(shell(spec, "trap '' TERM; sleep 60"))
+        assert len(set(children_of(os.getpid())) - before) == 2
+    assert set(children_of(os.getpid())) == before
