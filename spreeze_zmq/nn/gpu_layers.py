@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from spreeze_zmq.nn.native_calls import Gradients, Tensors, accumulators
 
@@ -21,7 +22,14 @@ WIDTH = 8
 LONG = 16_384
 #: Numbers of a parameter that one of a GPU's cores rounds.
 PIECE = 4096
-#: The derivative of each activation, from the gradient and what the layer has kept of it.
+#: Each activation, whether its module works in place or not.
+FORWARD: dict[type[torch.nn.Module], Any] = {
+    torch.nn.ReLU: torch.relu,
+    torch.nn.ELU: functional.elu,
+    torch.nn.Tanh: torch.tanh,
+    torch.nn.SiLU: functional.silu,
+}
+#: The derivative of each, from the gradient and what the layer has kept of it.
 BACKWARD: dict[type[torch.nn.Module], Any] = {
     torch.nn.ReLU: lambda gradient, kept: aten.threshold_backward(gradient, kept, 0),
     torch.nn.ELU: lambda gradient, kept: aten.elu_backward(gradient, 1, 1, 1, True, kept),
@@ -110,7 +118,7 @@ class GpuRun:
             activated: Tensor | None = None
             if layer.activation is not None:
                 into_input = isinstance(layer.activation, torch.nn.SiLU)
-                out = z if relu else layer.activation(z)
+                out = z if relu else FORWARD[type(layer.activation)](z)
                 activated, z = z if into_input else out, out
             kept.append(Kept(rows, weight, normal, activated))
             rows = z if layer is self._layers[-1] else padded(z, self._dtype)

@@ -73,6 +73,18 @@ def test_outputs_and_gradients_are_those_of_torchs_layers(
         assert distance(found(run, x, ours), exact) <= allowed
 
 
+@pytest.mark.parametrize("kind", [torch.nn.SiLU, torch.nn.ReLU, torch.nn.ELU])
+def test_an_activation_that_works_in_place_leaves_what_is_kept(kind):
+    """Its derivative needs what it would write over."""
+    torch.manual_seed(0)
+    norm = torch.nn.LayerNorm(8)
+    (run,) = split([torch.nn.Linear(8, 8), norm, kind(inplace=True), torch.nn.Linear(8, 1)])
+    x = torch.randn(ROWS, 8)
+    exact = found(run, x, run.in_torch)
+    ours = found(run, x, lambda x: NativeFunction.apply(run._gpu_calls[False], x, *run.parameters()))
+    assert distance(ours, exact) < 1e-5
+
+
 def test_no_column_is_left_that_tensor_cores_do_not_take():
     """Zeros follow the numbers, and what has the width stays as it is."""
     rows = torch.arange(6.0).view(2, 3)
