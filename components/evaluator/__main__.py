@@ -62,6 +62,7 @@ class Evaluator:
             Path(plan.topology_file).parent,
             own_modules(plan),
             made=component.hand_over,
+            failed=component.report_failure,
         )
         self.seed, self.final_seed = (int(word) for word in component.seed_sequence().generate_state(2))
         self.title = Title(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan)
+    lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan), *_about_videos(plan)
     return tuple(filter(None, lines))
 
 
@@ -94,6 +95,18 @@ def _about_effect(plan: Plan) -> Iterator[str]:
             )
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
+
+
+def _about_videos(plan: Plan) -> Iterator[str]:
+    """Yield a line where videos that are asked for cannot be written, or come after the run's end."""
+    steps = plan.components[EVALUATOR].options.get("videos") or ()
+    if steps and find_spec("imageio_ffmpeg") is None:
+        from spreeze_zmq.evaluation.video.recorder import NO_ENCODER
+
+        yield f"components.{EVALUATOR}.videos: {NO_ENCODER}"
+    limit = plan.run.stop.env_steps
+    if late := [step for step in steps if limit is not None and step > limit]:
+        yield f"components.{EVALUATOR}.videos: {late[0]:,} env steps are after the run's end at {limit:,}"
 
 
 def _about_start(plan: Plan) -> str:

@@ -5,7 +5,6 @@ As a program, ``POLICY VIDEO FOLDER [MODULE...]``, it writes one of them.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -23,12 +22,12 @@ from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.evaluation.video.recorder import record
 from spreeze_zmq.run.folder import RunFolder
 
-log = logging.getLogger("spreeze")
-
 #: The program at the end of this file; -P leaves the current directory out of its import path.
 WRITER = (sys.executable, "-P", "-m", "spreeze_zmq.evaluation.video.films")
 #: Longest duration of a video.
 SECONDS = 60
+#: Characters of its log that a failure keeps: the last ones, which name the reason.
+SAID_CHARS = 2_000
 #: Wait for the end of a writer that was interrupted.
 END_S = 2.0
 
@@ -42,6 +41,7 @@ class VideoSchedule:
         import_from: the folder of the run's topology.
         trust: modules of the run's environment and algorithm, which may be there.
         made: called with each file that is complete.
+        failed: called with a line about each video that could not be written, and the end of its log.
     """
 
     def __init__(
@@ -51,8 +51,9 @@ class VideoSchedule:
         import_from: Path,
         trust: Sequence[str],
         made: Callable[[Path], object] = lambda path: None,
+        failed: Callable[[str, str], object] = lambda summary, said: None,
     ) -> None:
-        self._made = made
+        self._made, self._failed = made, failed
         self._folder, self._steps = folder, sorted(steps)
         self._import_from, self._trust = str(import_from), trust
         self._writer: subprocess.Popen[bytes] | None = None
@@ -69,7 +70,9 @@ class VideoSchedule:
             self._waiting.append(policy)
         if self._writer is not None and self._writer.poll() is not None:
             if self._writer.returncode:
-                log.warning("a video failed; see %s", self._log)
+                said = self._log.read_text(errors="replace").strip()[-SAID_CHARS:]
+                steps, why = int(self._video.stem), said.rpartition("\n")[2] or "it said nothing"
+                self._failed(f"the video at {steps:,} env steps failed: {why} ({self._log})", said)
             else:
                 self._made(self._video)
             self._writer = None

@@ -28,6 +28,8 @@ from spreeze_zmq.policy import Policy
 WIDTH, HEIGHT = 480, 360
 #: Most pictures per second; a video of an environment with finer steps skips some.
 MAX_FPS = 60.0
+#: What is said where the encoder is not installed.
+NO_ENCODER = "videos need imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'"
 #: Makes pygame work without a window and loudspeakers.
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 #: Backends of OpenGL -> the packages of Debian and Ubuntu that contain them.
@@ -136,9 +138,7 @@ def _encoder(path: Path, size: tuple[int, int], fps: float) -> Iterator[Callable
     try:
         import imageio_ffmpeg
     except ImportError:
-        raise InputError(
-            "videos need imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'"
-        ) from None
+        raise InputError(NO_ENCODER) from None
     look: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "ffmpeg_log_level": "error"}
     try:
         with (

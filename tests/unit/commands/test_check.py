@@ -52,6 +52,16 @@ class Unaware(DQN):
     takes_masks = False
 
 
+def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
+    """Not after hours of it."""
+    plan = load("pendulum", ["components.evaluator.videos=[100, 3000]", "run.stop.env_steps=2000"])
+    late = "components.evaluator.videos: 3,000 env steps are after the run's end at 2,000"
+    assert advice(plan, None) == (late,)
+    monkeypatch.setattr("spreeze_zmq.commands.check.find_spec", lambda name: None)
+    lacks, _ = advice(plan, None)
+    assert lacks.endswith("imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'")
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
