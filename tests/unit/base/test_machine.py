@@ -1,6 +1,7 @@
 """The cores of a process follow its affinity and the quotas of its control groups."""
 
 import os
+import threading
 
 import pytest
 
@@ -94,3 +95,29 @@ def test_a_file_is_made_once_and_whole(tmp_path):
     for text in ("first", "second"):
         made_once(path, lambda beside, text=text: beside.write_text(text))
     assert path.read_text() == "first"
+
+
+def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
+    """It is made by one alone, however many begin at once."""
+    making, finish, makers, found = threading.Event(), threading.Event(), [], []
+
+    def make(beside):
+        makers.append(threading.current_thread())
+        making.set()
+        finish.wait(10)
+        beside.write_text("made")
+
+    def take():
+        found.append(made_once(tmp_path / "made", make).read_text())
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    threads[0].start()
+    assert making.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    threads[1].join(0.2)  # long enough to begin with it, were it not for the lock
+    finish.set()
+    for thread in threads:
+        thread.join(10)
+    assert found == ["made"] * 3
+    assert makers == threads[:1]

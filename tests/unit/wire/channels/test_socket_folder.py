@@ -1,5 +1,6 @@
 """A run's sockets are its own: nobody enters, nobody steals, and nothing outlives the run."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -175,6 +176,22 @@ def test_a_released_claim_is_free(folder):
     claim.release()
     claim.release()
     Claim.take(folder.path / "sampler-0").release()
+
+
+def test_a_lock_whose_file_is_removed_as_it_is_taken_is_taken_again(folder, monkeypatch):
+    """The last holder removes the file between another's open and lock: that lock would keep nobody out."""
+    path, lock, removed = folder.path / "report", fcntl.flock, []
+
+    def flock(descriptor, how):
+        if not removed:
+            removed.append(path.with_name("report.lock").unlink())
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    claim = Claim.take(path)
+    with pytest.raises(ChannelError, match=f"is taken by process {os.getpid()}"):
+        Claim.take(path)
+    claim.release()
 
 
 def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
