@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +190,24 @@ def test_a_full_disk_is_told_with_the_file_and_the_mend(tmp_path):
     ):
         write_part(tmp_path, "critic_learner.pt", write)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_that_does_not_reach_its_place_completes_nothing(tmp_path, monkeypatch):
+    """As where its writer dies: until it is whole, a reader finds the checkpoint incomplete."""
+    save(tmp_path, "0001")
+    folder = tmp_path / "0002"
+    folder.mkdir()
+
+    def replace(source, target):
+        assert json.loads(Path(source).read_text())
+        assert not Path(target).exists()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(CheckpointError, match=rf"{MANIFEST} cannot be written"):
+        complete(folder, [], {"env_steps": 1})
+    assert list(folder.iterdir()) == []
+    assert latest(tmp_path).path.name == "0001"
 
 
 def test_the_path_that_is_written_ends_as_the_part_does(tmp_path):
