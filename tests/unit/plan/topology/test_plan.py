@@ -130,7 +130,6 @@ def test_a_run_ends_from_its_producers_to_its_books():
     turns = stop_order()
     assert sorted(role for turn in turns for role in turn) == sorted(ROLES)
     at = {role: number for number, turn in enumerate(turns) for role in turn}
-
     assert at[SAMPLER] < min(at[learner] for learner in LEARNERS)
     assert max(at[learner] for learner in LEARNERS) < at[EVALUATOR] < at[OBSERVER] < at[BROKER]
     assert turns[-1] == (BROKER,)
