@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.broker.experience import Experience
+from spreeze_zmq.broker.sightings import Sightings
 from spreeze_zmq.component import Component, prepare_to_act, run
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.component.sampling import Acting, RolloutOutlet
@@ -71,8 +71,8 @@ class Collector:
         self.steps: Iterator[Played] | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
-        self.experience = Experience(spec)
-        component.figures["gauges"] = self.experience.figures
+        self.sightings = Sightings(spec)
+        component.figures["gauges"] = self.sightings.figures
         self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
     def num_workers(self) -> int:
@@ -180,7 +180,7 @@ class Collector:
                 whole = step.ended & ~step.failed
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
-                self.experience.ended(info["episode"]["l"][whole], terminated[t][whole])
+                self.sightings.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
         rollout = Rollout(
             sampler=self.component.name,
@@ -203,7 +203,7 @@ class Collector:
             state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
             **({} if masks is None else masks.arrays()),
         )
-        self.experience.rollout = rollout = packed(rollout, packing)
+        self.sightings.rollout = rollout = packed(rollout, packing)
         return rollout
 
     def report_episodes(self) -> None:

@@ -12,7 +12,6 @@ from spreeze_zmq.broker.account import Samples
 from spreeze_zmq.broker.cores import CoreShares
 from spreeze_zmq.broker.crowd import Others, others, shown
 from spreeze_zmq.broker.doctor.vitals import Finding
-from spreeze_zmq.broker.experience import experience_row
 from spreeze_zmq.broker.figures import (
     COUNTS,
     Efficiency,
@@ -29,6 +28,7 @@ from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
 from spreeze_zmq.broker.requests import Request
 from spreeze_zmq.broker.returns import Episodes, EvaluationRow
 from spreeze_zmq.broker.rows import SPREAD
+from spreeze_zmq.broker.sightings import experience_row
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER, experience_of
 

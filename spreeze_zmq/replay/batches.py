@@ -51,7 +51,7 @@ class Batch:
 
 
 #: What a replay's ``sample`` gives.
-Drawn = Batch | torch.Tensor | Mapping[str, torch.Tensor]
+Sampled = Batch | torch.Tensor | Mapping[str, torch.Tensor]
 
 
 class Mixture:
@@ -72,7 +72,7 @@ class Mixture:
         ends = [0, *(round(batch_size * share) for share in accumulate(share for share, _ in self._others))]
         return [last - first for first, last in pairwise(ends)]
 
-    def sample(self, batch_size: int) -> Drawn:
+    def sample(self, batch_size: int) -> Sampled:
         """A batch, first the rows of the others in their order, then those of its own."""
         sizes = self.sizes(batch_size)
         replays = [*(replay for _, replay in self._others), self._own]
@@ -84,7 +84,7 @@ class Mixture:
         return drawn[0] if len(drawn) == 1 else _joined(drawn)
 
 
-def _joined(drawn: Sequence[Any]) -> Drawn:
+def _joined(drawn: Sequence[Any]) -> Sampled:
     """One batch of the rows of several."""
     first = drawn[0]
     if isinstance(first, torch.Tensor):

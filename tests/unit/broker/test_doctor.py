@@ -14,8 +14,8 @@ from spreeze_zmq.base.files import plain
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start, findings_of
 from spreeze_zmq.broker.doctor.trend import MOST_POINTS, Trend
-from spreeze_zmq.broker.experience import Experience, experience_row
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.sightings import Sightings, experience_row
 from spreeze_zmq.commands.check import advice
 from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
@@ -32,7 +32,7 @@ class Lived:
     def __init__(self, *overrides, name="pendulum", journal=None):
         self.record = RunRecord(topology.load(name, overrides))
         self.record.cores.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
-        self.experience = Experience(self.record.plan.environment)
+        self.experience = Sightings(self.record.plan.environment)
         self.rollout = random_rollout(self.record.plan.environment)
         self.experience.rollout = self.rollout
         self.t_s, self.others, self.journal, self.num_episodes = 0.0, 0.0, journal, 0

@@ -37,7 +37,7 @@ _JOINED: dict[str, Callable[[Iterable[float]], float]] = {
 }
 
 
-class Experience:
+class Sightings:
     """The figures of one sampler: of its newest rollout, and of how its episodes ended.
 
     Attributes:
