@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.balance.fusing import Change, SharedRounds
+from spreeze_zmq.balance.fusing import GroupChange, SharedRounds
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.component.component import Component
@@ -63,7 +63,7 @@ class Fuser:
         fields, part, group = message.fields, message.fields["part"], message.fields["group"]
         self.check(message)
         shared = self.parts[part]
-        change = Change(
+        change = GroupChange(
             fields["number"],
             np.asarray(message.arrays["change"], np.float32),
             np.asarray(message.arrays.get("statistics", np.empty(0)), np.float64),

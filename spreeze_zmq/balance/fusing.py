@@ -22,7 +22,7 @@ INTERVALS = 2
 
 
 @dataclass(frozen=True)
-class Change:
+class GroupChange:
     """What one group has learned.
 
     Attributes:
@@ -72,18 +72,18 @@ class SharedRounds:
         self.joined: Counter[int] = Counter()
         self.numbers: dict[int, int] = {}
         self._velocity: Vector = np.empty(0, np.float32)
-        self._told: dict[int, Change] = {}
+        self._told: dict[int, GroupChange] = {}
         self._heard_s: dict[int, float] = {}
         self._interval_s: dict[int, float] = {}
         self._since_s = 0.0
 
-    def found(self, change: Change) -> None:
+    def found(self, change: GroupChange) -> None:
         """Begin with the model of group 0, which is its change since nothing."""
         self.parameters, self.statistics = change.change.copy(), change.statistics.copy()
         self._velocity = np.zeros(change.num_stepped, np.float32)
         self.numbers, self.round = {0: change.number}, self.round + 1
 
-    def take(self, group: int, change: Change, now_s: float) -> None:
+    def take(self, group: int, change: GroupChange, now_s: float) -> None:
         """Note what a group has learned."""
         if not self._told:
             self._since_s = now_s

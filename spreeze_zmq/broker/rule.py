@@ -79,7 +79,7 @@ class Rest:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TriedValue:
     """A value that is being measured, the value before it, and the transitions/s which that one trained."""
 
     knob: Knob
@@ -99,7 +99,7 @@ class Rule:
 
     knobs: Sequence[Knob]
     settled: bool = False
-    _trial: Trial | None = None
+    _trial: TriedValue | None = None
     _rests: dict[str, Rest] = field(default_factory=dict)
 
     def decide(self, window: Window, now_s: float) -> Change | None:
@@ -120,7 +120,7 @@ class Rule:
             if value != knob.present and not self._rest(knob).holds(
                 value < knob.present, trained_per_s, now_s
             ):
-                self._trial = Trial(knob, knob.present, value, trained_per_s)
+                self._trial = TriedValue(knob, knob.present, value, trained_per_s)
                 return _change(knob, value, f"{why}; {_ratio(window)}")
         self.settled = True
         return None

@@ -25,7 +25,7 @@ from spreeze_zmq.screen.terminal.numbers import clock
 
 
 @dataclass(frozen=True)
-class Group:
+class Setting:
     """Runs of one setting, which differ only in their seed; ``curves`` are theirs, in the same order."""
 
     env: str
@@ -117,7 +117,7 @@ def _once(runs: Sequence[tuple[PastRun, Curve]]) -> list[tuple[PastRun, Curve]]:
     return [pair for pair in runs if pair[0].folder in kept.values()]
 
 
-def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Group]:
+def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
     """Runs grouped by setting, in the order given; a label says what differs from others of the same name."""
     by_setting: dict[str, list[tuple[PastRun, Curve]]] = {}
     for run, curve in runs:
@@ -126,7 +126,7 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Group]:
     members = [tuple(zip(*pairs, strict=True)) for pairs in by_setting.values()]
     labels = _labels([group[0] for group, _ in members], settings)
     return [
-        Group(group[0].plan["run"]["env"], label, group, curves)
+        Setting(group[0].plan["run"]["env"], label, group, curves)
         for label, (group, curves) in zip(labels, members, strict=True)
     ]
 
@@ -151,9 +151,9 @@ def _is_stated(row: Any) -> bool:
     return isinstance(row, Mapping) and "stated" in row
 
 
-def improvements(groups: Sequence[Group]) -> Iterator[str]:
+def improvements(groups: Sequence[Setting]) -> Iterator[str]:
     """A line for each setting of several runs: how probably it beats the first such one of its task."""
-    first: dict[str, Group] = {}
+    first: dict[str, Setting] = {}
     for group in groups:
         if len(group.runs) > 1 and first.setdefault(group.env, group) is not group:
             other = first[group.env]
@@ -164,7 +164,7 @@ def improvements(groups: Sequence[Group]) -> Iterator[str]:
             )
 
 
-def write_csv(groups: Sequence[Group], path: Path) -> None:
+def write_csv(groups: Sequence[Setting], path: Path) -> None:
     """Write one line for each point of each joint curve over each axis."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -177,7 +177,7 @@ def write_csv(groups: Sequence[Group], path: Path) -> None:
                     writer.writerows((*about, *point) for point in points.tolist())
 
 
-def draw(groups: Sequence[Group], path: Path) -> None:
+def draw(groups: Sequence[Setting], path: Path) -> None:
     """Draw joint curves with their interval, and single runs thin: a row an environment, a column an axis,
     and one for the profile of best returns where a setting has several runs.
     """
@@ -208,7 +208,7 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     figure.savefig(path)
 
 
-def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
+def _draw_group(panel: Any, group: Setting, axis: str, color: str) -> None:
     label = group.label + (f" ({len(group.runs)} runs)" if len(group.runs) > 1 else "")
     joint = join(group.curves, axis) if len(group.curves) > 1 else None
     for number, curve in enumerate(group.curves):
@@ -219,7 +219,7 @@ def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
         panel.fill_between(joint.x, joint.low, joint.high, color=color, alpha=0.2, linewidth=0)
 
 
-def _draw_profile(panel: Any, groups: Sequence[Group]) -> None:
+def _draw_profile(panel: Any, groups: Sequence[Setting]) -> None:
     """Draw which share of the runs of each setting has a higher best return than each level."""
     every = np.concatenate([group.best for group in groups])
     span = np.ptp(every) or 1.0
@@ -231,7 +231,7 @@ def _draw_profile(panel: Any, groups: Sequence[Group]) -> None:
     panel.grid(alpha=0.3)
 
 
-def _row(group: Group) -> list[str]:
+def _row(group: Setting) -> list[str]:
     last = np.array([[curve.mean_return[-1]] for curve in group.curves])
     wall, spent, steps = (
         float(np.mean([curve.x[axis][-1] for curve in group.curves]))

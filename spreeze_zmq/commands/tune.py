@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_file(parser)
 
 
-class Watch(View):
+class TuneView(View):
     """Prints the changes of a run, and ends it when its sampler count has settled."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     Raises:
         ComponentFailed: a process failed too often, or the rates never became steady.
     """
-    watch = Watch()
+    watch = TuneView()
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
         launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, remeasure=True)
         watch.launch = launch

@@ -12,7 +12,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.rollout import Rollout, odd_number
 from spreeze_zmq.data.dataset import Dataset
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.policy.own_environment import Part
+from spreeze_zmq.policy.own_environment import ObservationPart
 
 
 def rollouts_of(
@@ -73,7 +73,9 @@ def _observations(given: Any, env: EnvironmentSpec) -> NDArray[Any]:
     """``[T + 1, *obs_shape]`` of the environment's own observations, flattened as its engine does."""
     if env.obs_parts:
         try:
-            given = np.concatenate([Part.described(part).rows(given) for part in env.obs_parts], -1)
+            given = np.concatenate(
+                [ObservationPart.described(part).rows(given) for part in env.obs_parts], -1
+            )
         except (InputError, KeyError, ValueError) as error:
             raise InputError(f"its observations are not those of {env.id}: {error}") from None
     return _numbers(given, "observations", env.obs_shape, env.obs_dtype, env.id)

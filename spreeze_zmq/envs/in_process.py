@@ -22,7 +22,7 @@ HOW = f'env_kwargs = {{ worker_id = "{{{NAME}}}" }} gives each its number'
 
 
 @dataclass(frozen=True)
-class Choice:
+class EngineChoice:
     """The engine that steps an environment, and what makes it."""
 
     env_id: str
@@ -96,7 +96,7 @@ class Choice:
             raise InvalidEnvironment(f"{error} ({beside} arguments: {HOW})") from error
 
 
-def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Choice:
+def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> EngineChoice:
     """Choose the engine for an environment.
 
     Args:
@@ -108,7 +108,7 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Cho
         InvalidEnvironment: there is no such environment, or the backend cannot step it.
     """
     if backend != "auto" and ENGINES[backend].module:
-        return Choice(env_id, kwargs, backend, "asked for")
+        return EngineChoice(env_id, kwargs, backend, "asked for")
     try:
         source = find(env_id)
     except InvalidEnvironment as error:
@@ -117,24 +117,26 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Cho
         hints = []
         for engine in LIBRARIES:
             if not (reason := engine.library().why_not(env_id)):
-                return Choice(env_id, kwargs, engine.name, f"Gymnasium does not have it, {engine.title} does")
+                return EngineChoice(
+                    env_id, kwargs, engine.name, f"Gymnasium does not have it, {engine.title} does"
+                )
             if engine.library().may_have_meant(env_id) and not near_registered(env_id):
                 hints.append(f"; {reason}")
         raise InvalidEnvironment(f"{error}{''.join(hints)}") from None
     task, reason = source.native(kwargs)
     if backend == "auto":
         if task is not None:
-            return Choice(env_id, kwargs, task.backend, reason, source, task)
+            return EngineChoice(env_id, kwargs, task.backend, reason, source, task)
         for engine in LIBRARIES if source.is_gymnasiums_own(kwargs) else ():
             if not engine.library().why_not(env_id):
-                return Choice(env_id, kwargs, engine.name, f"{reason}; {engine.why}")
-        return Choice(env_id, kwargs, "gymnasium", reason, source)
+                return EngineChoice(env_id, kwargs, engine.name, f"{reason}; {engine.why}")
+        return EngineChoice(env_id, kwargs, "gymnasium", reason, source)
     if ENGINES[backend].one_by_one and not source.is_own_task:
-        return Choice(env_id, kwargs, backend, "asked for", source)
+        return EngineChoice(env_id, kwargs, backend, "asked for", source)
     if task is None or task.backend != backend:
         have = reason if task is None else f"its native task runs on {task.backend}"
         raise InvalidEnvironment(f"{env_id}: backend '{backend}' cannot do it: {have}")
-    return Choice(env_id, kwargs, backend, "asked for", source, task)
+    return EngineChoice(env_id, kwargs, backend, "asked for", source, task)
 
 
 def has_number(value: Any) -> bool:

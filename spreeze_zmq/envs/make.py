@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.envs.failures import Failure
-    from spreeze_zmq.envs.in_process import Choice
+    from spreeze_zmq.envs.in_process import EngineChoice
 
 #: What ``make`` takes as ``backend``.
 BACKENDS = ("auto", *ENGINES)
@@ -125,7 +125,7 @@ RESERVED = inspect.signature(make).parameters.keys() - {"backend", "kwargs"}
 
 
 def _in_workers(
-    choice: Choice,
+    choice: EngineChoice,
     num_envs: int,
     size: int,
     num_workers: int,

@@ -44,7 +44,7 @@ CUDA_WARM_UP = WARM_UP_CALLS + 2
 ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
 
 
-class Trial:
+class Rehearsal:
     """A critic half to be measured, and a replay full of random transitions, or a round of them.
 
     Attributes:
@@ -160,7 +160,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         torch.cuda.set_device(device)
     free = free_bytes(device)  # before the trial allocates memory
     largest = largest_batch(plan, free) if BATCH_SIZE in plan.to_measure else 0
-    trial, curve, ended = Trial(plan), dict[int, float](), "last"
+    trial, curve, ended = Rehearsal(plan), dict[int, float](), "last"
     if largest:
         if device.type == "cpu" and threads == 1:
             trial.clock = time.process_time

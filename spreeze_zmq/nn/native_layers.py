@@ -31,7 +31,7 @@ ACTIVATION_CODES = {torch.nn.ReLU: 1, torch.nn.ELU: 2, torch.nn.SiLU: 3, torch.n
 LINEAR, NORM = (torch.nn.Linear, StackedLinear), (torch.nn.LayerNorm, StackedLayerNorm)
 
 
-class Run:
+class LayerRun:
     """Layers that are one native call: linear layers, each followed by at most one layer norm and then at
     most one activation.
 
@@ -117,7 +117,7 @@ class Run:
 class _RunCall:
     """The native function of a run with its products in float32 or in bf16."""
 
-    def __init__(self, run: Run, bf16: bool) -> None:
+    def __init__(self, run: LayerRun, bf16: bool) -> None:
         self._run = run
         plan = [max(1, run.num), len(run.layers), int(bf16), run.inputs]
         for outputs, activation, norm, eps in run.layers:
@@ -164,7 +164,7 @@ class NativeConv:
     Args:
         module: the layer.
 
-    Attributes: as :class:`Run` has them; ``layers`` identifies the shape that was measured.
+    Attributes: as :class:`LayerRun` has them; ``layers`` identifies the shape that was measured.
     """
 
     num, in_bf16 = 0, False
@@ -182,7 +182,7 @@ class NativeConv:
         return [self.module.weight, self.module.bias]
 
     def __call__(self, x: Tensor, bf16: bool) -> Tensor:
-        """float32 rows ``[B, inputs]`` to float32 ``[B, outputs]``; by torch as :meth:`Run.__call__` says."""
+        """float32 rows ``[B, inputs]`` to float32 ``[B, outputs]``; by torch as a :class:`LayerRun` says."""
         if bf16:
             return self.in_torch(x).float()
         tensors = x.contiguous(), *self.parameters()
@@ -210,8 +210,8 @@ class NativeConv:
 
 
 #: What a ``Sequential`` can do natively.
-Step: TypeAlias = Run | NativeConv
-STEPS = (Run, NativeConv)
+Step: TypeAlias = LayerRun | NativeConv
+STEPS = (LayerRun, NativeConv)
 
 
 class NativeSequential(torch.nn.Sequential):
@@ -281,7 +281,7 @@ def split(modules: Sequence[torch.nn.Module]) -> Iterator[Step | torch.nn.Module
     while start < len(modules):
         module, end = modules[start], _end_of_run(modules, start)
         if end > start:
-            yield Run(modules[start:end])
+            yield LayerRun(modules[start:end])
         else:
             yield NativeConv(module) if type(module) is Conv and _is_plain(module) else module
         start = max(end, start + 1)

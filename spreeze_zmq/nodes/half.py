@@ -84,7 +84,7 @@ class Half:
         SocketFolder.sweep()
         while True:
             try:
-                Life(self).live()
+                Membership(self).live()
             except Left as left:
                 self.say(f"{left}")
                 if left.code != HEAD_LOST or left.for_good or not self._comes_back():
@@ -122,7 +122,7 @@ class Half:
         return time.monotonic() < self.until_s and not self.stop_reason
 
 
-class Life:
+class Membership:
     """One membership: from a ``join`` to the loss of the head or the end of the run."""
 
     def __init__(self, half: Half) -> None:

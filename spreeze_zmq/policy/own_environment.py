@@ -19,7 +19,7 @@ _FLATTEN = "gymnasium.spaces.flatten(env.observation_space, obs)"
 
 
 @dataclass(frozen=True)
-class Part:
+class ObservationPart:
     """One part of an observation: numbers, or discrete ones that become one-hot.
 
     Attributes:
@@ -107,7 +107,7 @@ class OwnEnvironment:
         start = self.action_start = _integers(environment, "action_start")
         if start and len(start) != (num := _num_choices(description["distribution"])):
             raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
-        self.parts = [Part.described(table) for table in environment.get("obs_parts", [])]
+        self.parts = [ObservationPart.described(table) for table in environment.get("obs_parts", [])]
         size = sum(part.size for part in self.parts)
         if self.parts and (size,) != (shape := counts(description["observation"], "shape")):
             raise ValueError(f"obs_parts have {size} numbers, the policy observes {list(shape)}")

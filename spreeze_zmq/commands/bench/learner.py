@@ -17,7 +17,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.commands.bench import isolated
 from spreeze_zmq.commands.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
-from spreeze_zmq.commands.bench.trial import Trial, make_trial, timed
+from spreeze_zmq.commands.bench.trial import Halves, make_trial, timed
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.arithmetic import multiply_limits
 
@@ -103,7 +103,7 @@ def measure_shipped(name: str, env_id: str, device: str, seconds: float) -> Figu
     return replace(measured[0], name=label, note=note)
 
 
-def measure_updates(trial: Trial, seconds: float) -> list[Figure]:
+def measure_updates(trial: Halves, seconds: float) -> list[Figure]:
     """Both halves after one another, if there are two, then each alone, in turn with the limit."""
     limits = limit_ways(trial)
     rates = by_clock(in_turn({**limits, **half_ways(trial)}, seconds, ROUNDS, TURN_S))
@@ -112,7 +112,7 @@ def measure_updates(trial: Trial, seconds: float) -> list[Figure]:
 
 
 def update_figures(
-    trial: Trial, limits: Sequence[float], rates: Mapping[str, Sequence[float]]
+    trial: Halves, limits: Sequence[float], rates: Mapping[str, Sequence[float]]
 ) -> list[Figure]:
     """The figures of one batch size and precision.
 
@@ -144,7 +144,7 @@ def update_figures(
 
 
 def measure_beside_others(
-    trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
+    trial: Halves, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
 ) -> list[Figure]:
     """On a CPU all halves in turn with the same in torch's layers, one operation after another, and with the
     same in float32; nothing on a GPU.
@@ -169,7 +169,7 @@ def measure_beside_others(
     return figures
 
 
-def together(trial: Trial, rates: Mapping[str, Sequence[float]]) -> list[float]:
+def together(trial: Halves, rates: Mapping[str, Sequence[float]]) -> list[float]:
     """Transitions/s of all halves after one another, each transition counted once, one for each round."""
     shares = [trial.shares[part] for part in rates]
     return [
@@ -181,12 +181,12 @@ def together(trial: Trial, rates: Mapping[str, Sequence[float]]) -> list[float]:
 # --- ways -----------------------------------------------------------------------------------------
 
 
-def half_ways(trial: Trial) -> dict[str, Way]:
+def half_ways(trial: Halves) -> dict[str, Way]:
     """Transitions/s of each part's half."""
     return {part: timed(step, trial.transitions, trial.device) for part, step in trial.steps.items()}
 
 
-def limit_ways(trial: Trial) -> dict[str, Way]:
+def limit_ways(trial: Halves) -> dict[str, Way]:
     """FLOP/s of computations that do little but multiply."""
     dtype = torch.bfloat16 if trial.precision == "bf16" else torch.float32
     limits = multiply_limits(trial.device, dtype, PEAK_SIZE)

@@ -24,7 +24,7 @@ Step = Callable[[], object]
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class Halves:
     """Both halves of an algorithm at one batch size.
 
     Attributes:
@@ -48,7 +48,7 @@ class Trial:
 
 def make_trial(
     kind: type[Algorithm], spec: EnvironmentSpec, device: str, *, native: bool = True, **changed: Any
-) -> Trial:
+) -> Halves:
     """All halves with default options except those in ``changed``, warmed up.
 
     Args:
@@ -66,7 +66,7 @@ def make_trial(
         for step in steps.values():
             step()
     delay = getattr(options, "policy_delay", 1)
-    return Trial(
+    return Halves(
         options=options,
         precision=precision_of(kind, options, device),
         device=device,

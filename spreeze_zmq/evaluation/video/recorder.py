@@ -39,7 +39,7 @@ TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Recording:
+class Video:
     """A video that was written.
 
     Attributes:
@@ -66,7 +66,7 @@ def record(
     seed: int = 0,
     speed: float = 1.0,
     max_s: float | None = None,
-) -> Recording:
+) -> Video:
     """Play deterministic episodes and write them to an MP4 file (H.264), which is complete or does not exist.
 
     Args:
@@ -109,7 +109,7 @@ def record(
             for picture in shown:
                 write(picture)
                 num += 1
-    return Recording(path, size, fps, num, played)
+    return Video(path, size, fps, num, played)
 
 
 @contextlib.contextmanager

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.balance.fusing import Change, SharedRounds
+from spreeze_zmq.balance.fusing import GroupChange, SharedRounds
 
 
 def change(number, *numbers, statistics=(), stepped=None):
     """What a group has learned; all of it is stepped unless the test says otherwise."""
     stepped = len(numbers) if stepped is None else stepped
-    return Change(number, np.array(numbers, np.float32), np.array(statistics, np.float64), stepped)
+    return GroupChange(number, np.array(numbers, np.float32), np.array(statistics, np.float64), stepped)
 
 
 def founded(*numbers, count=2, stepped=None, statistics=(), **steps):

@@ -12,7 +12,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.nn import native_calls, native_layers
 from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn.native_choice import distance, native_parts
-from spreeze_zmq.nn.native_layers import NativeConv, NativeSequential, Run
+from spreeze_zmq.nn.native_layers import LayerRun, NativeConv, NativeSequential
 from tests.pairwise import pairwise
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
@@ -379,7 +379,7 @@ class Doubled(torch.nn.Linear):
 def test_other_layers_stay_as_they_are(layers, runs):
     """Between native runs, with torch's results."""
     network, ours = pair(lambda: torch.nn.Sequential(*layers))
-    assert sum(isinstance(step, Run) for step in ours.steps()) == runs
+    assert sum(isinstance(step, LayerRun) for step in ours.steps()) == runs
     x = torch.randn(10, 4)
     assert_close(results(ours, x), results(network, x))
 

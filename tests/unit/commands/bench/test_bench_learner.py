@@ -8,7 +8,7 @@ from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.bench import learner
 from spreeze_zmq.commands.bench.figures import Job
 from spreeze_zmq.commands.bench.learner import measure_beside_others, update_figures
-from spreeze_zmq.commands.bench.trial import Trial, flops_of, launched, make_trial, random_batch
+from spreeze_zmq.commands.bench.trial import Halves, flops_of, launched, make_trial, random_batch
 from spreeze_zmq.nn.native_layers import NativeSequential
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as a learner's process has
@@ -32,7 +32,7 @@ def test_the_arithmetic_of_a_value_network_is_what_a_hand_counts():
 def trial(shares, flops, batch_size=10):
     """One that was measured already."""
     options = type("Options", (), {"batch_size": batch_size})
-    return Trial(options, "fp32", "cpu", dict.fromkeys(shares), batch_size, shares, flops)
+    return Halves(options, "fp32", "cpu", dict.fromkeys(shares), batch_size, shares, flops)
 
 
 def test_figures_of_updates_follow_from_the_rates():
