@@ -1,55 +1,23 @@
-"""A node's half: joins a run, starts what the head asks for, tells how it goes, and ends with it."""
+"""A node's half: joins a run, joins it again where the head was out of reach, and ends with it."""
 
 from __future__ import annotations
 
-import secrets
 import select
 import signal
-import socket
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.endpoints import Keys
-from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.machine import allow_open_files, available_cores
-from spreeze_zmq.nodes.errands import KINDS as ERRANDS
-from spreeze_zmq.nodes.errands import Errands
-from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
-from spreeze_zmq.nodes.load import Load, is_closed
-from spreeze_zmq.nodes.packages import installed
-from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
+from spreeze_zmq.nodes.head import HEAD_LOST, OVER
+from spreeze_zmq.nodes.load import is_closed
+from spreeze_zmq.nodes.membership import Left, Membership
 from spreeze_zmq.nodes.relay import PATIENCE_S, Relays
-from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.supervisor import GroupSpawner, Process
-from spreeze_zmq.wire import Message, channels
-from spreeze_zmq.wire.channels import Dealer, SocketFolder
+from spreeze_zmq.wire.channels import SocketFolder
 
-#: Time for which an answer to ``join`` is awaited.
-ANSWER_S = 15.0
-#: Time for processes to end by SIGTERM before SIGKILL.
-GRACE_S = 5.0
-#: Longest tail of a log that is sent.
-TAIL_BYTES = 16 * 1024
-#: After this silence it is tried whether anybody listens at the head's address.
-DOUBT_S = 2.0
 #: Why a machine leaves whose ssh client is gone.
 UNREAD = "nobody reads its output any more"
-_TICK_S = 0.05
-
-
-class Left(Exception):
-    """This machine is not part of the run any more: the exit code and why.
-
-    Attributes:
-        for_good: whether the head is known to be gone, not only out of reach.
-    """
-
-    def __init__(self, code: int, why: str, *, for_good: bool = False) -> None:
-        super().__init__(why)
-        self.code, self.for_good = code, for_good
 
 
 class Half:
@@ -120,198 +88,3 @@ class Half:
     @property
     def _is_patient(self) -> bool:
         return time.monotonic() < self.until_s and not self.stop_reason
-
-
-class Membership:
-    """One membership: from a ``join`` to the loss of the head or the end of the run."""
-
-    def __init__(self, half: Half) -> None:
-        self.half = half
-        self.dealer = Dealer(
-            half.head,
-            sender=half.node or socket.gethostname(),
-            incarnation=secrets.randbelow(2**53 - 1) + 1,
-            kinds=KINDS,
-            keys=half.invitation,
-        )
-        self.processes: dict[str, Process] = {}
-        self.logs: dict[str, Any] = {}
-        self.ended: list[Message] = []
-        self.place: Place | None = None
-        self.errands: Errands | None = None
-        self.spawner: GroupSpawner | None = None
-        self.heard_s = time.monotonic()
-        self.next_beat_s, self.load = 0.0, Load()
-        self.is_leaving = self.is_lost = False
-        self.next_doubt_s = self.heard_s + DOUBT_S
-
-    def live(self) -> None:
-        """Take part. Raises Left at the end, when nothing runs here any more."""
-        try:
-            self._join()
-            while True:
-                self._turn()
-        except (InputError, ChannelError) as error:
-            self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
-            raise Left(REFUSED, str(error)) from None
-        except Left as left:
-            self.is_lost = left.code == HEAD_LOST
-            self._end_processes()
-            if left.code == OVER:
-                self.dealer.send(Message("leave", {"code": OVER, "reason": self.half.stop_reason}))
-            raise
-        finally:
-            self._close()
-
-    # --- joining
-
-    def _join(self) -> None:
-        host, half = socket.gethostname(), self.half
-        fields = {"host": host, "cores": half.cores, "packages": installed(), "before": half.node}
-        fields["owes"] = half.relays.owe
-        most = {} if half.most is None else {"samplers": half.most}
-        self.dealer.send(Message("join", {**fields, **most}))
-        until_s = time.monotonic() + ANSWER_S
-        while (message := self._receive()) is None:
-            half.check_wanted()
-            if refused := self.dealer.attend():
-                raise Left(REFUSED, refused)
-            if time.monotonic() > until_s:
-                raise Left(HEAD_LOST, f"{half.head} does not answer: is the run over?")
-        if message.kind != "welcome":
-            raise Left(int(message.fields["code"]), str(message.fields["reason"]))
-        plan = Plan.from_json(message.arrays["plan"].tobytes().decode())
-        self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes(), half.free_cores)
-        self.spawner = GroupSpawner([self.place.sockets.path])
-        self.errands = Errands(self.place.folder, self.dealer.send)
-        half.node, self.heard_s = message.fields["node"], time.monotonic()  # it has not listened meanwhile
-        bound = f", at most {half.most} samplers" if half.most is not None else ""
-        half.say(f"joined {plan.name} as {half.node} with {half.cores} cores{bound}")
-
-    # --- taking part
-
-    def _turn(self) -> None:
-        """One look at everything."""
-        until_s = time.monotonic() + BEAT_S
-        while time.monotonic() < until_s and (message := self._receive()) is not None:
-            self._obey(message)
-        if self.errands is not None:
-            self.errands.run()
-        self._watch()
-        now_s = time.monotonic()
-        self.half.until_s = now_s + PATIENCE_S
-        if now_s >= self.next_beat_s:
-            self.next_beat_s = now_s + BEAT_S
-            self._beat()
-        self.half.check_wanted()
-        if self.dealer.is_replaced:
-            raise Left(HEAD_LOST, f"another run listens at {self.half.head} now", for_good=True)
-        if now_s - self.heard_s > HEAD_LOST_S:
-            raise Left(HEAD_LOST, f"the head has been silent for {HEAD_LOST_S:.0f} s")
-        if now_s >= self.next_doubt_s:
-            self.next_doubt_s = max(now_s, self.heard_s) + DOUBT_S
-            if now_s - self.heard_s >= DOUBT_S and is_closed(self.half.head):
-                raise Left(HEAD_LOST, f"nobody listens at {self.half.head} any more", for_good=True)
-
-    def _receive(self) -> Message | None:
-        channels.poll([self.dealer], timeout_s=_TICK_S)
-        message = self.dealer.receive()
-        if message is not None:
-            self.heard_s = time.monotonic()
-        return message
-
-    def _obey(self, message: Message) -> None:
-        kind, fields = message.kind, message.fields
-        assert self.place is not None
-        assert self.errands is not None
-        if kind == "start" and (why := odd_start(fields, self.place.roles)):
-            self.dealer.refuse(WireError("wrong_field_type", why), "launcher", kind)
-        elif kind == "start":
-            self._start(fields)
-        elif kind == "signal" and fields["number"] in SIGNALS and fields["name"] in self.processes:
-            self.processes[fields["name"]].signal(fields["number"])
-        elif kind in ERRANDS:
-            try:
-                self.errands.hear(message)
-            except WireError as error:
-                self.dealer.refuse(error, "launcher", kind)
-        elif kind == "leave":
-            self._watch()  # its processes have been asked to stop
-            raise Left(int(fields["code"]), str(fields["reason"]))
-
-    def _start(self, fields: Mapping[str, Any]) -> None:
-        assert self.place is not None
-        assert self.spawner is not None
-        self.half.relays.open(self.place.wires)
-        name = fields["name"]
-        try:
-            spec = self.place.spec(fields)
-            self.processes[name] = self.spawner.spawn(spec)
-            self.logs[name] = spec.log_path
-        except InputError as error:
-            self.dealer.send(
-                Message("ended", {"name": name, "code": InputError.exit_code, "log": f"{error}\n"})
-            )
-
-    def _watch(self) -> None:
-        """Tell the head of each process that has ended, once the head has the files that it left; of the last
-        one, where it was to end, once all that was sent from here has left.
-        """
-        for name, process in list(self.processes.items()):
-            if (code := process.poll()) is not None and not self._owes(name):
-                del self.processes[name]
-                tail = self.logs[name].read_bytes()[process.log_start :][-TAIL_BYTES:]
-                log = tail.decode("utf-8", errors="replace")
-                how = {"code": code} if code >= 0 else {"signal": -code}
-                self.ended.append(Message("ended", {"name": name, **how, "log": log}))
-                if code == 0 and not self.processes:
-                    self.half.relays.end()
-        self.half.relays.check()
-        while self.ended and not self.half.relays.flush and not self.is_leaving:
-            self.dealer.send(self.ended.pop(0))
-
-    def _owes(self, process: str) -> bool:
-        """Whether the head still takes files of a process."""
-        return self.errands is not None and not self.is_leaving and self.errands.holds(process)
-
-    def _beat(self) -> None:
-        rows = {
-            name: {"pid": process.pid, "printed": process.has_printed}
-            for name, process in self.processes.items()
-        }
-        relays = self.half.relays
-        figures = self.load.figures(relays.now)
-        self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owe, **figures}))
-
-    # --- the end
-
-    def _end_processes(self) -> None:
-        """SIGTERM, then SIGKILL after ``GRACE_S``; at once where the head is lost, or gave this machine up
-        and others may be in their places: what they had sent by then goes to the head once it can be reached
-        again. The head hears of their ends last, and at once that this machine leaves: they have not failed.
-        """
-        self.is_leaving = True
-        for process in self.processes.values():
-            process.signal(signal.SIGKILL if self.is_lost else signal.SIGTERM)
-        until_s = time.monotonic() + GRACE_S
-        while self.processes or self.half.relays.flush:
-            self._watch()
-            if time.monotonic() > until_s:
-                for process in self.processes.values():
-                    process.signal(signal.SIGKILL)
-            time.sleep(_TICK_S)
-        for ended in self.ended:
-            self.dealer.send(ended)
-
-    def _close(self) -> None:
-        if self.spawner is not None:
-            self.spawner.close()
-        if self.errands is not None:
-            self.errands.close()
-        self.half.relays.leave(is_lost=self.is_lost)
-        if self.is_lost:  # nobody hears what is left
-            self.dealer.socket.linger = 0
-        self.dealer.close()
-        channels.terminate()
-        if self.place is not None:
-            self.place.close()
