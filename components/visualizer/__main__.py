@@ -19,8 +19,9 @@ MOST_ASKED = 16
 def main(component: Component) -> None:
     """Serve the page and forward to it what the broker publishes."""
     try:
-        from spreeze_zmq.screen.page.agent import PolicyPlayer, live_policies
+        from spreeze_zmq.screen.page.agent import PolicyPlayer
         from spreeze_zmq.screen.page.neighbours import Neighbours
+        from spreeze_zmq.screen.page.policies import live_policies
         from spreeze_zmq.screen.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None

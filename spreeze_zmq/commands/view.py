@@ -37,8 +37,9 @@ def main(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: there is no such run, or no such run to draw beside it; the port is taken or out of range.
     """
-    from spreeze_zmq.screen.page.agent import PolicyPlayer, given_policy
+    from spreeze_zmq.screen.page.agent import PolicyPlayer
     from spreeze_zmq.screen.page.neighbours import Neighbours
+    from spreeze_zmq.screen.page.policies import given_policy
     from spreeze_zmq.screen.page.server import Server
     from spreeze_zmq.screen.page.story import journal, run_entry
 

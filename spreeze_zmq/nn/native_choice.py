@@ -18,7 +18,7 @@ from torch import Tensor
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import alone, cpu_flags, file_of, processor, recall, remember
 from spreeze_zmq.nn.native.library import Library, library
-from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
+from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 
 #: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
 MOST_ROWS = 1024

@@ -1,12 +1,10 @@
-"""A ``Sequential`` with the same parameters and results, whose layers are native calls in the number formats
-that ``native_choice.py`` has found right.
-"""
+"""Layers as native calls, with the parameters and results of the modules that they stand for."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +20,6 @@ from spreeze_zmq.nn.native_calls import (
     are_plain,
     call,
     pointers,
-    watched,
 )
 from spreeze_zmq.nn.networks import StackedLayerNorm, StackedLinear
 
@@ -207,118 +204,3 @@ class NativeConv:
         results = torch.empty_like(x) if wanted[0] else None, torch.empty_like(weight), torch.empty_like(bias)
         call("convolve_backward", self._plan, len(x), x, weight, gradients[0].contiguous(), *results)
         return results
-
-
-#: What a ``Sequential`` can do natively.
-Step: TypeAlias = LayerRun | NativeConv
-STEPS = (LayerRun, NativeConv)
-
-
-class NativeSequential(torch.nn.Sequential):
-    """A ``Sequential`` whose runs of layers and convolutions are native calls.
-
-    Attributes:
-        formats: number formats of the products for which they are; none at first.
-    """
-
-    formats: frozenset[torch.dtype] = frozenset()
-    _split: tuple[tuple[torch.nn.Module, ...], list[Step | torch.nn.Module]] | None = None
-
-    def steps(self) -> list[Step | torch.nn.Module]:
-        """Its runs and convolutions, and its other layers as they are."""
-        modules = tuple(self._modules.values())
-        if self._split is None or self._split[0] != modules:
-            self._split = modules, list(split([module for module in modules if module is not None]))
-        return self._split[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The output of the last layer; float32 under autocast, whichever way computed it."""
-        return _unrounded(self._layers(x))
-
-    def _layers(self, x: Tensor) -> Tensor:
-        if not self.formats or watched():
-            return self._in_torch(x)
-        kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
-        if dtype not in self.formats:
-            return self._in_torch(x)
-        for step in self.steps():
-            if isinstance(step, STEPS):
-                x = step(x, dtype == torch.bfloat16) if _fits(step, x) else step.in_torch(x)
-            else:
-                x = step(x)
-        return x
-
-    def _in_torch(self, x: Tensor) -> Tensor:
-        for module in self:
-            x = module(x)
-        return x
-
-
-def _unrounded(x: Tensor) -> Tensor:
-    """What torch gives in the format of autocast, as float32: a loss must not depend on who computes it."""
-    if not isinstance(x, Tensor) or x.dtype == torch.float32 or not torch.is_autocast_enabled(x.device.type):
-        return x
-    return x.float() if x.dtype == torch.get_autocast_dtype(x.device.type) else x
-
-
-def _fits(step: Step, x: Tensor) -> bool:
-    """Whether the native call takes these rows: at least one, float32, of its size and stack."""
-    shape = x.shape
-    stack = (step.num,) if step.num else ()
-    return (
-        (x.dtype == torch.float32 or x.is_cuda)
-        and len(shape) == 2 + len(stack)
-        and shape[:-2] == stack
-        and shape[-1] == step.inputs
-        and shape[-2] > 0
-    )
-
-
-def split(modules: Sequence[torch.nn.Module]) -> Iterator[Step | torch.nn.Module]:
-    """The layers of a ``Sequential`` in order: the longest runs, convolutions, and all others."""
-    start = 0
-    while start < len(modules):
-        module, end = modules[start], _end_of_run(modules, start)
-        if end > start:
-            yield LayerRun(modules[start:end])
-        else:
-            yield NativeConv(module) if type(module) is Conv and _is_plain(module) else module
-        start = max(end, start + 1)
-
-
-def _end_of_run(modules: Sequence[torch.nn.Module], start: int) -> int:
-    """The index behind the last linear layer of the run from ``start``; ``start`` where none begins there."""
-    stacked = type(modules[start]) is StackedLinear
-    end, at, shape = start, start, None
-    while at < len(modules) and _joins(modules[at], LINEAR[stacked], shape):
-        weight: Any = modules[at].weight
-        shape = weight.shape[:-1]
-        at = end = at + 1
-        at += at < len(modules) and _joins(modules[at], NORM[stacked], shape)
-        at += at < len(modules) and _is_activation(modules[at])
-    return end
-
-
-def _joins(module: torch.nn.Module, kind: type[torch.nn.Module], shape: torch.Size | None) -> bool:
-    """Whether a linear layer or a norm is exactly of this class and takes outputs of ``shape``, ``[size]`` or
-    stacked ``[E, size]``; None for any shape.
-    """
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    if type(module) is not kind or weight is None or bias is None or not _is_plain(module):
-        return False
-    if kind in NORM:
-        return bool(weight.shape == shape)
-    return shape is None or (*weight.shape[:-2], weight.shape[-1]) == tuple(shape)
-
-
-def _is_plain(module: torch.nn.Module) -> bool:
-    """Whether a module has no hooks and only plain parameters."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
-    return not any(hooks) and all(
-        parameter.dtype == torch.float32 and parameter.is_contiguous() for parameter in module.parameters()
-    )
-
-
-def _is_activation(module: torch.nn.Module) -> bool:
-    return type(module) in ACTIVATION_CODES and getattr(module, "alpha", 1.0) == 1.0 and _is_plain(module)

@@ -9,10 +9,9 @@ import asyncio
 import io
 import json
 import logging
-import secrets
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,9 @@ from websockets.http11 import Response
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Stage, open_stage
-from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import POLICY
-from spreeze_zmq.policy import FrameStack, Policy, played, usable, without_noise
+from spreeze_zmq.policy import FrameStack, Policy, played, without_noise
 from spreeze_zmq.screen.page.pace import Pace
-from spreeze_zmq.wire import channels
+from spreeze_zmq.screen.page.policies import Policies
 
 if TYPE_CHECKING:
     from spreeze_zmq.screen.page.studio import Studio
@@ -42,9 +39,6 @@ JPEG_QUALITY = 82
 PAUSE_S, KEPT_S = 0.6, 3.0
 #: Seconds between two checks for a newer policy, and between two captions.
 NEW_POLICY_S, CAPTION_S = 1.0, 0.25
-
-#: Yields the newest policy, or None if there is none since the last one; ``close`` releases what it holds.
-Policies = Generator[Policy | None, None, None]
 
 
 class Visitor:
@@ -275,34 +269,3 @@ def jpeg(picture: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "JPEG", quality=JPEG_QUALITY)
     return file.getvalue()
-
-
-def live_policies(plan: Plan, name: str) -> Policies:
-    """The policies of a live run. Each subscriber costs the publisher a copy: iterate only while somebody
-    watches, and close it afterwards.
-
-    Args:
-        plan: the run's plan.
-        name: the subscriber's name, for its log.
-    """
-    incarnation = secrets.randbelow(2**53 - 1) + 1
-    channel = channels.open_channel(plan.channels[POLICY], "sub", name, incarnation)
-    assert isinstance(channel, channels.Subscriber)
-    try:
-        while True:
-            message = channel.newest(answer_timeout_s=0.01)
-            if message is None:
-                yield None
-                continue
-            with usable(message.fields["version"]):
-                policy = Policy.from_message(message.fields, message.arrays)
-            yield policy
-    finally:
-        channel.close()
-
-
-def given_policy(policy: Policy | None) -> Policies:
-    """One policy, at first."""
-    yield policy
-    while True:
-        yield None

@@ -11,7 +11,7 @@ from spreeze_zmq.commands.bench.trial import random_round
 from spreeze_zmq.learner.at_hand import random_replay
 from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_choice import distance
-from spreeze_zmq.nn.native_layers import NativeSequential
+from spreeze_zmq.nn.native_sequential import NativeSequential
 from spreeze_zmq.replay import Minibatches
 from tests.unit.algorithms.shipped import BOX, DISCRETE, IN_PARTS, MASKED
 

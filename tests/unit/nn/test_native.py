@@ -12,7 +12,8 @@ from spreeze_zmq import nn
 from spreeze_zmq.nn import native_calls, native_layers
 from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn.native_choice import distance, native_parts
-from spreeze_zmq.nn.native_layers import LayerRun, NativeConv, NativeSequential
+from spreeze_zmq.nn.native_layers import LayerRun, NativeConv
+from spreeze_zmq.nn.native_sequential import NativeSequential
 from tests.pairwise import pairwise
 
 BOTH = frozenset({torch.float32, torch.bfloat16})

@@ -17,7 +17,7 @@ from spreeze_zmq.nn.native import build
 from spreeze_zmq.nn.native import library as native_library
 from spreeze_zmq.nn.native.build import build_into
 from spreeze_zmq.nn.native.library import compiled, runnable
-from spreeze_zmq.nn.native_layers import NativeSequential
+from spreeze_zmq.nn.native_sequential import NativeSequential
 
 ROOT = Path(__file__).parents[3]
 #: Drives the library in memory of exactly the size that it may touch.

@@ -9,7 +9,7 @@ from spreeze_zmq.commands.bench import learner
 from spreeze_zmq.commands.bench.figures import Job
 from spreeze_zmq.commands.bench.learner import measure_beside_others, update_figures
 from spreeze_zmq.commands.bench.trial import Halves, flops_of, launched, make_trial, random_batch
-from spreeze_zmq.nn.native_layers import NativeSequential
+from spreeze_zmq.nn.native_sequential import NativeSequential
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as a learner's process has
 
