@@ -16,7 +16,7 @@ from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
-from spreeze_zmq.algorithms.packing import Packing
+from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import Staging
@@ -89,7 +89,7 @@ class FlatNetworks:
         self._declare_flat(modules.values(), parameters)
         named = [pair for name, module in modules.items() for pair in _named(name, module)]
         name_of = {id(tensor): name for name, tensor in reversed(named)}
-        self.packing = Packing(tuple((name_of[id(t)], tuple(t.shape)) for t in (*parameters, *buffers)))
+        self.packing = Layout(tuple((name_of[id(t)], tuple(t.shape)) for t in (*parameters, *buffers)))
 
     def _declare_flat(self, modules: Iterable[torch.nn.Module], parameters: list[torch.nn.Parameter]) -> None:
         """Call :func:`nn.laid_flat` for each module with consecutive parameters: all but those with both 0-d

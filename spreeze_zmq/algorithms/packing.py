@@ -13,7 +13,7 @@ SHOWN = 2
 
 
 @dataclass(frozen=True)
-class Packing:
+class Layout:
     """The tensors of a vector of parameters, in their order.
 
     Attributes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.packing import Packing
+from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
@@ -77,7 +77,7 @@ def packed_by_another(half):
         tensors.append((name, flat[begin : begin + size].reshape(shape)))
         begin += size
     named = [(f"{place}.{name}", each[place]) for place in (0, 1) for name, each in reversed(tensors)]
-    packing = Packing(tuple((name, each.shape) for name, each in named))
+    packing = Layout(tuple((name, each.shape) for name, each in named))
     return np.concatenate([each.ravel() for _, each in named]), packing.layout
 
 

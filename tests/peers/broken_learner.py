@@ -4,7 +4,7 @@ import importlib
 import sys
 import time
 
-from spreeze_zmq.algorithms.packing import Packing
+from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.balance import DelayGate, RatioGate
 from spreeze_zmq.broker.account import Receipts
 from spreeze_zmq.component import Component, life, weights
@@ -106,7 +106,7 @@ def t6():
 
 def t7():
     """Takes weights of any layout."""
-    Packing.check = lambda self, layout, what: None
+    Layout.check = lambda self, layout, what: None
 
 
 def t8():

@@ -5,12 +5,12 @@ import hashlib
 import pytest
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.packing import Packing
+from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import topology
 
-TWO = Packing((("a.weight", (2, 3)), ("a.scale", ())))
+TWO = Layout((("a.weight", (2, 3)), ("a.scale", ())))
 
 
 def halves(*overrides):
@@ -32,7 +32,7 @@ def test_the_digest_is_that_of_a_line_for_each_tensor():
         (("a.weight", (3, 2)), TWO.tensors[1]),
         (("b.weight", (2, 3)), TWO.tensors[1]),
     )
-    assert len({TWO.layout, *(Packing(tensors).layout for tensors in others)}) == 4
+    assert len({TWO.layout, *(Layout(tensors).layout for tensors in others)}) == 4
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "ppo"])

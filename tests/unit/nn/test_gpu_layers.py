@@ -6,7 +6,8 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.nn import gpu_layers
 from spreeze_zmq.nn.native_calls import NativeFunction
-from spreeze_zmq.nn.native_layers import Run, split
+from spreeze_zmq.nn.native_layers import LayerRun
+from spreeze_zmq.nn.native_sequential import split
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,7 +54,7 @@ def test_outputs_and_gradients_are_those_of_torchs_layers(
         if stacked != "alone":
             layers = nn.ensemble(2, lambda sizes=sizes: nn.mlp(sizes, activation, norm)).layers
         (run,) = split(list(layers.to(device)))
-        assert isinstance(run, Run)
+        assert isinstance(run, LayerRun)
         x = torch.randn(2, ROWS, sizes[0], device=device)
         x = {"alone": x[0], "stacked": x, "shared": x[0].expand(x.shape)}[stacked]
 
