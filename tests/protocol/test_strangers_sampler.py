@@ -1,0 +1,221 @@
+"""The sampler of PROTOCOL.md, which needs no library, takes part in runs whose other processes are played."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from golden_messages import MESSAGES
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.plan import topology
+from spreeze_zmq.replay import RoundStore
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import Message, channels, rollout_from
+from spreeze_zmq.wire.channels import poll
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "components" / "examples" / "sampler_python"
+DEADLINE_S = 30.0
+
+
+class Peers:
+    """Everybody else of a run: the other ends of a sampler's channels, held by the test."""
+
+    def __init__(self, folder, change=lambda plan: plan):
+        plan = change(topology.load("pendulum", []))
+        self.plan, self.sockets = write_plan(plan, RunFolder.create("run", str(folder)))
+        self.run_file = str(RunFolder(folder).run_file)
+        ends = {
+            name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in plan.channels.items()
+        }
+        self.ends = {
+            name: channels.open_channel(self.plan.channels[name], end, "peer-0", 1)
+            for name, end in ends.items()
+        }
+
+    def publish_policy(self, version):
+        """A network of one linear layer for Pendulum-v1."""
+        fields = {
+            **MESSAGES["policy"].fields,
+            "version": version,
+            "description": {
+                "layers": [{"kind": "linear", "in": 3, "out": 2}],
+                "distribution": MESSAGES["policy"].fields["description"]["distribution"],
+                "observation": {"shape": [3], "normalize": False, "clip": 10.0},
+            },
+        }
+        bounds = {"action_low": np.array([-2.0], np.float32), "action_high": np.array([2.0], np.float32)}
+        self.ends["policy"].publish(
+            Message("policy", fields, {"parameters": np.ones(8, np.float32), **bounds})
+        )
+
+    def pull(self, channel, wanted=lambda message: True):
+        """The next message that is wanted; publishers are served meanwhile."""
+        until_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until_s:
+            poll(self.ends.values(), timeout_s=0.1)
+            while (message := self.ends[channel].pull()) is not None:
+                if wanted(message):
+                    return message
+        raise AssertionError(f"nothing of what was wanted came on {channel} in {DEADLINE_S} s")
+
+    def close(self):
+        """Leave nothing behind."""
+        for end in self.ends.values():
+            end.close()
+        self.sockets.remove()
+
+
+@pytest.fixture
+def peers(tmp_path):
+    """A run of pendulum without processes."""
+    made = Peers(tmp_path / "run")
+    yield made
+    made.close()
+
+
+def test_the_strangers_sampler_takes_part_in_a_run(peers):
+    """Written from the document alone: it says hello, collects, reports, obeys, and its account adds up."""
+    peers.publish_policy(version=0)
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "7"])
+    try:
+        hello = peers.pull("report", lambda message: message.kind == "hello")
+        assert hello.sender == hello.fields["name"] == "sampler-7"
+        experience = [f"experience.{learner}" for learner in ("critic_learner", "actor_learner")]
+        ended, last = 0, None
+        for position in range(14):
+            rollouts = [rollout_from(peers.pull(channel)) for channel in experience]
+            for rollout in rollouts:
+                assert rollout.sequence == position
+                assert rollout.produced == (position + 1) * rollout.num_transitions
+            if position:  # the stream goes on where the last rollout ended
+                np.testing.assert_array_equal(last, rollouts[0].obs[0])
+            last = rollouts[0].obs[-1]
+            ended += len(rollouts[0].final_index)
+        assert rollouts[0].policy_version == 0
+        assert ended == rollouts[0].num_envs  # 200 steps of Pendulum-v1
+        assert rollouts[1].reward is None
+        peers.publish_policy(version=5)
+        newer = peers.pull(experience[0], lambda message: message.fields["policy_version"] == 5)
+        assert np.ptp(rollout_from(newer).action) > 0
+        process.send_signal(signal.SIGTERM)
+        bye = peers.pull("report", lambda message: message.kind == "bye")
+        assert process.wait(DEADLINE_S) == 0
+        last = newer.fields["produced"]
+        while (message := peers.ends[experience[0]].pull(0.3)) is not None:
+            last = message.fields["produced"]
+        assert bye.fields["pushed"]["critic_learner"] == last
+        assert not any(end.refusals.rows() for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cart_pole(plan):
+    """The same run in another environment, whose critic-learner asks for ``log_prob`` too."""
+    name = "experience.critic_learner"
+    asking = replace(plan.channels[name], fields=(*plan.channels[name].fields, "log_prob"))
+    return replace(
+        plan,
+        run=replace(plan.run, env="CartPole-v1"),
+        environment=envs.probe("CartPole-v1", {}),
+        channels={**plan.channels, name: asking},
+    )
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
+    """Int64 actions with their log probabilities, of version 0 and of a policy that prefers one of them."""
+    peers = Peers(tmp_path / "run", cart_pole)
+    about = {
+        "layers": [{"kind": "linear", "in": 4, "out": 2}],
+        "distribution": {"kind": "categorical", "sizes": [2]},
+        "observation": {"shape": [4], "normalize": False, "clip": 10.0},
+    }
+    fields = {**MESSAGES["policy"].fields, "version": version, "description": about}
+    parameters = np.array([0.0] * 9 + [np.log(3.0)], np.float32)
+    peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"])
+    try:
+        rollout = rollout_from(peers.pull("experience.critic_learner"))
+        assert rollout.action.dtype == np.int64
+        assert rollout.action.shape == rollout.log_prob.shape == (16, 16)
+        probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
+        np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
+        assert set(rollout.action.ravel().tolist()) == {0, 1}
+        assert not any(end.refusals.rows() for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+        peers.close()
+
+
+def drift(plan):
+    """The same run over images in colour, whose critic-learner asks for all that stacks are made of."""
+    name, env = (
+        "experience.critic_learner",
+        envs.probe("tests.system.drift:Drift-v0", {"channels": 3, "steps": 10}),
+    )
+    asking = replace(plan.channels[name], fields=algorithms.get("ppo").fields_of("critic", 3))
+    return replace(
+        plan,
+        run=replace(plan.run, env=env.id),
+        environment=env,
+        channels={**plan.channels, name: asking},
+    )
+
+
+def test_the_strangers_sampler_stacks_images(tmp_path):
+    """Its log probabilities are those of the stacks that a learner makes of its rollouts."""
+    peers = Peers(tmp_path / "run", drift)
+    size = 3 * 3 * 36 * 36
+    about = {
+        "layers": [{"kind": "linear", "in": size, "out": 2}],
+        "distribution": {"kind": "categorical", "sizes": [2]},
+        "observation": {
+            **{"shape": [36, 36, 3], "normalize": False, "clip": 10.0},
+            **{"stack": 3, "channels_last": True},
+        },
+    }
+    fields = {**MESSAGES["policy"].fields, "version": 3, "description": about}
+    weight = np.random.default_rng(1).normal(0.0, 1e-4, (2, size)).astype(np.float32)
+    parameters = np.concatenate([weight.reshape(-1), np.zeros(2, np.float32)])
+    peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"], env=path)
+    store, spread = RoundStore(1, "cpu", stack=3), []
+    try:
+        for _ in range(3):
+            store.add(rollout_from(peers.pull("experience.critic_learner")))
+            peers.pull("experience.actor_learner")
+            made, _ = store.take()
+            logits = made.obs[:-1].flatten(2).float() @ torch.from_numpy(weight.T)
+            log_prob = logits.log_softmax(2).gather(2, made.action.unsqueeze(2)).squeeze(2)
+            torch.testing.assert_close(log_prob, made.log_prob, atol=1e-5, rtol=0)
+            spread.append(float(log_prob.std()))
+        assert min(spread) > 0.1
+        assert not any(end.refusals.rows() for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+        peers.close()
+
+
+def test_the_strangers_sampler_obeys_stop(peers):
+    """By message too, and while it still waits for a first policy."""
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "0"])
+    try:
+        peers.pull("report", lambda message: message.kind == "hello")
+        peers.ends["control"].publish(Message("stop", {"roles": ["sampler"], "reason": "test"}))
+        assert peers.pull("report", lambda message: message.kind == "bye").fields["reason"]
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
