@@ -132,6 +132,7 @@ def test_components_of_one_process_have_one_group(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.long("a member starts on one machine, and again on another")
 @pytest.mark.timeout(900)
 def test_a_group_runs_on_a_machine_of_its_own_and_moves_to_another():
     """Over two networks: the member waits for a machine, which then runs no sampler of the run's own group;
