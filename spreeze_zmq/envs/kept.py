@@ -34,7 +34,10 @@ _STATIC = (
 #: Attributes of a layer that are what it wraps, or its arguments as they were given.
 _PASSED_OVER = ("env", "_saved_kwargs")
 #: Attributes of tasks that are made from their arguments.
-_OF_TASKS = ("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space")
+_OF_TASKS = (
+    *("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space"),
+    *("_time", "_time_before", "went_back"),
+)
 
 
 def keep_env(env: gymnasium.Env[Any, Any]) -> list[Any]:

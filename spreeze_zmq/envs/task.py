@@ -45,11 +45,13 @@ class Task(ABC):
         action_space: of one environment; set by ``allocate``.
         num_threads: threads that ``advance`` may use.
         stepping: the environments that ``advance`` must step; ``None`` for all. It may skip the others.
+        went_back: those of them that the engine has put back to a start of its own, as ``advance`` found.
     """
 
     backend: ClassVar[str] = "numpy"
     num_threads: int = 1
     stepping: NDArray[np.intp] | None = None
+    went_back: Sequence[int] = ()
     max_episode_steps: ClassVar[int | None] = None
     observation_space: Space[Any]
     action_space: Space[Any]
@@ -156,6 +158,8 @@ class NativeBatch(BatchedEnv):
                 raise
             for row in failed.tolist():
                 self._raised(row, "step", error)
+        for row in task.went_back:
+            self._fail(row, f"went on although {task.backend} has reset its simulation", mild=True)
         reward, terminated, parts = task.outcome(actions)
         obs = _owned(self._fitting(task.observe(_ALL), self.num_envs))
         reward, terminated = np.array(reward, np.float64), np.array(terminated, np.bool_)

@@ -132,6 +132,7 @@ class MujocoTask(Task):
         fields = self.fields()
         self.batch = self._make_batch(spec, tuple(n for n in fields if n in post_constraint.FIELDS))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        self._time, self._time_before = self.batch.bind("time"), np.zeros(num_envs)
         if self._ranges:
             ranges = read_ranges(type(self).__name__, self.model, self._ranges)
             self.randomizer = Randomizer(self.model, self.batch, ranges)
@@ -165,9 +166,22 @@ class MujocoTask(Task):
         """``frame_skip`` physics steps under one action."""
         self.before()
         self.ctrl[:] = action
+        np.copyto(self._time_before, self._time)
         self.batch.step(self.stepping, nstep=self.frame_skip)
+        self.went_back = self._gone_back()
         if self._after_step is not None:
             self._after_step.compute(self.stepping)
+
+    def _gone_back(self) -> list[int]:
+        """The simulations in which less time has passed than should: MuJoCo found them unstable and reset
+        them in this step.
+        """
+        rows = self.stepping
+        passed = self._time - self._time_before if rows is None else (self._time - self._time_before)[rows]
+        if passed.size == 0 or passed.min() > 0.5 * self.dt:
+            return []
+        back = np.flatnonzero(passed <= 0.5 * self.dt)
+        return [int(row) for row in (back if rows is None else rows[back])]
 
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` ``[N]`` of a task without a terminal state."""

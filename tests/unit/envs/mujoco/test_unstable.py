@@ -1,6 +1,7 @@
 """A simulation that MuJoCo has reset by itself in mid-episode is no step: its episode ends there."""
 
 from contextlib import closing
+from dataclasses import dataclass
 
 import gymnasium
 import mujoco
@@ -9,6 +10,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from spreeze_zmq import envs
+from spreeze_zmq.envs.mujoco import MujocoTask
 
 SLIDE = '<mujoco><worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody></mujoco>'
 
@@ -77,3 +79,53 @@ def test_what_an_environment_sees_itself_is_left_to_it():
     cut, _, failures = played(3, sees=True)
     assert (cut[2], failures) == ([False, False], [])
     assert played(8, hit=False)[2] == []
+
+
+@dataclass(eq=False)
+class Slides(MujocoTask):
+    """The same as a native task."""
+
+    hit: bool = True
+    mjcf = SLIDE
+    max_episode_steps = 6
+
+    def allocate(self, num_envs):
+        """Count the steps of all."""
+        self.steps = 0
+        super().allocate(num_envs)
+
+    def initial_state(self, rng):
+        """Far from where MuJoCo's own reset puts it."""
+        return np.full(1, -5.0), np.zeros(1)
+
+    def observe(self, rows):
+        """Position and velocity."""
+        return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
+
+    def before(self):
+        """Hit the second one at the third step."""
+        self.steps += 1
+        if self.hit and self.steps == 3:
+            self.qvel[1] = 1e20
+
+    def outcome(self, action):
+        """One for each step."""
+        return np.ones(self.num_envs), self.never(), {}
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_a_native_task_ends_the_episode_of_that_simulation_alone(hit):
+    """The others go on to their limit of time; where nothing is unstable all do."""
+    failures, cut = [], []
+    options = {"on_failure": failures.append, "max_failures": 0}
+    with closing(envs.make(f"{__name__}:Slides", 2, hit=hit, **options)) as batch:
+        batch.reset(seed=0)
+        for _ in range(6):
+            obs, _, _, truncated, info = batch.step(np.zeros((2, 0), np.float32))
+            cut.append(truncated.tolist())
+            assert all(info["final_obs"][truncated, 0] < -4.9) if "final_obs" in info else True
+            assert (obs[:, 0] < -4.9).all()
+    assert cut == [[False] * 2, [False] * 2, [False, hit], [False] * 2, [False] * 2, [True, not hit]]
+    assert [failure.summary.partition(" went")[2] for failure in failures] == [
+        " on although mujoco has reset its simulation (step 3 of this batch, step 3 of its episode)"
+    ] * hit
