@@ -9,7 +9,7 @@ import sys
 
 log = logging.getLogger("spreeze.envs")
 
-#: What MuJoCo has said since a step of a batch began.
+#: What MuJoCo has said since the step of one environment began.
 UNSTABLE: list[str] = []
 
 

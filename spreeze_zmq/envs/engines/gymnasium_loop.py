@@ -128,9 +128,9 @@ class GymnasiumLoop(BatchedEnv):
         if self._stepping is not None:  # the others stay where they are
             assert self._last_obs is not None
             self._rows[:] = self._last_obs
-        UNSTABLE.clear()
         for row in range(num_envs) if self._stepping is None else self._stepping.tolist():
             at[0] = row
+            UNSTABLE.clear()
             try:
                 returned = steps[row](actions[row])
                 if returned.__class__ is not tuple or len(returned) != 5:
@@ -154,7 +154,6 @@ class GymnasiumLoop(BatchedEnv):
                 if UNSTABLE and not ends:
                     said = f"went on although MuJoCo has reset its simulation: {UNSTABLE[0]}"
                     self._fail(row, said, mild=True)
-                    UNSTABLE.clear()
                 if (gather or (last is not None and (last[row] or ends or cuts))) and isinstance(info, dict):
                     infos[row] = info
             on_tick()

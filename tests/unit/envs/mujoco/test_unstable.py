@@ -74,6 +74,23 @@ def test_an_episode_ends_where_mujoco_reset_its_simulation(num_workers):
     assert "(step 3 of this batch, step 3 of its episode)" in failures[0]
 
 
+class Some(Slide):
+    """As ``Slide``, of which the first one is hit and sees it."""
+
+    def __init__(self, number=0):
+        super().__init__(hit=number == 0, sees=number == 0)
+
+
+def test_an_environment_is_not_blamed_for_the_one_before():
+    """Which has ended its episode by itself."""
+    failures = []
+    with closing(envs.make(f"{__name__}:Some", 2, on_failure=failures.append, number="{index}")) as batch:
+        batch.reset(seed=0)
+        steps = [batch.step(np.zeros((2, 1), np.float32)) for _ in range(3)]
+    assert [steps[2][2].tolist(), steps[2][3].tolist()] == [[True, False], [False, False]]
+    assert failures == []
+
+
 def test_what_an_environment_sees_itself_is_left_to_it():
     """It ends the episode, as its author wants it."""
     cut, _, failures = played(3, sees=True)
