@@ -67,15 +67,17 @@ def check_same(spec: EnvironmentSpec, batch: BatchedEnv) -> None:
     for name, old, new in differences(spec.to_dict(), now):
         raise InvalidEnvironment(
             f"{spec.id}: its {name} is {show(new)} here and was {show(old)} when its run began: "
-            "bring back the code and the packages that it was begun with, or train anew"
+            "bring back the code and the packages that it was begun with, or train again"
         )
 
 
 def _plain(value: Any) -> Any:
-    """A field's value for a line: of a part of an observation its path and its shape."""
+    """A field's value for a line: of a part of an observation its path, its shape and its kind."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if not isinstance(value, Mapping):
         return "none" if value is None else value
     path, shape = value.get("path"), value.get("sizes") or value.get("shape")
-    return f"{'.'.join(map(str, path)) if isinstance(path, list) else path} {shape}"
+    pixels = " of pixels" if value.get("pixels") else ""
+    start = f" from {value['start']}" if value.get("start") else ""
+    return f"{'.'.join(map(str, path)) if isinstance(path, list) else path} {shape}{pixels}{start}"

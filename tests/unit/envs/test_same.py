@@ -17,31 +17,41 @@ from spreeze_zmq.evaluation.arena import Arena
 from spreeze_zmq.evaluation.stage import open_stage
 
 #: What the module's code says now; a test writes another.
-CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail")}
+CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail"), "camera": np.uint8}
 
 
 class Crane(gymnasium.Env):
     """As ``CODE`` has it."""
 
     def __init__(self):
-        self.observation_space = Dict({name: Box(-9, 9, (2,), np.float64) for name in CODE["parts"]})
+        parts = {name: Box(-9, 9, (2,), np.float64) for name in CODE["parts"]}
+        self.observation_space = Dict({"camera": Box(0, 255, (1, 1, 3), CODE["camera"]), **parts})
         self.action_space = Box(np.zeros(2, np.float32), np.array(CODE["high"], np.float32))
 
     def reset(self, *, seed=None, options=None):
         """Begin."""
         super().reset(seed=seed)
-        return {name: np.zeros(2) for name in CODE["parts"]}, {}
+        return self.observed(), {}
 
     def step(self, action):
         """End."""
-        return {name: np.ones(2) for name in CODE["parts"]}, 1.0, True, False, {}
+        return self.observed(), 1.0, True, False, {}
+
+    def observed(self):
+        """All zeros."""
+        camera = np.zeros((1, 1, 3), CODE["camera"])
+        return {"camera": camera, **{name: np.zeros(2) for name in CODE["parts"]}}
 
 
 CHANGES = {
     "bounds": ({"high": (80.0, 0.1)}, r"action_high\[1\] is 0\.1\d* here and was 1\.0 when its run began"),
     "order": (
-        {"parts": ("arm", "hook")},
-        r'obs_parts\[0\] is "arm \[2\]" here and was "hook \[2\]" when its run began',
+        {"parts": ("gantry", "hook")},
+        r'obs_parts\[1\] is "gantry \[2\]" here and was "hook \[2\]" when its run began',
+    ),
+    "pixels": (
+        {"camera": np.float32},
+        r'obs_parts\[0\] is "camera \[1, 1, 3\]" here and was "camera \[1, 1, 3\] of pixels"',
     ),
 }
 READERS = {
@@ -70,4 +80,4 @@ def test_what_an_earlier_release_did_not_say_is_not_asked_for():
     """Its files have no parts and no starts."""
     spec = replace(envs.probe(f"{__name__}:Crane"), obs_parts=())
     with closing(envs.remade(spec, 1)) as batch:
-        assert batch.reset()[0].shape == (1, 4)
+        assert batch.reset()[0].shape == (1, 7)
