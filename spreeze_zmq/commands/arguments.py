@@ -18,11 +18,10 @@ from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.schema import did_you_mean
 from spreeze_zmq.plan import topology
 
-#: What the system says of a place where nothing more can be written.
-UNWRITABLE = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS),
-    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
-)
+#: What the system says where nothing more can be written.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+#: What it says of a file, which it then names, that is none or is somebody else's.
+OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
 #: Our option -> its names in other programs.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
 
@@ -50,7 +49,8 @@ def add_json_file(parser: argparse.ArgumentParser) -> None:
 
 def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
     """A program's ``main`` that writes in the characters that its reader has, ends with code 0 when that
-    reader has left, as ``head`` does, and with 1 and a line where something cannot be written.
+    reader has left, as ``head`` does, and with 1 and a line where something cannot be written, or a file is
+    out of reach.
     """
 
     @functools.wraps(main)
@@ -63,12 +63,13 @@ def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., in
                 print(end="", flush=True)  # at the interpreter's end nobody would catch the error
         except OSError as error:
             left = isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout)
-            if not left and error.errno not in UNWRITABLE:
+            known = (*UNWRITABLE, *(OUT_OF_REACH if error.filename else ()))
+            if not left and error.errno not in known:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if not left:
-                what = error.filename or "what it prints, or a file,"
-                say(f"{Path(sys.argv[0]).name}: {what} cannot be written: {error.strerror}", file=sys.stderr)
+                what = error.filename or "what it prints, or a file, cannot be written"
+                say(f"{Path(sys.argv[0]).name}: {what}: {error.strerror}", file=sys.stderr)
             return 0 if left else SpreezeError.exit_code
 
     return program
@@ -78,7 +79,7 @@ def _has_no_reader(stream: IO[str]) -> bool:
     """Whether the reader of a pipe or socket has left."""
     watched = select.poll()
     watched.register(stream.fileno(), select.POLLOUT)
-    return any(event & select.POLLERR for _, event in watched.poll(0))
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(0))
 
 
 def exit_code(program: str, command: Callable[..., int], *given: object) -> int:

@@ -1,6 +1,8 @@
 """Output whose reader has left, as ``| head -1`` does, that finds no room, or that nobody has opened."""
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 
@@ -9,6 +11,12 @@ import pytest
 from spreeze_zmq.commands.arguments import for_readers
 
 
+def sockets():
+    """Descriptors of a connected pair, as ssh gives a command without a terminal."""
+    return tuple(each.detach() for each in socket.socketpair())
+
+
+@pytest.mark.parametrize("connected", [os.pipe, sockets], ids=["pipe", "socket"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -18,9 +26,9 @@ from spreeze_zmq.commands.arguments import for_readers
     ],
     ids=" ".join,
 )
-def test_a_reader_that_has_left_is_no_error(words, tmp_path):
+def test_a_reader_that_has_left_is_no_error(words, connected, tmp_path):
     """No traceback, also where all of the output fits into the buffer that is flushed at the end."""
-    reader, writer = os.pipe()
+    reader, writer = connected()
     os.close(reader)
     command = (sys.executable, "-m", f"spreeze_zmq.commands.{words[0]}", *words[1:])
     ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
@@ -43,6 +51,19 @@ def test_a_full_disk_behind_the_output_is_a_line(words, unbuffered, tmp_path, mo
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()
     assert line.endswith(": what it prints, or a file, cannot be written: No space left on device")
+
+
+def test_what_is_no_file_is_not_called_unwritten(capfd):
+    """A file out of reach is named; what names none is a fault of the program, which shows its traceback."""
+
+    @for_readers
+    def main(argv=None):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), *argv)
+
+    assert main(["a/folder"]) == 1
+    assert capfd.readouterr().err.endswith(": a/folder: Is a directory\n")
+    with pytest.raises(IsADirectoryError):
+        main([])
 
 
 def test_a_broken_pipe_of_another_reader_is_no_success(capfd):
