@@ -253,7 +253,7 @@ class SampleAccount:
         causes: dict[str, int] = {}
         for stream, fate in self._fates():
             causes[MISSING] = causes.get(MISSING, 0) + fate.missing
-            if alive is not None and stream not in alive:
+            if fate.ahead and alive is not None and stream not in alive:
                 cause = f"sent and never received; its sampler: {how(stream)[:80]}"
                 cause = cause if cause in causes or len(causes) < MOST_CAUSES else OTHERS
                 causes[cause] = causes.get(cause, 0) + fate.ahead

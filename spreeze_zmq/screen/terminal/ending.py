@@ -57,9 +57,13 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
 
 
 def _lost(summary: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """The causes for which learners did not get most transitions, and how many."""
-    causes = [each for lost in summary.get("undelivered", {}).values() for each in lost.items()]
-    return sorted(causes, key=lambda each: -each[1])[:MOST_CAUSES]
+    """The causes for which a learner did not get transitions, and how many, most first. All learners are sent
+    the same ones: each cause counts for the learner that lost most by it.
+    """
+    causes: dict[str, int] = {}
+    for lost in summary.get("undelivered", {}).values():
+        causes |= {cause: max(count, causes.get(cause, 0)) for cause, count in lost.items()}
+    return sorted(causes.items(), key=lambda each: -each[1])[:MOST_CAUSES]
 
 
 def done(summary: Mapping[str, Any]) -> str:

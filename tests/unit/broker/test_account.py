@@ -158,7 +158,9 @@ def test_each_transition_that_is_not_received_has_a_cause():
     assert account.undelivered(None, ends.__getitem__) == {MISSING: 20}
     for number in range(100):
         account.report_pushed(f"sampler-{number}/9", 1)
+        account.report_pushed(f"idle-{number}/9", 0)
     many = account.undelivered((), lambda stream: f"ended so: {stream}")
+    assert not any("idle" in cause for cause in many)
     assert len(many) == MOST_CAUSES + 1
     assert sum(many.values()) + 10 == account.totals(alive=()).dropped
 
