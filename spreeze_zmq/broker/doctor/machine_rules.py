@@ -60,6 +60,8 @@ def small_batches(vitals: Vitals) -> Finding | None:
     size = vitals.number("batch_size", SMALL_BATCH + 1)
     if not _device(vitals).startswith("cuda") or size > SMALL_BATCH or not _limited_by_learner(vitals):
         return None
+    if "batch_size" in vitals.table("measured"):  # auto has chosen it
+        return None
     return Finding(
         f"the GPU never waits for samples: it is busy with batches of {size:.0f}",
         "an update of so few takes it about as long as one of some thousands",

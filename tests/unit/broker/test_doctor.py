@@ -125,6 +125,8 @@ def test_a_gpu_that_trains_on_few_transitions_at_once_is_named(device, size, sta
     run.record.doctor.vitals.plan = plan
     run.waits = {"critic_learner": {"starved": starved}}
     assert run.live(30) == found
+    plan["measured"]["batch_size"] = {}
+    assert run.live(30) == [], "what auto chose is not advised again"
 
 
 @pytest.mark.parametrize(
