@@ -38,7 +38,7 @@ BACKWARD: dict[type[torch.nn.Module], Any] = {
 }
 
 
-class Layer(NamedTuple):
+class GpuLayer(NamedTuple):
     """One linear layer and what follows it.
 
     Attributes:
@@ -92,7 +92,7 @@ class GpuRun:
         bf16: whether products take their factors in bf16; sums are float32.
     """
 
-    def __init__(self, layers: Sequence[Layer], in_torch: Any, *, stacked: bool, bf16: bool) -> None:
+    def __init__(self, layers: Sequence[GpuLayer], in_torch: Any, *, stacked: bool, bf16: bool) -> None:
         self._layers, self._in_torch, self._stacked = list(layers), in_torch, stacked
         self._dtype = torch.bfloat16 if bf16 else torch.float32
 
@@ -123,7 +123,10 @@ class GpuRun:
             kept.append(Kept(rows, weight, normal, activated))
             rows = z if layer is self._layers[-1] else padded(z, self._dtype)
         output = rows.float()
-        return (output if self._stacked else output[0]), (kept if keep else None)
+        if keep and output is kept[-1].activated:
+            output = output.clone()  # or an operation in place would change what is kept
+        # A view that a function of autograd gives cannot be changed in place; ``data`` is none.
+        return (output if self._stacked else output[0].data), (kept if keep else None)
 
     def _rows(self, x: Tensor) -> Tensor:
         """``[E, B, n]`` in the format of the products, from one copy if all networks have the same rows."""
@@ -163,8 +166,9 @@ class GpuRun:
                 gradient = gradient[..., : of_layer.activated.shape[-1]]
                 gradient = BACKWARD[type(layer.activation)](gradient, of_layer.activated)
             if layer.norm is not None:
-                wants = wanted[next(places)], wanted[next(places)]
-                gradient, of_norm = self._through_norm(layer, of_layer, gradient, wants[1] or wants[0])
+                of_bias, of_weight = next(places), next(places)
+                wants = wanted[of_bias] or wanted[of_weight]
+                gradient, of_norm = self._through_norm(parameters[of_weight - 1], of_layer, gradient, wants)
                 found[:0] = of_norm
             wants = wanted[next(places)], wanted[next(places)]
             found[:0] = self._of_linear(of_layer, gradient, *wants)
@@ -173,11 +177,11 @@ class GpuRun:
         return self._given(x, gradient if wanted[0] else None, parameters, found, wanted)
 
     def _through_norm(
-        self, layer: Layer, kept: Kept, gradient: Tensor, wanted: bool
+        self, weight: Tensor, kept: Kept, gradient: Tensor, wanted: bool
     ) -> tuple[Tensor, list[Tensor | None]]:
         """The gradient of a layer norm's input, and those of its weight and bias."""
         z, mean, deviation = kept.normal
-        size, weight = [z.shape[-1]], layer.norm.weight
+        size = [z.shape[-1]]
         found: list[Tensor | None] = [None, None]
         if wanted:
             normal = (z.float() - mean) * deviation

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spreeze_zmq.nn.gpu_layers import GpuRun, Layer, are_whole
+from spreeze_zmq.nn.gpu_layers import GpuLayer, GpuRun, are_whole
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_calls import (
@@ -68,7 +68,7 @@ class LayerRun:
         ]
         self._shapes = [parameter.shape for parameter in self.parameters()]
 
-    def _followers(self) -> Iterator[Layer]:
+    def _followers(self) -> Iterator[GpuLayer]:
         """What follows each of its linear layers."""
         found: list[list[Any]] = []
         for module in self.modules:
@@ -76,7 +76,7 @@ class LayerRun:
                 found.append([None, None])
             else:
                 found[-1][0 if isinstance(module, NORM) else 1] = module
-        return (Layer(*each) for each in found)
+        return (GpuLayer(*each) for each in found)
 
     def parameters(self) -> list[Tensor]:
         """Weight and bias of each linear layer and norm, in the order of the layers."""

@@ -95,3 +95,27 @@ def test_no_column_is_left_that_tensor_cores_do_not_take():
     assert not filled[:, 3:].any()
     wide = torch.ones(2, 8)
     assert gpu_layers.padded(wide, torch.float32) is wide
+
+
+@pytest.mark.parametrize("activation", [torch.nn.Tanh(), torch.nn.ReLU(), None])
+def test_the_output_may_be_changed_in_place(activation):
+    """As that of any layer; the gradients are those of what was computed."""
+    torch.manual_seed(0)
+    run = LayerRun([torch.nn.Linear(5, 6), *filter(None, [activation])])
+    x = torch.randn(7, 5, requires_grad=True)
+    mine = NativeFunction.apply(run._gpu_calls[0], x, *run.parameters()).mul_(2.0).sub_(0.7)
+    exact = run.in_torch(x) * 2.0 - 0.7
+    mine, exact = (torch.autograd.grad(each.square().sum(), x)[0] for each in (mine, exact))
+    assert torch.allclose(mine, exact, atol=1e-5)
+
+
+def test_a_norm_goes_back_through_the_weight_that_it_came_with():
+    """Another one may have taken its place since, as of ``torch.func.functional_call``."""
+    torch.manual_seed(0)
+    norm = torch.nn.LayerNorm(6)
+    run = LayerRun([torch.nn.Linear(5, 6), norm, torch.nn.Tanh()])
+    x = torch.randn(7, 5, requires_grad=True)
+    outputs = NativeFunction.apply(run._gpu_calls[0], x, *run.parameters()), run.in_torch(x)
+    norm.weight = torch.nn.Parameter(torch.full((6,), 3.0))
+    mine, exact = (torch.autograd.grad(each.square().sum(), x)[0] for each in outputs)
+    assert torch.allclose(mine, exact, atol=1e-5)
