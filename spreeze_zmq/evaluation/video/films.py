@@ -68,6 +68,12 @@ class VideoSchedule:
             shutil.copyfile(self._folder.best_policy, policy)
             self._made(policy)
             self._waiting.append(policy)
+        self._take_ended()
+        if self._waiting and self._writer is None:
+            self._begin(self._waiting.pop(0))
+
+    def _take_ended(self) -> None:
+        """Report the video whose writer has ended."""
         if self._writer is not None and self._writer.poll() is not None:
             if self._writer.returncode:
                 said = self._log.read_text(errors="replace").strip()[-SAID_CHARS:]
@@ -76,8 +82,6 @@ class VideoSchedule:
             else:
                 self._made(self._video)
             self._writer = None
-        if self._waiting and self._writer is None:
-            self._begin(self._waiting.pop(0))
 
     @property
     def _log(self) -> Path:
@@ -102,6 +106,7 @@ class VideoSchedule:
 
     def close(self) -> None:
         """Abandon the video that is being written; the policies stay and can be played later."""
+        self._take_ended()
         if self._writer is None:
             return
         self._writer.send_signal(signal.SIGINT)  # the writer then removes its partial file

@@ -27,3 +27,16 @@ def test_a_video_that_cannot_be_written_is_a_failure_of_the_run(tmp_path, monkey
     ]
     assert "an earlier line" in failures[0][1]
     assert [path.name for path in made] == ["1500.safetensors", "2000.safetensors"]
+
+
+def test_a_video_that_fails_last_is_named_too(tmp_path, monkeypatch):
+    """When the run is over before anybody has looked again."""
+    monkeypatch.setattr(films, "WRITER", (sys.executable, "-c", "import sys; sys.exit('no room')"))
+    folder, failures = RunFolder.create("run", str(tmp_path / "run")), []
+    folder.best_policy.write_bytes(b"a policy")
+    told = {"failed": lambda *about: failures.append(about)}
+    videos = films.VideoSchedule(folder, [1500], tmp_path, (), **told)
+    videos.reached(1500)
+    videos._writer.wait(20)
+    videos.close()
+    assert len(failures) == 1
