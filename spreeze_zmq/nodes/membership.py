@@ -49,7 +49,7 @@ class Left(Exception):
 
 
 class Membership:
-    """Joins, starts what the head asks for, tells how it goes, and ends with it.
+    """Joins, starts what the head asks for, reports how it goes, and ends with it.
 
     Args:
         half: whose it is.
@@ -98,7 +98,7 @@ class Membership:
     def _join(self) -> None:
         host, half = socket.gethostname(), self.half
         fields = {"host": host, "cores": half.cores, "packages": installed(), "before": half.node}
-        fields["owes"] = half.relays.owe
+        fields["owes"] = half.relays.owes
         most = {} if half.most is None else {"samplers": half.most}
         self.dealer.send(Message("join", {**fields, **most}))
         until_s = time.monotonic() + ANSWER_S
@@ -197,7 +197,7 @@ class Membership:
                 if code == 0 and not self.processes:
                     self.half.relays.end()
         self.half.relays.check()
-        while self.ended and not self.half.relays.flush and not self.is_leaving:
+        while self.ended and not self.half.relays.is_flushing and not self.is_leaving:
             self.dealer.send(self.ended.pop(0))
 
     def _owes(self, process: str) -> bool:
@@ -211,7 +211,7 @@ class Membership:
         }
         relays = self.half.relays
         figures = self.load.figures(relays.now)
-        self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owe, **figures}))
+        self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owes, **figures}))
 
     # --- the end
 
@@ -224,7 +224,7 @@ class Membership:
         for process in self.processes.values():
             process.signal(signal.SIGKILL if self.is_lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
-        while self.processes or self.half.relays.flush:
+        while self.processes or self.half.relays.is_flushing:
             self._watch()
             if time.monotonic() > until_s:
                 for process in self.processes.values():

@@ -86,12 +86,12 @@ class Relays:
         self._earlier: list[RelayThread] = []
 
     @property
-    def owe(self) -> bool:
+    def owes(self) -> bool:
         """Whether an earlier one has not sent all yet."""
         return any(relay.is_alive() for relay in self._earlier)
 
     @property
-    def flush(self) -> bool:
+    def is_flushing(self) -> bool:
         """Whether the one of now has been told to end, and is sending what is left."""
         return self.now is not None and self.now.is_ending and self.now.is_alive()
 

@@ -154,7 +154,7 @@ class Work:
         self._busy_s = 0.0
         self._looked_at = (time.monotonic(), 0.0)
         self._busy = 0.0
-        self._first_s = self._last_s = 0.0  # the launch of the first update and of the last that has ended
+        self._first_s = self._last_s = 0.0  # when the first and the last update that have ended were seen
 
     @contextmanager
     def update(self) -> Iterator[None]:

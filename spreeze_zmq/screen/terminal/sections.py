@@ -12,7 +12,7 @@ from spreeze_zmq.screen.terminal.chart import Returns
 from spreeze_zmq.screen.terminal.numbers import clock, compact, decimal, efficiency, memory, plain_name, rate
 from spreeze_zmq.screen.terminal.words import (
     RUNNING,
-    Stage,
+    RoleStage,
     conditions,
     finding_line,
     findings,
@@ -213,7 +213,7 @@ def _processes(scene: Scene, width: int) -> list[Line]:
     learners = scene.status.get("learners", ())
     groups.sort(key=lambda group: group.stage == RUNNING)
     for role, sums in scene.status.get("others", {}).items():  # processes without rows of their own
-        groups.append(Stage(role, RUNNING, [role] * sums["count"], [sums]))
+        groups.append(RoleStage(role, RUNNING, [role] * sums["count"], [sums]))
     return [
         _figures(group, width, group.role in learners)
         if group.stage == RUNNING and group.figures
@@ -244,14 +244,14 @@ def _legend(scene: Scene, width: int) -> list[Line]:
     return [[(" " * LABEL + text, "dim")]] if shown else []
 
 
-def _wait(group: Stage, lasted_s: float) -> Line:
+def _wait(group: RoleStage, lasted_s: float) -> Line:
     title: Piece = (f"{group.title:{LABEL}}", "")
     if group.stage == RUNNING:
         return [title, (RUNNING, "")]
     return [title, (plain_name(group.stage), "yellow"), (f"   {lasted_s:.0f} s", "dim")]
 
 
-def _figures(group: Stage, width: int, learns: bool) -> Line:
+def _figures(group: RoleStage, width: int, learns: bool) -> Line:
     title: Piece = (f"{group.title:{LABEL}}", "")
     line = [title]
     for name in ("busy", "blocked", "starved"):

@@ -146,7 +146,7 @@ def _towards(limit: float, now: float, per_s: float) -> Progress:
 
 
 @dataclass
-class Stage:
+class RoleStage:
     """Processes of one role at the same stage.
 
     Attributes:
@@ -182,7 +182,7 @@ def stage_of(heard: Mapping[str, Any]) -> str:
     return RUNNING if heard.get("ready") else "setting up"
 
 
-def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]]) -> list[Stage]:
+def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]]) -> list[RoleStage]:
     """Group processes by role and stage, in the order of ``stages``; processes that only the status knows,
     which another program has started, come last.
 
@@ -191,10 +191,10 @@ def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]])
         heard: the rows of the status, by name.
     """
     all_stages = {**stages, **{name: stage_of(row) for name, row in heard.items() if name not in stages}}
-    groups: dict[tuple[str, str], Stage] = {}
+    groups: dict[tuple[str, str], RoleStage] = {}
     for name, stage in all_stages.items():
         role = name.rpartition("-")[0]
-        group = groups.setdefault((role, stage), Stage(role, stage, [], []))
+        group = groups.setdefault((role, stage), RoleStage(role, stage, [], []))
         group.names.append(name)
         if name in heard:
             group.figures.append(heard[name])

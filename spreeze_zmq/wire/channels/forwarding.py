@@ -19,7 +19,7 @@ from spreeze_zmq.wire.channels.sockets import Channel
 BURST = 100
 #: A receiver that takes nothing for this time has no room; a shorter time is ZeroMQ's own thread.
 SHUT_AFTER_S = 0.01
-#: How often it is looked whether what was sent has arrived.
+#: Time between two looks at whether what was sent has arrived.
 ARRIVED_AFTER_S = 0.02
 _SNDMORE = int(zmq.SNDMORE)
 

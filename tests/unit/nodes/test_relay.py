@@ -151,13 +151,13 @@ def test_what_was_sent_before_the_head_was_lost_is_owed_until_it_has_arrived(mac
     sampler = machine.sampler(EXPERIENCE, "push")
     assert sampler.push(rollout_message(make_rollout(), machine.plan.channels[EXPERIENCE].fields), DEADLINE_S)
     assert learner.pull(DEADLINE_S) is not None
-    assert not relays.owe
+    assert not relays.owes
     relays.leave(is_lost=True)
     time.sleep(0.5)
-    assert relays.owe
+    assert relays.owes
     arrived.set()
     machine.relay.join(DEADLINE_S)
-    assert not relays.owe
+    assert not relays.owes
 
 
 def test_what_is_relayed_follows_from_who_binds(machine):
