@@ -167,8 +167,8 @@ class GpuRun:
                 gradient = BACKWARD[type(layer.activation)](gradient, of_layer.activated)
             if layer.norm is not None:
                 of_bias, of_weight = next(places), next(places)
-                wants = wanted[of_bias] or wanted[of_weight]
-                gradient, of_norm = self._through_norm(parameters[of_weight - 1], of_layer, gradient, wants)
+                trains = wanted[of_bias] or wanted[of_weight]
+                gradient, of_norm = self._through_norm(parameters[of_weight - 1], of_layer, gradient, trains)
                 found[:0] = of_norm
             wants = wanted[next(places)], wanted[next(places)]
             found[:0] = self._of_linear(of_layer, gradient, *wants)
