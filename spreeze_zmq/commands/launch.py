@@ -22,6 +22,7 @@ from spreeze_zmq.commands.launch_line import load, parser
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
+from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import Listening, need_no_machine
@@ -67,6 +68,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         _check_dry_run(arguments)
         say(script(plan.name, plan.command), end="")
         return 0
+    check_open_files(plan, threads=arguments.inproc)
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
     lines = advice(plan, look.observations())

@@ -20,6 +20,7 @@ from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
@@ -77,6 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         check_output(arguments.json)
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
+    check_open_files(plan)
     build_all(plan, print)
     plan = sizing.settle(plan, remeasure=True, say=print)
     found = measure(plan)

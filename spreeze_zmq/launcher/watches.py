@@ -1,17 +1,22 @@
-"""What the launcher looks at now and then: whether the disk of the run's folder has room, without which every
-process waits with what is due, and whether the run's sockets are there, without which none finds another.
+"""What the launcher looks at: before the run whether its processes may open enough files, then now and then
+whether the disk of the run's folder has room, without which every process waits with what is due, and whether
+the run's sockets are there, without which none finds another.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.patience import PATIENCE_S
 from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.wire.channels import SocketFolder
 
 DISK_CHECK_S = 0.5
@@ -23,6 +28,41 @@ SOCKETS_CHECK_S = 1.0
 MISSED = 10
 #: A file that is touched this often is not old enough for any cleaner.
 TOUCH_S = 3600.0
+
+#: Files that a process has open beside those that it has for each of the others (seen: 19 to 32), those of a
+#: broker or learner for each other process, and those of a thread of ``--inproc`` with its sockets (seen: 12).
+OWN_FILES, FILES_EACH, FILES_OF_THREAD = 48, 2, 16
+
+
+def check_open_files(plan: Plan, *, threads: bool = False, hard: int | None = None) -> None:
+    """Check that the machine allows as many open files as a process of the run may need. ZeroMQ ends a
+    process that finds no file left for a connection.
+
+    Args:
+        plan: of the run.
+        threads: the components are threads of one process.
+        hard: the limit; by default this process's, up to which each process raises its own.
+
+    Raises:
+        InputError: it allows fewer.
+    """
+    if hard is None:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    count = sum(component.count.maximum for component in plan.components.values())
+    each, who = (FILES_OF_THREAD, "process of --inproc") if threads else (FILES_EACH, "broker")
+    workers = plan.components[SAMPLER].options.get("workers")
+    of_sampler = OWN_FILES + (workers if isinstance(workers, int) else 0)
+    rows = (
+        (OWN_FILES + each * count, f"the {who} for up to {count} processes", "count"),
+        (of_sampler, f"a sampler for its {workers} workers", "workers"),
+    )
+    needed, whose, option = max(rows)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise InputError(
+            f"open files: this machine allows a process {hard} (ulimit -Hn), and {whose} may need {needed}: "
+            "raise the hard limit (nofile in /etc/security/limits.conf, LimitNOFILE of a service, "
+            f"docker run --ulimit nofile=4096), or lower components.{SAMPLER}.{option}"
+        )
 
 
 def free_bytes(path: Path) -> int:

@@ -1,10 +1,14 @@
 """A full disk is said while it is waited for, and a cleaner of /tmp that removes the sockets is noticed."""
 
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher.watches import (
     DISK_CHECK_S,
     ENOUGH_BYTES,
@@ -13,6 +17,7 @@ from spreeze_zmq.launcher.watches import (
     TOUCH_S,
     DiskWatch,
     SocketWatch,
+    check_open_files,
     free_bytes,
 )
 from spreeze_zmq.plan import topology
@@ -98,3 +103,31 @@ def test_files_in_use_do_not_grow_old(watched):
     watched.now_s += TOUCH_S
     watched.checks(1)
     assert min(path.stat().st_mtime for path in (watched.sockets.path, watched.report)) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "threads", "needed", "whose"),
+    [
+        (["count=[1, 120]"], False, 298, "the broker for up to 125 processes may need 298"),
+        (["workers=250", "envs=300", "count=1"], False, 298, "a sampler for its 250 workers may need 298"),
+        (["count=10"], True, 288, "the process of --inproc for up to 15 processes may need 288"),
+    ],
+)
+def test_too_few_open_files_are_refused_with_what_needs_them(options, threads, needed, whose):
+    """One fewer is too few; a machine without a limit has enough."""
+    plan = topology.load("pendulum", [f"components.sampler.{option}" for option in options])
+    for enough in (needed, resource.RLIM_INFINITY):
+        check_open_files(plan, threads=threads, hard=enough)
+    with pytest.raises(InputError, match=rf"allows a process {needed - 1} \(ulimit -Hn\), and {whose}: raise"):
+        check_open_files(plan, threads=threads, hard=needed - 1)
+
+
+def test_a_run_that_needs_more_open_files_than_it_may_have_does_not_start(tmp_path):
+    """ZeroMQ would abort its broker in the middle of the run."""
+    sampler = ["--set", "components.sampler.count=200", "--set", "run.stop.minutes=0.01"]
+    command = [sys.executable, "-m", "spreeze_zmq.commands.begin", "pendulum", *sampler]
+    limited = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert done.stderr.startswith("spreeze-launch: open files: this machine allows a process 256 (ulimit -Hn)")
+    assert len(done.stderr.splitlines()) == 1
