@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,8 +18,10 @@ from spreeze_zmq.base.schema import in_words, options_of, show
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR, NODE, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, NODE, SAMPLER
 
+#: Whose work each limit of a run grows by; the clock needs nobody.
+GROWS_BY = {"mean_return": EVALUATOR, "env_steps": SAMPLER, "trained_transitions": CRITIC_LEARNER}
 #: An environment that takes as long to make is one to tell of.
 SLOW_S = 5.0
 
@@ -192,7 +195,19 @@ def environment(plan: Plan) -> str:
 def ends(plan: Plan) -> str:
     stop = to_plain(plan.run.stop)
     given = [f"{name} {value:,g}" for name, value in stop.items() if value is not None]
-    return f"at {' or '.join(given)}" if given else "never, until Ctrl-C (--set run.stop.minutes=10 ends it)"
+    return "; ".join(filter(None, (f"at {' or '.join(given)}" if given else "never", endless(plan))))
+
+
+def endless(plan: Plan) -> str:
+    """That nothing but Ctrl-C ends a run, and until when; empty where a limit ends it."""
+    stop = plan.run.stop
+    roles = {GROWS_BY.get(each.name) for each in fields(stop) if getattr(stop, each.name) is not None}
+    missing = [role for role in GROWS_BY.values() if role in roles and not plan.components[role].launched]
+    if len(roles) > len(missing):
+        return ""
+    are = "are" if len(missing) > 1 else "is"
+    until = f" until its {' and '.join(missing)} {are} started by hand" if missing else ""
+    return f"nothing ends this run but Ctrl-C{until}; --set run.stop.minutes=10 would"
 
 
 def replay(sizes: dict[str, int]) -> str:

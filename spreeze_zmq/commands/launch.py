@@ -17,7 +17,7 @@ from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
-from spreeze_zmq.commands.check import FirstLook, advice, graph, report
+from spreeze_zmq.commands.check import FirstLook, advice, endless, graph, report
 from spreeze_zmq.commands.launch_line import load, parser
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch
@@ -29,7 +29,6 @@ from spreeze_zmq.nodes.listening import Listening, need_no_machine
 from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
-from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
@@ -108,8 +107,8 @@ def _launch_on(
     view = StatusView(plain=arguments.inproc)
     for line in lines:
         view.note(line)
-    if plan.run.stop == StopPlan():
-        view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
+    if never := endless(plan):
+        view.note(never)
     build_all(plan, view.note)
     native.prepare(view.note)
     plan = sizing.settle(plan, say=view.note)
@@ -169,8 +168,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
         raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
     if arguments.listen:
         raise InputError("--seeds N ends each run, and with it the machines that joined: leave --listen out")
-    if plan.run.stop == StopPlan():
-        raise InputError("--seeds N: the first run would never end: --set run.stop.minutes=10 ends each")
+    if never := endless(plan):
+        raise InputError(f"--seeds N: the first run would never end: {never}")
     parent = RunFolder.place(plan.name, arguments.run_dir)
     codes, outcomes = [0], []
     for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):

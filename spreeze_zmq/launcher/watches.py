@@ -30,7 +30,7 @@ MISSED = 10
 TOUCH_S = 3600.0
 
 #: Files that a process has open beside those that it has for each of the others (seen: 19 to 32), those of a
-#: broker or learner for each other process, and those of a thread of ``--inproc`` with its sockets (seen: 12).
+#: broker or learner for each other process, and those of a thread of ``--inproc`` (seen: 12).
 OWN_FILES, FILES_EACH, FILES_OF_THREAD = 48, 2, 16
 
 

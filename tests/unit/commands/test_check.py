@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.algorithms.dqn import DQN
-from spreeze_zmq.commands.check import advice, environment, graph
+from spreeze_zmq.commands.check import advice, endless, ends, environment, graph
 from spreeze_zmq.plan.topology import load
 
 
@@ -44,6 +44,35 @@ def test_it_is_said_that_parts_have_encoders():
         run = {"env": "tests.unit.algorithms.test_parts:Which", "algorithm": "discrete_sac"}
         plan = load({"run": run, "algorithm": {"network": network}})
         assert ("an encoder for each of 3 parts" in environment(plan)) is said
+
+
+@pytest.mark.parametrize(
+    ("stop", "without", "until"),
+    [
+        ("{}", [], ""),
+        ("{return=-200}", ["evaluator"], " until its evaluator is started by hand"),
+        ("{env_steps=9}", ["sampler"], " until its sampler is started by hand"),
+        (
+            "{return=-200, trained_transitions=9}",
+            ["evaluator", "critic_learner"],
+            " until its evaluator and critic_learner are started by hand",
+        ),
+    ],
+)
+def test_a_run_that_nothing_ends_is_told_before_it_starts(stop, without, until):
+    """Without a limit, and with limits that grow only by roles that are left out."""
+    plan = load("pendulum", [f"run.stop={stop}"], without=without)
+    never = f"nothing ends this run but Ctrl-C{until}; --set run.stop.minutes=10 would"
+    assert endless(plan) == never
+    assert ends(plan).endswith(f"; {never}")
+
+
+@pytest.mark.parametrize("stop", ["{return=-200, minutes=1}", "{return=-200, env_steps=9}"])
+def test_a_run_with_a_limit_that_grows_ends(stop):
+    """Any one will do."""
+    plan = load("pendulum", [f"run.stop={stop}"], without=["evaluator"])
+    assert endless(plan) == ""
+    assert ends(plan).startswith("at return -200 or ")
 
 
 class Unaware(DQN):

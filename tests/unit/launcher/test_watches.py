@@ -118,7 +118,7 @@ def test_too_few_open_files_are_refused_with_what_needs_them(options, threads, n
     plan = topology.load("pendulum", [f"components.sampler.{option}" for option in options])
     for enough in (needed, resource.RLIM_INFINITY):
         check_open_files(plan, threads=threads, hard=enough)
-    with pytest.raises(InputError, match=rf"allows a process {needed - 1} \(ulimit -Hn\), and {whose}: raise"):
+    with pytest.raises(InputError, match=rf"process {needed - 1} \(ulimit -Hn\), and {whose}: raise"):
         check_open_files(plan, threads=threads, hard=needed - 1)
 
 
@@ -129,5 +129,7 @@ def test_a_run_that_needs_more_open_files_than_it_may_have_does_not_start(tmp_pa
     limited = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
-    assert done.stderr.startswith("spreeze-launch: open files: this machine allows a process 256 (ulimit -Hn)")
+    assert done.stderr.startswith(
+        "spreeze-launch: open files: this machine allows a process 256 (ulimit -Hn)"
+    )
     assert len(done.stderr.splitlines()) == 1
