@@ -137,12 +137,14 @@ def checked_job(arguments: argparse.Namespace) -> Job:
 def table(section: Section) -> str:
     """The figures of one section in lines of at most ``WIDTH`` columns."""
     lines = textwrap.wrap(f"{section.name}: {section.about}", WIDTH, subsequent_indent="  ")
-    if section.figures:
-        lines.append(f"  {'':25}{'limit':>10}{'reached':>11}  {'':15}{'ratio':>6}")
-    for figure in section.figures:
-        numbers = f"{number(figure.limit):>10}{number(figure.reached):>11}"
-        line = f"  {figure.name:<25}{numbers}  {figure.unit:<15}{figure.ratio:6.2f}  {figure.note}"
-        lines.append(line.rstrip())
+    rows = [("", "limit", "reached", "", "ratio")] + [
+        (one.name, number(one.limit), number(one.reached), one.unit, f"{one.ratio:.2f}  {one.note}")
+        for one in section.figures
+    ]
+    name, limit, reached, unit, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for row in rows if section.figures else []:
+        numbers = f"{row[1]:>{limit}}  {row[2]:>{reached}}"
+        lines.append(f"  {row[0]:<{name}}  {numbers}  {row[3]:<{unit}}  {row[4]}".rstrip())
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -149,12 +150,17 @@ def test_a_section_that_fails_in_its_process_says_why():
 
 
 def test_long_figures_fit_the_table():
-    """The longest names and the largest numbers that a section gives."""
-    figure = paired("critic, bf16, batch 8192", "transitions/s", [98_765_432.0], [12_345_678.0])
-    note = "12,346 updates/s, 325 MFLOP"
-    text = bench.table(Section("learner", "limit", [replace(figure, note=note)]))
+    """The longest names and the largest numbers that a section gives, as a large GPU reaches them."""
+    figure = paired("critic, bf16, batch 131072", "transitions/s", [751_905_357.0], [88_819_511.0])
+    long = replace(figure, note="3,465 + 4,926 updates/s")
+    text = bench.table(Section("learner", "limit", [long, paired("start", "s", [1.0], [2.0])]))
     assert max(map(len, text.splitlines())) <= 100
-    assert "98,765,432 12,345,678  transitions/s    0.12" in text
+    columns = [re.split(r" {2,}", line.strip()) for line in text.splitlines()[1:]]
+    assert columns == [
+        ["limit", "reached", "ratio"],
+        ["critic, bf16, batch 131072", "751,905,357", "88,819,511", "transitions/s", "0.12", long.note],
+        ["start", "1", "2", "s", "2.00"],
+    ]
 
 
 # --- measuring in turn ----------------------------------------------------------------------------
