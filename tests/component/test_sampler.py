@@ -56,7 +56,7 @@ def test_whoever_was_started_by_hand_ends_when_the_launcher_is_gone(by_command, 
     process = start(peers)
     peers.next("rollout")
     peers.sockets.remove()
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
     assert "stopped: the launcher of the run is gone" in peers.lives[0].words()[-1]
 
 

@@ -38,7 +38,7 @@ def page(peers):
     peers.next("hello")
     yield peers.folder.page_address.read_text().strip()
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
 
 
 def ask(address, path=None, **headers):

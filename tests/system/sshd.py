@@ -48,7 +48,7 @@ class Server:
             "LogLevel": "ERROR",
         }
         self.ssh = "ssh -F none " + " ".join(f"-o {name}={value}" for name, value in options.items())
-        until_s = time.monotonic() + 10
+        until_s = time.monotonic() + 60
         while time.monotonic() < until_s:
             with socket.socket() as probe:
                 if probe.connect_ex((address, self.port)) == 0:

@@ -45,7 +45,7 @@ def test_cpp_and_python_in_one_run(built_cpp, launch):
     run.until(lambda: run.summary().get("env_steps", 0) > 2000, "rollouts")
     run.interrupt()
     assert run.end(90) == 0, run.said()
-    assert joined.wait(10) == 0, log.read_text()
+    assert joined.wait(30) == 0, log.read_text()
     assert "sampler-1 is ready" in log.read_text()
     samples = run.summary()["samples"]
     assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
@@ -73,7 +73,7 @@ def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     observer = [sys.executable, COMPONENTS / "examples" / "observer.py", run.folder]
     looking = subprocess.Popen(observer, stdout=subprocess.PIPE, text=True)
     assert run.end(90) == 0, run.said()
-    said, _ = looking.communicate(timeout=10)
+    said, _ = looking.communicate(timeout=30)
     assert all(f" s  {topic}: " in said for topic in ("hello", "status", "end")), said
     [*_, status] = [line for line in said.splitlines() if " s  status: " in line]
     assert "None" not in status

@@ -171,7 +171,7 @@ def over_again(folder, errors):
             explore(page)
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(30) == 0
 
 
 def explore(page):

@@ -159,7 +159,7 @@ def test_a_replay_goes_step_by_step(recorded, tmp_path):
     stepping.stdin.write("q\n")
     stepping.stdin.flush()
     rest = stepping.stdout.read()
-    assert stepping.wait(20) == 1
+    assert stepping.wait(30) == 1
     assert "sampler-1: 4 messages fed" in rest
     came = [decode(entry.frames) for entry in Recording(file).entries() if not entry.sent]
     for line, message in zip(shown, came, strict=False):

@@ -82,7 +82,7 @@ def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
     obey(launch, "sampler", 1, "one")
     obey(launch, "sampler", 2, "two again")
     assert launch.supervisor.pids()["sampler-1"] == leaving
-    until_s = time.monotonic() + 20
+    until_s = time.monotonic() + 60
     while launch.supervisor.pids().get("sampler-1", leaving) == leaving and time.monotonic() < until_s:
         launch.watch()
         time.sleep(0.02)

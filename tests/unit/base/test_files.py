@@ -77,7 +77,7 @@ def test_what_a_user_has_named_and_is_no_file_stays(tmp_path):
     reader.start()
     for path in (pipe, device, link):
         write_json(path, {"a": 1}, output)
-    reader.join(10)
+    reader.join(30)
     assert read == [whole.read_text()] == ['{\n "a": 1\n}\n']
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
     assert device.is_symlink()

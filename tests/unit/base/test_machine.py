@@ -104,7 +104,7 @@ def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
     def make(beside):
         makers.append(threading.current_thread())
         making.set()
-        finish.wait(10)
+        finish.wait(30)
         beside.write_text("made")
 
     def take():
@@ -112,12 +112,12 @@ def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
 
     threads = [threading.Thread(target=take) for _ in range(3)]
     threads[0].start()
-    assert making.wait(10)
+    assert making.wait(30)
     for thread in threads[1:]:
         thread.start()
     threads[1].join(0.2)  # long enough to begin with it, were it not for the lock
     finish.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert found == ["made"] * 3
     assert makers == threads[:1]

@@ -36,7 +36,7 @@ def test_a_close_that_hangs_is_left(monkeypatch, caplog):
         codes.append(code)
         left.set()
 
-    ending(lambda: left.wait(20), leave=leave)
+    ending(lambda: left.wait(30), leave=leave)
     assert codes == [0]
     assert "has not returned after 0 s: it is left" in caplog.text
 

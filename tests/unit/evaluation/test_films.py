@@ -15,7 +15,7 @@ def test_a_video_that_cannot_be_written_is_a_failure_of_the_run(tmp_path, monkey
     folder.best_policy.write_bytes(b"a policy")
     told = {"made": made.append, "failed": lambda *about: failures.append(about)}
     videos = films.VideoSchedule(folder, [1500, 2000], tmp_path, (), **told)
-    until_s = time.monotonic() + 20
+    until_s = time.monotonic() + 60
     while len(failures) < 2 and time.monotonic() < until_s:
         videos.reached(2500)
         time.sleep(0.05)
@@ -37,6 +37,6 @@ def test_a_video_that_fails_last_is_named_too(tmp_path, monkeypatch):
     told = {"failed": lambda *about: failures.append(about)}
     videos = films.VideoSchedule(folder, [1500], tmp_path, (), **told)
     videos.reached(1500)
-    videos._writer.wait(20)
+    videos._writer.wait(30)
     videos.close()
     assert len(failures) == 1

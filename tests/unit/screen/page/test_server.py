@@ -41,7 +41,7 @@ def test_a_story_that_is_still_being_told_holds_up_no_end():
         with connect(url.replace("http", "ws", 1) + "feed", open_timeout=20) as feed:
             assert process.stdout.readline() == "told\n"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(30) == 0
             assert list(feed) == []
 
 

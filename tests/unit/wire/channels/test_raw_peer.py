@@ -60,7 +60,7 @@ def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_
     peer.close()
     other = connected(tmp_path / "report")
     other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     while not refused_by(puller) and time.monotonic() < until_s:
         assert puller.pull(0.1) is None
     assert refused_by(puller) == {"missing_key": 1}
@@ -77,7 +77,7 @@ def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_it
         for _ in range(48):
             peer.sendall(b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20))
         other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
-        until_s = time.monotonic() + 10
+        until_s = time.monotonic() + 60
         while refused_by(puller)["missing_key"] <= number and time.monotonic() < until_s:
             assert puller.pull(0.1) is None
         assert refused_by(puller) == {"missing_key": number + 1}
