@@ -10,9 +10,9 @@ from typing import Any
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.nodes.exchange import Exchange
-from spreeze_zmq.nodes.head import OVER, REFUSED, Gone, Joined, Nodes, NotWritten
+from spreeze_zmq.nodes.head import OVER, REFUSED, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
-from spreeze_zmq.nodes.node import Node
+from spreeze_zmq.nodes.node import Gone, Joined, Node, NotWritten, Prepares
 from spreeze_zmq.nodes.placers import Placer, Way
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
@@ -75,6 +75,8 @@ class Lending:
                 self._crew.lend(node, 0 if self.is_over else min(node.cores, node.most))
                 self._tell("machine", **node.about())
                 self._note(texts.joined(node))
+            elif isinstance(event, Prepares):
+                self._note(texts.prepares(event.node))
             else:
                 self._close(event)
         if not self.is_over:
@@ -91,7 +93,8 @@ class Lending:
     def show(self) -> None:
         """Tell the broker of each machine and of those refused, and the user of what makes others join."""
         for node in self.nodes.lent.values():
-            self._tell("machine", **node.about())
+            if node.has_beaten:
+                self._tell("machine", **node.about())
         if (refused := self.nodes.router.refusals.rows()) != self._refused:
             self._refused = refused
             self._tell("turned_away", refused=refused)

@@ -44,6 +44,11 @@ def joined(node: Node) -> str:
     return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
 
 
+def prepares(node: Node) -> str:
+    """That a machine is not ready yet, in one line."""
+    return f"{called(node)} unpacks and builds what the run needs; nothing runs there before"
+
+
 def waits(name: str, wanted: str, any_joined: bool) -> str:
     """That a process waits for a machine, in one line."""
     if wanted == NODE:

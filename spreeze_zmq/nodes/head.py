@@ -6,7 +6,7 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from spreeze_zmq.base.files import append_text
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
-from spreeze_zmq.nodes.node import Node, RemoteProcess
+from spreeze_zmq.nodes.node import Gone, Joined, Node, NodeEvent, NotWritten, Prepares, RemoteProcess
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import NODE, SAMPLER
@@ -34,45 +34,15 @@ KINDS = ("join", "welcome", "start", "signal", "beat", "ended", *ERRANDS, "leave
 BEAT_S = 0.5
 #: A node that was not heard for this time is lost; it ends its processes itself after ``HEAD_LOST_S``.
 LOST_S, HEAD_LOST_S = 5.0, 10.0
-#: Until its first beat a machine unpacks and builds what the run needs, for this time at most.
-PREPARES_S = 60.0
+#: Until its first beat a machine unpacks and builds what the run needs, for this time at most; the user hears
+#: of one that takes longer than a moment.
+PREPARES_S, MOMENT_S = 600.0, 5.0
 #: Most samplers of one machine.
 MOST_SAMPLERS = 256
 #: Codes of ``leave``, and exit codes of ``spreeze join``.
 OVER, REFUSED, HEAD_LOST = 0, 2, 3
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A machine has joined; the launcher decides what runs there."""
-
-    node: Node
-
-
-@dataclass(frozen=True)
-class Gone:
-    """A machine left or is lost, and with it the processes that had their place there, also those that wait
-    for a restart.
-
-    Attributes:
-        code: ``OVER`` where it was taken back, ``REFUSED`` where what should run there failed, ``HEAD_LOST``
-            where nothing is known.
-    """
-
-    node: Node
-    how: str
-    names: tuple[str, ...]
-    code: int
-
-
-@dataclass(frozen=True)
-class NotWritten:
-    """A file of a process elsewhere could not be written or read here, in one line."""
-
-    line: str
-
-
-NodeEvent = Joined | Gone | NotWritten
 #: Longest time for which messages are handled before the launcher does its other work.
 SERVE_AT_MOST_S = 0.1
 
@@ -138,7 +108,7 @@ class Nodes:
         fit = [
             node
             for node in self.lent.values()
-            if id(node) not in having and (wanted == NODE or fnmatch(node.host, wanted))
+            if node.has_beaten and id(node) not in having and (wanted == NODE or fnmatch(node.host, wanted))
         ]
         placed = [
             self._places[name] for name in self._places if name.rpartition("-")[0] in self._plan.placement
@@ -176,8 +146,12 @@ class Nodes:
                 self.router.send(peer, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
         for node in list(self.lent.values()):
             patience_s = LOST_S if node.has_beaten else PREPARES_S
-            if self._clock() - node.heard_s > patience_s:
+            silent_s = self._clock() - node.heard_s
+            if silent_s > patience_s:
                 events.append(self._lose(node, f"not heard for {patience_s:.0f} s"))
+            elif silent_s > MOMENT_S and not node.has_beaten and not node.is_slow:
+                node.is_slow = True
+                events.append(Prepares(node))
         return events
 
     def give_up(self, name: str, how: str) -> Gone:
@@ -231,11 +205,12 @@ class Nodes:
             lambda message: self._send(node, message),
             lambda name: self._places.get(name) is node,
         )
-        return [*events, Joined(node)]
+        return events
 
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
         fields = message.fields
         if message.kind == "beat":
+            events: list[NodeEvent] = [] if node.has_beaten else [Joined(node)]
             node.has_beaten, node.owes = True, fields.get("owes", False)
             for name in ("busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"):
                 setattr(node, name, fields.get(name, 0))
@@ -243,7 +218,8 @@ class Nodes:
                 if process := node.processes.get(name):
                     process.pid, process.has_printed = row.get("pid", 0), row.get("printed") is True
             self._send(node, Message("beat"))
-        elif message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):
+            return events
+        if message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):
             process.end(fields.get("code", -fields.get("signal", signal.SIGKILL)), fields["log"])
         elif message.kind in ERRANDS and node.archive is not None:
             return self._handle_files(node, node.archive, message)

@@ -1,4 +1,4 @@
-"""A machine that was lent, and the processes on it, as the head knows them."""
+"""A machine that was lent, the processes on it, and what becomes of it, as the head knows them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Node:
         most: the most samplers that it may run.
         peer: address of its connection.
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
-        has_beaten: whether it has told of its load, as it does once it is prepared.
+        has_beaten: whether it has told of its load, as it does once it is prepared; then things run there.
+        is_slow: whether the user was told that it takes long to prepare itself.
         owes: whether what it sent before it was given up is still on its way here.
         busy: cores that are busy there.
         memory_bytes: in use there.
@@ -69,6 +70,7 @@ class Node:
     peer: bytes
     heard_s: float
     has_beaten: bool = False
+    is_slow: bool = False
     owes: bool = False
     busy: float = 0.0
     memory_bytes: int = 0
@@ -93,3 +95,43 @@ class Node:
             "processes": list(self.processes),
             "gone": gone,
         }
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A machine has joined and is prepared; the launcher decides what runs there."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Prepares:
+    """A machine that has joined takes longer than a moment to unpack and build what the run needs."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A machine left or is lost, and with it the processes that had their place there, also those that wait
+    for a restart.
+
+    Attributes:
+        code: ``OVER`` where it was taken back, ``REFUSED`` where what should run there failed, ``HEAD_LOST``
+            where nothing is known.
+    """
+
+    node: Node
+    how: str
+    names: tuple[str, ...]
+    code: int
+
+
+@dataclass(frozen=True)
+class NotWritten:
+    """A file of a process elsewhere could not be written or read here, in one line."""
+
+    line: str
+
+
+NodeEvent = Joined | Prepares | Gone | NotWritten

@@ -10,8 +10,9 @@ import pytest
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.launch import main as launch
-from spreeze_zmq.nodes.head import HEAD_LOST, LOST_S, OVER, PREPARES_S, Gone, Joined, Nodes
+from spreeze_zmq.nodes.head import HEAD_LOST, LOST_S, MOMENT_S, OVER, PREPARES_S, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.node import Gone, Joined, Prepares
 from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.plan import topology
@@ -38,13 +39,15 @@ class Head:
         self.invitation = read_keys(folder / "join.key")
         self.peers = []
 
-    def machine(self, **about):
-        """A machine that asks to join."""
+    def machine(self, *, is_prepared=True, **about):
+        """A machine that joins, prepared at once or not yet."""
         kinds = self.nodes.router.kinds
         peer = Dealer(self.nodes.router.endpoint, incarnation=2, kinds=kinds, keys=self.invitation)
         self.peers.append(peer)
         fields = {"host": "desk", "cores": 8, "samplers": 2, "packages": installed(), "before": "", **about}
         assert peer.send(Message("join", fields))
+        if is_prepared:
+            assert peer.send(Message("beat", {"processes": {}, "owes": about.get("owes", False)}))
         return peer
 
     def events(self, wanted=1):
@@ -56,10 +59,19 @@ class Head:
         assert len(found) == wanted
         return found
 
-    def heard(self, peer):
-        """The next message to a machine."""
-        assert poll([peer], timeout_s=DEADLINE_S)
-        return peer.receive()
+    def heard(self, peer, kind=""):
+        """The next message to a machine, of one kind, or of any but the answer to a beat."""
+        while True:
+            assert poll([peer], timeout_s=DEADLINE_S)
+            message = peer.receive()
+            if message is not None and (message.kind == kind or (not kind and message.kind != "beat")):
+                return message
+
+    def heard_while_served(self, peer, kind=""):
+        """The next message to a machine that has said something, of which nothing comes but that."""
+        while not poll([peer], timeout_s=0.02):
+            assert self.nodes.serve() == []
+        return self.heard(peer, kind)
 
     def close(self):
         """Leave nothing behind."""
@@ -141,7 +153,7 @@ def test_a_process_there_is_supervised_as_one_here(head, tmp_path):
     while process.pid == 0:
         head.nodes.serve()
     assert process.has_printed
-    assert head.heard(peer).kind == "beat"
+    assert head.heard(peer, "beat").fields == {}
     process.signal(15)
     assert head.heard(peer).fields == {"name": "sampler-8", "number": 15}
     assert process.poll() is None
@@ -161,9 +173,6 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
     head.nodes.spawn(spec(tmp_path, "sampler-8"))
     head.nodes.place("sampler-9", joined.node)  # it has crashed, and waits for its restart
     if how == "silent":
-        peer.send(Message("beat", {"processes": {}}))
-        while not joined.node.has_beaten:
-            head.nodes.serve()
         head.time_s = LOST_S + 0.1
     elif how == "leaves":
         peer.send(Message("leave", {"code": 0, "reason": "SIGTERM"}))
@@ -185,21 +194,33 @@ def test_a_machine_that_comes_back_says_what_it_still_owes(head):
     peer = head.machine(owes=True)
     [joined] = head.events()
     assert joined.node.owes
+    assert head.heard(peer, "beat")
     for said in ({"owes": True}, {}):
         peer.send(Message("beat", said))
-        joined.node.has_beaten = False
-        while not joined.node.has_beaten:
-            assert poll([head.nodes.router], timeout_s=DEADLINE_S)
-            assert head.nodes.serve() == []
+        assert head.heard_while_served(peer, "beat")
         assert joined.node.owes == bool(said)
 
 
 def test_a_machine_that_prepares_itself_has_longer(head):
-    """It builds components, as C++, and is not heard before it has."""
-    head.machine()
-    head.events()
+    """It builds components, as C++, and is not heard before it has: nothing is started there, whose deadline
+    would pass meanwhile.
+    """
+    peer = head.machine(is_prepared=False)
+    assert head.heard_while_served(peer).kind == "welcome"
+    [node] = head.nodes.lent.values()
+    assert head.nodes.fitting("desk") is None
+    head.time_s = MOMENT_S + 0.1
+    assert head.nodes.serve() == [Prepares(node)]
     head.time_s = PREPARES_S - 0.1
     assert head.nodes.serve() == []
+    peer.send(Message("beat", {"processes": {}}))
+    assert head.events() == [Joined(node)]
+    assert head.nodes.fitting("desk") is node
+
+
+def test_a_machine_that_never_gets_ready_is_given_up(head):
+    """It may be gone, or its build hangs."""
+    head.heard_while_served(head.machine(is_prepared=False))
     head.time_s = PREPARES_S + 0.1
     [gone] = head.nodes.serve()
     assert (gone.how, gone.code) == (f"not heard for {PREPARES_S:.0f} s", HEAD_LOST)
