@@ -6,6 +6,7 @@ import argparse
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
+from spreeze_zmq.screen.terminal.words import same_episodes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
         say("these begin as the episodes of its score did, and so confirm nothing")
     if (interval := score.interval) is not None:
         say(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
+    if same := same_episodes(score.fields()):
+        say(same)
     lengths = score.lengths
     if lengths.min() == lengths.max():
         say(f"episodes of {lengths.min()} steps")

@@ -113,6 +113,7 @@ class Contestant:
         about["info"] = json.dumps(fields["info"])
         about["returns"] = json.dumps(self.score.returns.tolist())
         about["lengths"] = json.dumps(self.score.lengths.tolist())
+        about["starts"] = json.dumps(self.score.starts.tolist())
         about["environment"] = json.dumps(spec.to_dict())
         about["evaluation_seed"] = str(self.seed)
         about["step_cap"] = str(step_cap or 0)
@@ -135,8 +136,11 @@ class Contestant:
         returns = np.array(parsed_list(about["returns"]), np.float64)
         lengths = np.array(parsed_list(about["lengths"]), np.int64)
         cut = np.arange(len(returns)) < int(about["num_truncated"])
+        starts = np.arange(len(returns))  # of a file of an earlier version: as if all differed
+        if "starts" in about:
+            starts = np.array(parsed_list(about["starts"]), np.int64)
         info = parsed(about["info"])
-        one.score = Score(returns, lengths, cut, about["timed_out"] == "True", info)
+        one.score = Score(returns, lengths, starts, cut, about["timed_out"] == "True", info)
         return one
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ _T_975 = (
 )
 
 
+#: Returns that differ by this share are the same: the order of a batch's sums rounds them.
+ROUNDING = 1e-6
+
 #: The actions of a policy in a batch of environments, for :func:`spreeze_zmq.policy.played`.
 Act = Callable[[FrameStack], Actions]
 
@@ -39,6 +43,7 @@ class Score:
     Attributes:
         returns: ``[E]`` float64, undiscounted.
         lengths: ``[E]`` int64, steps.
+        starts: ``[E]`` int64, a checksum of each first observation.
         cut: ``[E]`` bool: ended by the evaluation's own limit of steps or time, not by the environment.
         timed_out: whether the time limit cut some episodes, so that the returns are not comparable.
         info: mean over the episodes of each scalar in the info of the last step, flags as 0 and 1.
@@ -46,6 +51,7 @@ class Score:
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    starts: NDArray[np.int64]
     cut: NDArray[np.bool_]
     timed_out: bool = False
     info: Mapping[str, float] = field(default_factory=dict)
@@ -55,9 +61,18 @@ class Score:
         return float(self.returns.mean())
 
     @property
+    def is_one(self) -> bool:
+        """Whether all episodes were the same one: they began alike, and have one length and one return."""
+        if self.timed_out or np.ptp(self.starts) or np.ptp(self.lengths):
+            return False
+        return bool(np.ptp(self.returns) <= ROUNDING * max(1.0, abs(self.mean_return)))
+
+    @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean return by Student's t; None for a single episode."""
-        return t_interval(self.returns)
+        """The 95 % interval of the mean return by Student's t; None for a single episode, and for one that
+        was played again and again.
+        """
+        return None if self.is_one else t_interval(self.returns)
 
     def followed_by(self, later: Score) -> Score:
         """The score of these episodes and later ones of the same policy."""
@@ -93,10 +108,9 @@ class Score:
 
 def _joined(scores: Sequence[Score], timed_out: bool, info: Mapping[str, float]) -> Score:
     """The score of all their episodes."""
-    returns, lengths, cut = (
-        np.concatenate([getattr(one, name) for one in scores]) for name in ("returns", "lengths", "cut")
-    )
-    return Score(returns, lengths, cut, timed_out, info)
+    names = ("returns", "lengths", "starts", "cut")
+    arrays = {name: np.concatenate([getattr(one, name) for one in scores]) for name in names}
+    return Score(**arrays, timed_out=timed_out, info=info)
 
 
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -166,11 +180,14 @@ def _play_round(
     frames = policy.frame_stack()
     obs, info = envs.reset(seed=seed)
     frames.begin(obs, info.get("action_mask"))
+    starts = np.array([zlib.crc32(row.tobytes()) for row in obs])
     for step in played(envs, frames, act):
         returns += np.where(playing, step.reward, 0.0)
         lengths += playing
         again = playing & step.failed  # an episode that ended with a failure of its environment
         returns[again], lengths[again] = 0.0, 0
+        for row in again.nonzero()[0].tolist():
+            starts[row] = zlib.crc32(step.obs[row].tobytes())
         ended = playing & step.ended & ~step.failed
         if ended.any():
             if step_cap is not None:
@@ -183,8 +200,8 @@ def _play_round(
         if not playing.any():
             break
         if time.monotonic() >= until_s:
-            return Score(returns, lengths, cut | playing, timed_out=True), infos
-    return Score(returns, lengths, cut), infos
+            return Score(returns, lengths, starts, cut | playing, timed_out=True), infos
+    return Score(returns, lengths, starts, cut), infos
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

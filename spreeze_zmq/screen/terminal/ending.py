@@ -12,7 +12,15 @@ from spreeze_zmq.base.charset import say, spell_out
 from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
 from spreeze_zmq.screen.terminal.sections import LABEL
 from spreeze_zmq.screen.terminal.view import discard
-from spreeze_zmq.screen.terminal.words import ended_by, finding_line, findings, group_lines, mistakes, program
+from spreeze_zmq.screen.terminal.words import (
+    ended_by,
+    finding_line,
+    findings,
+    group_lines,
+    mistakes,
+    program,
+    same_episodes,
+)
 
 #: Most findings in the last lines; ``spreeze doctor`` prints all.
 MOST_FINDINGS = 3
@@ -53,7 +61,7 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     if "interval_low" in best:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
-    return lines
+    return [*lines, *filter(None, [same_episodes(best)])]
 
 
 def _lost(summary: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -101,6 +101,17 @@ def ended_by(reason: str, best_return: float | None) -> str:
     )
 
 
+def same_episodes(evaluation: Mapping[str, Any]) -> str:
+    """That all episodes of an ``evaluation`` message were the same one; empty where they were not."""
+    count, spread = evaluation["num_episodes"], evaluation["std_return"]
+    if count < 2 or "interval_low" in evaluation or spread > 1e-5 * max(1.0, abs(evaluation["mean_return"])):
+        return ""
+    return (
+        f"all {count} episodes were the same, from their first observation to their return: they say no more "
+        "than one; where the environment has chance, its reset() must draw from the seed that it is given"
+    )
+
+
 def conditions(stop: Mapping[str, Any]) -> list[str]:
     """The stop conditions that are set, in words."""
     words = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Tuple
 
 from spreeze_zmq.envs.mujoco import MujocoTask
@@ -52,6 +53,24 @@ class Draw(Count):
         begun = super().reset(seed=seed)
         self.length = int(self.np_random.integers(2, 21))
         return begun
+
+
+class Again(PendulumEnv):
+    """A pendulum that begins each episode with a seed of its own; with ``chance`` it is pushed at random."""
+
+    def __init__(self, chance: bool = False):
+        super().__init__()
+        self.chance = chance
+
+    def reset(self, *, seed=None, options=None):
+        """As with seed 3, whatever ``seed`` is."""
+        begun = super().reset(seed=3, options=options)
+        self.pushes = np.random.default_rng(seed)
+        return begun
+
+    def step(self, action):
+        """As the pendulum does; the push is drawn from the seed that was given."""
+        return super().step(action + self.chance * self.pushes.normal(size=1))
 
 
 class Moody(Count):

@@ -1,5 +1,7 @@
 """A policy and every episode that counts for it, in memory and in its file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def episodes(*returns, timed_out=False, **info):
     """A score of these returns."""
     num = len(returns)
     cut = np.full(num, timed_out)
-    return Score(np.array(returns, np.float64), np.full(num, 200), cut, timed_out, info)
+    return Score(np.array(returns, np.float64), np.full(num, 200), np.arange(num), cut, timed_out, info)
 
 
 def test_further_episodes_count_with_the_earlier_ones(one):
@@ -53,6 +55,18 @@ def test_a_file_keeps_every_episode(one, tmp_path):
     again = Contestant.read(path)
     assert again.fields(best=True) == one.fields(best=True)
     assert np.array_equal(again.returns, one.returns)
+    assert not again.score.is_one
+
+
+def test_a_file_keeps_that_its_episodes_were_one(one, tmp_path):
+    """What is played after it was read may show that they were not."""
+    one.take(replace(episodes(1.0, 1.0), starts=np.full(2, 77)), 0.5)
+    path = tmp_path / "policy.safetensors"
+    one.save(path, envs.probe("Pendulum-v1", {}), None)
+    again = Contestant.read(path)
+    assert again.score.is_one
+    again.take(replace(episodes(1.0), starts=np.full(1, 78)), 0.5)
+    assert not again.score.is_one
 
 
 def test_a_file_of_an_earlier_version_says_how_many_episodes_must_be_played_again(one, tmp_path):

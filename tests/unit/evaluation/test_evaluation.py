@@ -72,6 +72,19 @@ def test_episodes_are_the_same_in_rounds_as_at_once(policy):
     assert len(play(envs.make("Pendulum-v1", 4), policy, 7, 6).returns) == 8  # whole rounds
 
 
+def test_one_episode_that_is_played_again_and_again_has_no_interval(policy):
+    """In rounds and with further ones too. What begins alike and goes on by chance is several episodes."""
+    limit = {"max_episode_steps": 20}
+    again = play(envs.make(f"{OWN}:Again", 2, **limit), policy, 7, 6)
+    assert (again.is_one, again.interval, again.fields().get("interval_low")) == (True, None, None)
+    assert again.followed_by(play(envs.make(f"{OWN}:Again", 3, **limit), policy, 90)).is_one
+    for other in (envs.make(f"{OWN}:Again", 2, chance=True, **limit), envs.make("Pendulum-v1", 2, **limit)):
+        score = play(other, policy, 7, 6)
+        assert not score.is_one
+        assert score.fields()["interval_low"] < score.mean_return
+        assert not again.followed_by(score).is_one
+
+
 def test_an_episode_that_the_limit_of_steps_ends_counts_as_cut(policy):
     """If the evaluation has set the limit; an episode truncated by the environment's own limit is whole."""
     cut = play(envs.make("Pendulum-v1", 2, max_episode_steps=30), policy, 1, step_cap=30)

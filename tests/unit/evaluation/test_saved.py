@@ -44,6 +44,17 @@ def test_a_file_plays_where_it_was_scored(tmp_path):
         saved.play(0)
 
 
+def test_eval_says_where_all_episodes_are_the_same(tmp_path, capsys):
+    """Its mean has no interval then."""
+    path = tmp_path / "mine.safetensors"
+    for chance in (False, True):
+        save(path, f"{OWN}:Again", max_episode_steps=5, chance=chance)
+        assert main(["eval", str(path), "--episodes", "9", "--trust", OWN]) == 0
+        said = capsys.readouterr().out
+        assert ("all 9 episodes were the same, from their first observation" in said) is not chance
+        assert ("its mean lies between" in said) is chance
+
+
 def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):
     """To repeat the episodes of the score would look like a confirmation of it."""
     path = tmp_path / "mine.safetensors"

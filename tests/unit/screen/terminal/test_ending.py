@@ -32,6 +32,20 @@ def test_the_last_words_are_of_the_runs_own_summary():
     assert " in 30 fresh episodes, at " in outcome(summary, "return -176.0 >= -200")[1]
 
 
+def test_the_last_words_say_where_all_episodes_were_the_same():
+    """An evaluator leaves the interval out then, and of returns that differ where it has none."""
+    run = Recorded()
+    evaluate(run.record, 8.9, 27_000, -152.34, 0.0)
+    summary = run.record.summary("", 9.31, final=True)
+    best = summary["best"]
+    for interval, spread, is_one in ((True, 0.0, False), (False, 0.0, True), (False, 9.0, False)):
+        best["std_return"] = spread
+        summary["best"] = best if interval else {k: v for k, v in best.items() if "interval" not in k}
+        said = "\n".join(outcome(summary, "minutes 0.50 >= 0.5"))
+        assert ("all 30 episodes were the same" in said) is is_one
+        assert ("its mean lies between" in said) is interval
+
+
 def test_the_last_words_state_one_return():
     """That of the saved policy; the one of the moment at which the run ended only where they disagree."""
     assert ended_by("return -176.0 >= -200", -143.7) == "return -200 reached"
