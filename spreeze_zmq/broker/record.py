@@ -34,9 +34,9 @@ from spreeze_zmq.broker.problems import (
     WentBack,
 )
 from spreeze_zmq.broker.requests import Requests
-from spreeze_zmq.broker.returns import Episodes, Evaluations
+from spreeze_zmq.broker.returns import EpisodeStatistics, Evaluations
 from spreeze_zmq.broker.rows import kept, part, restore, state_of
-from spreeze_zmq.broker.status import Status, Summary
+from spreeze_zmq.broker.status import StatusMessage, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
@@ -74,7 +74,7 @@ class RunRecord:
     failures: FailureRecord = kept(FailureRecord)
     accounts: dict[str, SampleAccount] = kept(dict)
     learning: LearningFigures = part(LearningFigures)
-    episodes: Episodes = part(Episodes)
+    episodes: EpisodeStatistics = part(EpisodeStatistics)
     evaluations: Evaluations = part(Evaluations)
     requests: Requests = part(Requests)
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class RunRecord:
 
     def status(self, state: str, balance: Mapping[str, Any], now_s: float) -> dict[str, Any]:
         """The fields of a status message."""
-        return to_plain(Status.of(self, state, balance, now_s))  # type: ignore[no-any-return]
+        return to_plain(StatusMessage.of(self, state, balance, now_s))  # type: ignore[no-any-return]
 
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
         """The contents of summary.json; ``final`` once the learners have drained their channels."""

@@ -21,7 +21,7 @@ EVALUATIONS_KEPT = 20_000
 
 
 @dataclass
-class Episodes:
+class EpisodeStatistics:
     """Training episodes: mean and spread over the last ``EPISODES_WINDOW``, and the ``recent_return``."""
 
     count: int = kept(int, "num_episodes")
@@ -38,7 +38,7 @@ class Episodes:
         self._lengths.extend(lengths.tolist())
         self.count += len(returns)
 
-    def row(self) -> Episodes:
+    def row(self) -> EpisodeStatistics:
         """Itself, with its means as they are now."""
         if self._returns:
             returns = np.array(self._returns)

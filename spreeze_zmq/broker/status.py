@@ -26,7 +26,7 @@ from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
 from spreeze_zmq.broker.requests import Request
-from spreeze_zmq.broker.returns import Episodes, EvaluationRow
+from spreeze_zmq.broker.returns import EpisodeStatistics, EvaluationRow
 from spreeze_zmq.broker.rows import SPREAD
 from spreeze_zmq.broker.sightings import experience_row
 from spreeze_zmq.plan.parts import StopPlan
@@ -80,7 +80,7 @@ class Shared:
 
 
 @dataclass
-class Status:
+class StatusMessage:
     """The status message, which people see and the launcher acts on.
 
     Attributes:
@@ -104,7 +104,7 @@ class Status:
     rates: Mapping[str, float] = field(metadata=SPREAD)
     samples: Samples
     workers: Mapping[str, Workers]
-    episodes: Episodes
+    episodes: EpisodeStatistics
     evaluation: Mapping[str, EvaluationRow | None]
     stop: StopPlan
     processes: Mapping[str, ProcessRecord]
@@ -125,7 +125,7 @@ class Status:
     requests: Mapping[str, Sequence[Request]] = field(metadata=SPREAD)
 
     @classmethod
-    def of(cls, record: RunRecord, state: str, balance: Mapping[str, Any], now_s: float) -> Status:
+    def of(cls, record: RunRecord, state: str, balance: Mapping[str, Any], now_s: float) -> StatusMessage:
         """The status of a run now."""
         rates = {name: record.learning.rates.rate(name, now_s) for name in COUNTS}
         processes = {name: one for name, one in record.processes.items() if not one.gone}

@@ -26,7 +26,7 @@ from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
-from spreeze_zmq.wire.channels import Recording
+from spreeze_zmq.wire.channels import RecordingReader
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
 TIMEOUT_S = 60.0
@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Feed the process to its end and compare what it sends with the recording; returns 1 if it fails, or if
     they differ although the order is fixed.
     """
-    recording = Recording(arguments.file)
+    recording = RecordingReader(arguments.file)
     plan = _plan_of(recording, arguments.trust)
     about = recording.about
     command = arguments.program or _shipped(plan, about["role"])
@@ -103,7 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
     return _end(playback, None if process is None else process.returncode)
 
 
-def _plan_of(recording: Recording, trust: Sequence[str]) -> Plan:
+def _plan_of(recording: RecordingReader, trust: Sequence[str]) -> Plan:
     """The plan of a recording, with new endpoints in place of the recorded run's.
 
     The recording of a run that this user made imports what that run did. Any other may be a stranger's.

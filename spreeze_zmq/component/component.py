@@ -22,7 +22,7 @@ from spreeze_zmq.component.process import Charge, begin_recording, claim_name, l
 from spreeze_zmq.component.reporting import Reporting
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
-from spreeze_zmq.run.checkpoint import Checkpoint, prune, restore_point
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, prune, restore_point
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import CHECKPOINT
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
@@ -258,7 +258,7 @@ class Component(Reporting):
             channel.close()
         channels.terminate()
 
-    def restore_point(self) -> Checkpoint | None:
+    def restore_point(self) -> SavedCheckpoint | None:
         """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
         if self.handing.is_elsewhere:
             self.fetch(CHECKPOINT)

@@ -23,7 +23,7 @@ TRACEBACK_CHARS = 20_000
 
 
 @dataclass(frozen=True)
-class Failure:
+class EnvironmentFault:
     """One environment that raised, hung, was killed or returned what it may not.
 
     Attributes:
@@ -52,11 +52,11 @@ class Failures:
         episodes: episodes that have ended so far, failed ones included.
     """
 
-    def __init__(self, max_failures: int, on_failure: Callable[[Failure], None] | None = None):
+    def __init__(self, max_failures: int, on_failure: Callable[[EnvironmentFault], None] | None = None):
         self.max_failures = max_failures
         self.on_failure = on_failure
         self.count = self.episodes = 0
-        self._recent: deque[tuple[int, Failure]] = deque()
+        self._recent: deque[tuple[int, EnvironmentFault]] = deque()
 
     def note(
         self, summary: str, cause: BaseException | None = None, traceback: str = "", *, mild: bool = False
@@ -64,16 +64,16 @@ class Failures:
         """Log and count one failure.
 
         Args:
-            summary: as of ``Failure``.
+            summary: as of ``EnvironmentFault``.
             cause: the environment's exception, if it raised in this process.
             traceback: the environment's own, if it raised in another process.
-            mild: as of ``Failure``.
+            mild: as of ``EnvironmentFault``.
 
         Raises:
             EnvironmentFailure: there are too many; holds the traceback of the first in the window.
         """
         trace = traceback if cause is None else traceback_of(cause)
-        failure = Failure(printable(summary), printable(trace), mild)
+        failure = EnvironmentFault(printable(summary), printable(trace), mild)
         self.count += 1
         if not mild:
             self._recent.append((self.episodes, failure))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spreeze_zmq.envs.batched import BatchedEnv
-    from spreeze_zmq.envs.failures import Failure
+    from spreeze_zmq.envs.failures import EnvironmentFault
     from spreeze_zmq.envs.in_process import EngineChoice
 
 #: What ``make`` takes as ``backend``.
@@ -56,7 +56,7 @@ def make(
     step_info: bool | Literal["final"] = True,
     max_failures: int = 10,
     step_timeout_s: float | None = 60.0,
-    on_failure: Callable[[Failure], None] | None = None,
+    on_failure: Callable[[EnvironmentFault], None] | None = None,
     on_tick: Callable[[], None] = lambda: None,
     randomize: Mapping[str, Any] | None = None,
     first_index: int = 0,

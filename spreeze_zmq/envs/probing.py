@@ -23,7 +23,7 @@ import msgpack
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.envs.processes import (
-    Process,
+    ChildProcess,
     Started,
     descendants,
     forked,
@@ -225,7 +225,7 @@ class _Visit:
         return [name for _, _, name in others] if self._over else []
 
 
-def _process_for(job: Mapping[str, Any], pipe: int) -> Process:
+def _process_for(job: Mapping[str, Any], pipe: int) -> ChildProcess:
     """The process that looks at the environment, and writes to ``pipe``.
 
     Raises:

@@ -57,7 +57,7 @@ def interpreter(module: str, fds: Sequence[int], text: str, **options: Any) -> s
     return process
 
 
-class Process(Protocol):
+class ChildProcess(Protocol):
     """One that was started here, as ``subprocess.Popen`` describes it."""
 
     pid: int
@@ -80,7 +80,7 @@ class _Fork:
         return self._code
 
 
-def forked(run: Callable[[], object]) -> Process:
+def forked(run: Callable[[], object]) -> ChildProcess:
     """Call ``run``, which does not return, in a fork of this process, in a session of its own."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # else the fork would write it once more

@@ -12,7 +12,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.envs.failures import Failure
+from spreeze_zmq.envs.failures import EnvironmentFault
 from spreeze_zmq.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Arena:
         max_episode_steps: int | None = None,
         num_workers: int | None = None,
         options: Mapping[str, Any] | None = None,
-        on_failure: Callable[[Failure], None] | None = None,
+        on_failure: Callable[[EnvironmentFault], None] | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         own_limit = spec.max_episode_steps

@@ -103,7 +103,7 @@ def picture_of(obs: NDArray[Any] | None) -> NDArray[np.uint8]:
 
 
 @dataclass
-class Episode:
+class ShownEpisode:
     """One deterministic episode.
 
     Attributes:

@@ -27,7 +27,7 @@ from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
-from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
@@ -56,7 +56,7 @@ class Origin:
     """
 
     run: PastRun
-    checkpoint: Checkpoint
+    checkpoint: SavedCheckpoint
     t_s: float
     env_steps: int
     counts: Mapping[str, float]
@@ -102,14 +102,14 @@ class Origin:
         return [_counted(plan, self), *_held(turned), *_left_behind(plan, self, why_not)]
 
 
-def _handed_on(run: PastRun) -> Checkpoint:
+def _handed_on(run: PastRun) -> SavedCheckpoint:
     """The checkpoint that a run without one of its own went on from."""
     given = run.plan["run"].get("resume_from")
     none = f"--resume {run.folder}: no complete checkpoint in {RunFolder(run.folder).checkpoints}"
     if not given:
         raise CheckpointError(none)
     try:
-        return Checkpoint.read(Path(given))
+        return SavedCheckpoint.read(Path(given))
     except CheckpointError as error:
         raise CheckpointError(f"{none}, and the one that it went on from: {error}") from None
 

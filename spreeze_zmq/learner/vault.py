@@ -19,7 +19,7 @@ from spreeze_zmq.base.errors import CheckpointError, Diverged
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
-from spreeze_zmq.run.checkpoint import Checkpoint, write_part
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, write_part
 
 log = logging.getLogger("spreeze")
 
@@ -141,7 +141,7 @@ class Vault:
         self._restore_replay(checkpoint)
         return state
 
-    def _read(self, checkpoint: Checkpoint) -> dict[str, Any]:
+    def _read(self, checkpoint: SavedCheckpoint) -> dict[str, Any]:
         path: Path = checkpoint.part(self.state_file)
         log.info("going on from %s", path)
         try:
@@ -153,7 +153,7 @@ class Vault:
             raise CheckpointError(f"{path} cannot be read: {why}; resume from another checkpoint") from error
         return state
 
-    def _restore_replay(self, checkpoint: Checkpoint) -> None:
+    def _restore_replay(self, checkpoint: SavedCheckpoint) -> None:
         names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
         if self.replay is None or not names or len(self.replay):
             return

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import alone, cpu_flags, file_of, processor, recall, remember
-from spreeze_zmq.nn.native.library import Library, library
+from spreeze_zmq.nn.native.library import NativeLibrary, library
 from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 
 #: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
@@ -165,7 +165,7 @@ def _gradients(step: Step, rows: int) -> Callable[[torch.dtype, bool], list[Tens
     return compute
 
 
-def _is_right(part: NativeSequential, dtype: torch.dtype, native: Library) -> bool:
+def _is_right(part: NativeSequential, dtype: torch.dtype, native: NativeLibrary) -> bool:
     """Whether there is native code of this format whose results are torch's."""
     if native.code is None or (dtype == torch.bfloat16 and not native.code.spreeze_has_bf16()):
         return False
@@ -178,7 +178,7 @@ def _is_right(part: NativeSequential, dtype: torch.dtype, native: Library) -> bo
 
 
 def _fastest(
-    parts: Sequence[NativeSequential], rows: int, dtypes: Sequence[torch.dtype], native: Library
+    parts: Sequence[NativeSequential], rows: int, dtypes: Sequence[torch.dtype], native: NativeLibrary
 ) -> torch.dtype:
     """The format in which these parts take the least time, as measured before or now."""
     shapes = [[[step.num, step.inputs, step.layers] for step in _steps(part)] for part in parts]

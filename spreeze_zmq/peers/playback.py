@@ -19,7 +19,7 @@ from spreeze_zmq.peers.peers import OtherEnds
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message, decode
-from spreeze_zmq.wire.channels import Entry, Publisher, Puller, Recording, open_channel
+from spreeze_zmq.wire.channels import Entry, Publisher, Puller, RecordingReader, open_channel
 
 Pace = Literal["recorded", "full", "step"]
 #: A longer wait is announced.
@@ -57,7 +57,7 @@ class Playback(OtherEnds):
 
     def __init__(
         self,
-        recording: Recording,
+        recording: RecordingReader,
         plan: Plan,
         pace: Pace,
         outputs: Outputs,

@@ -88,7 +88,7 @@ class ClassActor(Actor, Protocol):
 ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], ClassActor]
 
 
-class Head(Actor):
+class ActionDistribution(Actor):
     """Base of the distributions that a description can name.
 
     Attributes:

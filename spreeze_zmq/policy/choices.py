@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.policy.actor import Actions, Actor, Arrays, Drawn, Floats, Head, evenly_spread
+from spreeze_zmq.policy.actor import ActionDistribution, Actions, Actor, Arrays, Drawn, Floats, evenly_spread
 from spreeze_zmq.policy.description import count, counts, number, numbers_in_order
 from spreeze_zmq.policy.legal import LegalChoices, LegalEpsilonGreedy
 
 
-class Categorical(Head):
+class Categorical(ActionDistribution):
     """One or several independent choices of ``sizes`` options, each with the softmax of its own logits; the
     network's rows are these logits one after the other.
     """
@@ -65,7 +65,7 @@ class Categorical(Head):
         return action[:, 0] if len(self._sizes) == 1 else action
 
 
-class EpsilonGreedy(Head):
+class EpsilonGreedy(ActionDistribution):
     """The action of the greatest value, or with probability ``epsilon ** (1 + spread * place)`` a uniform one
     (Ape-X, arXiv 1803.00933, section 4.1, with a spread of 7).
 

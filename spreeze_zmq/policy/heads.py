@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.policy.actor import Actions, Arrays, Box, Drawn, Floats, Head, evenly_spread
+from spreeze_zmq.policy.actor import ActionDistribution, Actions, Arrays, Box, Drawn, Floats, evenly_spread
 from spreeze_zmq.policy.choices import Categorical, EpsilonGreedy
 from spreeze_zmq.policy.description import number, numbers_in_order
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-def make_head(about: Mapping[str, Any], arrays: Arrays, num_outputs: int) -> Head:
+def make_head(about: Mapping[str, Any], arrays: Arrays, num_outputs: int) -> ActionDistribution:
     """The head that the table ``about`` describes.
 
     Raises:
@@ -37,7 +37,7 @@ def make_head(about: Mapping[str, Any], arrays: Arrays, num_outputs: int) -> Hea
     return head
 
 
-class TanhNormal(Head):
+class TanhNormal(ActionDistribution):
     """SAC's squashed normal: ``tanh(mean + std * noise)``, stretched from [-1, 1] to the action bounds.
 
     Log densities are those of the action in [-1, 1]. The log standard deviation approaches ``log_std_min``
@@ -75,7 +75,7 @@ class TanhNormal(Head):
         return action, None if density is None else density.sum(1, dtype=np.float32)
 
 
-class Normal(Head):
+class Normal(ActionDistribution):
     """PPO's normal: ``u = mean + std * noise``; the action is ``centre + half * u`` in a bounded box and
     ``u`` elsewhere.
 
@@ -127,7 +127,7 @@ class Normal(Head):
         return u.reshape(len(u), *self._box.shape)
 
 
-class Deterministic(Head):
+class Deterministic(ActionDistribution):
     """TD3's action with noise: ``tanh(output) + sigma * noise`` within [-1, 1], stretched to the action
     bounds.
 
@@ -168,7 +168,7 @@ class Deterministic(Head):
         return self._box.stretch(unit), None
 
 
-HEADS: dict[str, Callable[[Mapping[str, Any], Arrays, int], Head]] = {
+HEADS: dict[str, Callable[[Mapping[str, Any], Arrays, int], ActionDistribution]] = {
     "tanh_normal": TanhNormal,
     "normal": Normal,
     "deterministic": Deterministic,

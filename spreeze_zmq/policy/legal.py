@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.policy.actor import Actions, Drawn, Floats, Head
+from spreeze_zmq.policy.actor import ActionDistribution, Actions, Drawn, Floats
 
 if TYPE_CHECKING:
     from spreeze_zmq.policy.choices import Categorical, EpsilonGreedy
 
 
-class LegalChoices(Head):
+class LegalChoices(ActionDistribution):
     """A categorical whose illegal choices have the probability 0.
 
     Args:
@@ -50,7 +50,7 @@ class LegalChoices(Head):
         return np.where(self._legal, output, np.float32(-np.inf))
 
 
-class LegalEpsilonGreedy(Head):
+class LegalEpsilonGreedy(ActionDistribution):
     """The legal action of the greatest value, or with the head's probability a uniformly random legal one.
 
     Args:

@@ -193,7 +193,7 @@ class _Stream:
             self.first += self.pieces.popleft().num_steps
 
 
-class Episodes:
+class EpisodeBuilder:
     """Joins rollouts to episodes. Where rollouts are lost or a sampler has been restarted, its episodes begin
     with the next step that is received.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, odd_number
 from spreeze_zmq.envs.packed import Packing
-from spreeze_zmq.replay.episodes import MASK, Episode, Episodes, Transitions
+from spreeze_zmq.replay.episodes import MASK, Episode, EpisodeBuilder, Transitions
 from spreeze_zmq.replay.hindsight import Goals
 
 #: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
@@ -58,7 +58,7 @@ class Relabeller:
         drawn: Callable[[NDArray[np.float64]], NDArray[Any]],
     ) -> None:
         self._how, self._gamma, self._n_step = how, gamma, n_step
-        self._episodes, self._drawn = Episodes(more), drawn
+        self._episodes, self._drawn = EpisodeBuilder(more), drawn
         self.num_episodes = 0
 
     def state(self) -> dict[str, Any]:

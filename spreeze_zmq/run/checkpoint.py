@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class SavedCheckpoint:
     """A complete checkpoint whose parts were intact when it was read.
 
     Attributes:
@@ -75,7 +75,7 @@ class Checkpoint:
         return self.path / name
 
     @classmethod
-    def read(cls, path: Path) -> Checkpoint:
+    def read(cls, path: Path) -> SavedCheckpoint:
         """Read the manifest of a folder and verify every byte of its parts.
 
         Raises:
@@ -142,27 +142,27 @@ def parts_of(role: str, parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name: part for name, part in parts.items() if name.startswith((f"{role}.", f"{role}-"))}
 
 
-def latest(checkpoints: Path) -> Checkpoint | None:
+def latest(checkpoints: Path) -> SavedCheckpoint | None:
     """The newest complete and intact checkpoint; None if there is none."""
     skipped: list[str] = []
     for folder in _newest_first(checkpoints):
         try:
-            found = Checkpoint.read(folder)
+            found = SavedCheckpoint.read(folder)
         except CheckpointError as error:
             skipped.append(str(error))
         else:
-            return Checkpoint(found.path, found.state, found.parts, tuple(skipped))
+            return SavedCheckpoint(found.path, found.state, found.parts, tuple(skipped))
     return None
 
 
-def restore_point(checkpoints: Path, resume_from: str | None) -> Checkpoint | None:
+def restore_point(checkpoints: Path, resume_from: str | None) -> SavedCheckpoint | None:
     """The checkpoint that a run goes on from: its own last complete one, else that of the run before.
 
     Raises:
         CheckpointError: that of the run before is damaged.
     """
     own = latest(checkpoints)
-    return own if own is not None or resume_from is None else Checkpoint.read(Path(resume_from))
+    return own if own is not None or resume_from is None else SavedCheckpoint.read(Path(resume_from))
 
 
 def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
@@ -197,7 +197,7 @@ def _newest_first(checkpoints: Path) -> list[Path]:
     )
 
 
-def _read_manifest(folder: Path) -> Checkpoint:
+def _read_manifest(folder: Path) -> SavedCheckpoint:
     """Read a manifest and verify that its parts exist and have the right sizes, but not their bytes."""
     path = folder / MANIFEST
     try:
@@ -215,7 +215,7 @@ def _read_manifest(folder: Path) -> Checkpoint:
         raise _torn(path, f"it cannot be read as a manifest ({type(error).__name__}: {error})") from error
     for part in parts:
         _verify_size(folder, part)
-    return Checkpoint(folder, state, {part.name: part for part in parts})
+    return SavedCheckpoint(folder, state, {part.name: part for part in parts})
 
 
 def _verify_size(folder: Path, part: Part) -> None:

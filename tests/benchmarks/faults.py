@@ -37,7 +37,7 @@ from machines import network, wait_for
 from nodes import join, launched, statuses
 
 from spreeze_zmq.wire import decode, rollout_from
-from spreeze_zmq.wire.channels import Recording
+from spreeze_zmq.wire.channels import RecordingReader
 
 sys.path.append(str(Path(__file__).parents[2]))
 from tests.system.sshd import Server
@@ -152,7 +152,7 @@ class Run:
         """Rollouts that the learner got of this run, and of others."""
         counts = [0, 0]
         for path in (self.folder / "recordings").glob("critic_learner-0*"):
-            for entry in Recording(path).entries():
+            for entry in RecordingReader(path).entries():
                 if entry.channel.startswith("experience") and not entry.sent:
                     obs = np.array(rollout_from(decode(entry.frames)).obs)
                     counts[not (obs[..., 0] == self.mark).all()] += 1

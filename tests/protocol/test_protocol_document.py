@@ -12,7 +12,7 @@ from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, wire
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
-from spreeze_zmq.broker.status import SHOWN, Shared, Status
+from spreeze_zmq.broker.status import SHOWN, Shared, StatusMessage
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import plan as plan_file
 from spreeze_zmq.plan import topology
@@ -102,7 +102,7 @@ def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
 
 def test_every_figure_of_a_status_is_documented():
     """What the broker counts is a field of the message, and stands in the table with it."""
-    here = [item for item in fields(Status) if "spread" not in item.metadata]
+    here = [item for item in fields(StatusMessage) if "spread" not in item.metadata]
     shared = [item for item in fields(Shared) if "spread" not in item.metadata]
     names = {item.name for item in (*here, *shared)} | set(SHOWN) | {f"{name}_per_s" for name in SHOWN}
     few = {"others", "machines", "groups", "reports_late_s", "requests"}  # runs have them

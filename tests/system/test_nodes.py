@@ -16,7 +16,7 @@ from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.wire import decode, rollout_from
-from spreeze_zmq.wire.channels import Recording, make_keys
+from spreeze_zmq.wire.channels import RecordingReader, make_keys
 from tests.system import arm
 from tests.system.conftest import adds_up
 from tests.system.sshd import SSHD, Server
@@ -80,7 +80,7 @@ def rollouts_of(run):
     """By sampler, the observations of each rollout that its learner received."""
     found = {}
     for path in (run.folder / "recordings").glob("critic_learner-0*"):
-        for entry in Recording(path).entries():
+        for entry in RecordingReader(path).entries():
             if entry.channel.startswith("experience") and not entry.sent:
                 rollout = rollout_from(decode(entry.frames))
                 found.setdefault(rollout.sampler, []).append(np.array(rollout.obs))

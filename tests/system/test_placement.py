@@ -10,7 +10,7 @@ import pytest
 
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.wire import decode
-from spreeze_zmq.wire.channels import Recording
+from spreeze_zmq.wire.channels import RecordingReader
 from tests.system.conftest import NAPPING, adds_up
 
 ACTOR = "actor_learner-0"
@@ -61,7 +61,7 @@ def lives(run):
     """The versions that each life of the actor-learner has published, in their order."""
     found = {}
     for path in (run.folder / "recordings").glob("critic_learner-0*"):
-        for entry in Recording(path).entries():
+        for entry in RecordingReader(path).entries():
             if entry.channel == "policy" and not entry.sent:
                 message = decode(entry.frames)
                 found.setdefault(message.incarnation, []).append(message.fields["version"])

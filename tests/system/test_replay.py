@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire import decode
-from spreeze_zmq.wire.channels import Recording
+from spreeze_zmq.wire.channels import RecordingReader
 from tests.system.conftest import said_in
 from tests.system.terminal import DEADLINE_S, Terminal, place_of_update
 from tests.system.test_dial import LOCKSTEP
@@ -66,7 +66,7 @@ def recorded(tmp_path_factory):
 @pytest.mark.long("a whole run is recorded")
 def test_every_process_that_was_asked_for_is_recorded(recorded):
     """And no other; a recording holds the plan and what travelled."""
-    found = {path.name: Recording(path) for path in (recorded / "recordings").iterdir()}
+    found = {path.name: RecordingReader(path) for path in (recorded / "recordings").iterdir()}
     assert set(found) == {"critic_learner-0.recording", "actor_learner-0.recording", "sampler-1.recording"}
     entries = list(found["critic_learner-0.recording"].entries())
     assert {entry.channel for entry in entries if not entry.sent} == {
@@ -161,7 +161,7 @@ def test_a_replay_goes_step_by_step(recorded, tmp_path):
     rest = stepping.stdout.read()
     assert stepping.wait(30) == 1
     assert "sampler-1: 4 messages fed" in rest
-    came = [decode(entry.frames) for entry in Recording(file).entries() if not entry.sent]
+    came = [decode(entry.frames) for entry in RecordingReader(file).entries() if not entry.sent]
     for line, message in zip(shown, came, strict=False):
         assert f": {message.kind} {message.sequence} of {message.sender}: " in line
 

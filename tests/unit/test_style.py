@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: A public function with more lines than these, its docstring aside, has a docstring.
 SHORT = 5
+#: Class names that stand more than once, and mean one thing: an algorithm's options, and distributions in
+#: torch, in NumPy and as ONNX.
+SHARED = {"Options", "Categorical", "Deterministic", "EpsilonGreedy", "Normal", "TanhNormal"}
 
 
 @pytest.mark.long("mypy reads the package and torch")
@@ -45,3 +49,11 @@ def test_a_public_function_says_what_it_does_unless_it_is_short():
     paths = [path for top in ("spreeze_zmq", "components", "tests") for path in (ROOT / top).rglob("*.py")]
     places = [(path, found) for path in paths for found in undocumented(ast.parse(path.read_text()))]
     assert [f"{path.relative_to(ROOT)}:{found.lineno} {found.name}" for path, found in places] == []
+
+
+def test_a_class_name_means_one_thing():
+    """Examples are for other projects, and may use a name of this one."""
+    paths = [*(ROOT / "spreeze_zmq").rglob("*.py"), *(ROOT / "components").glob("*/*.py")]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    times = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert {name for name, number in times.items() if number > 1} == SHARED

@@ -64,7 +64,7 @@ Mistake = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Range:
+class RandomizedParameter:
     """One parameter and the range of its draws."""
 
     name: str  # as written, such as ``geom_friction.floor``
@@ -106,7 +106,7 @@ class Randomizer:
         ranges: from ``read_ranges``.
     """
 
-    def __init__(self, model: Any, batch: Any, ranges: Sequence[Range]):
+    def __init__(self, model: Any, batch: Any, ranges: Sequence[RandomizedParameter]):
         self._ranges, self._batch = ranges, batch
         names = dict.fromkeys(r.field for r in ranges)
         self._with_inertia = "body_mass" in names and "body_inertia" not in names
@@ -157,19 +157,19 @@ class Randomizer:
         self._fields["body_inertia"][row] *= factor[:, None]
 
 
-def read_ranges(env_id: str, model: Any, written: Mapping[str, Any]) -> list[Range]:
+def read_ranges(env_id: str, model: Any, written: Mapping[str, Any]) -> list[RandomizedParameter]:
     """Parse ranges, whose names may be nested as TOML nests dotted keys.
 
     Raises:
         InvalidRandomization: lists every mistake, each with the nearest right name.
     """
-    ranges: list[Range] = []
+    ranges: list[RandomizedParameter] = []
     mistakes: list[Mistake] = []
     for name, value in _flat(written):
         try:
             way, low, high = _bounds(value)
             field, rows, component = _place(model, name)
-            ranges.append(Range(name, field, rows, component, way, low, high))
+            ranges.append(RandomizedParameter(name, field, rows, component, way, low, high))
             _check_sign(model, ranges[-1])
         except Unfit as unfit:
             mistakes.append((name, unfit.problem, unfit.hint))
@@ -259,7 +259,7 @@ def _elements(model: Any, kind: str) -> dict[str, tuple[int, ...]]:
     return {name: (row,) for row, name in enumerate(names) if name}
 
 
-def _check_sign(model: Any, r: Range) -> None:
+def _check_sign(model: Any, r: RandomizedParameter) -> None:
     own = np.asarray(_field(model, r.field)[r.index])
     least = r.applied(own, r.low)[own > 0] if r.field in _ABOVE_ZERO else r.applied(own, r.low)
     if r.field in _ABOVE_ZERO and (least <= 0).any():

@@ -134,7 +134,7 @@ class WorkerPool:
 
     Args:
         slots: the shared memory.
-        settings: plain data for every worker, see ``ForkServer``.
+        settings: plain data for every worker, see ``WorkerForkServer``.
 
     Attributes:
         server: the process that forks the workers.

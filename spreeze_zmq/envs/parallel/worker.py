@@ -25,7 +25,7 @@ from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_lin
 from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import Failure, Failures, printable, seed_after_failure, traceback_of
+from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, seed_after_failure, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
@@ -49,7 +49,7 @@ def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> Non
     slots = Slots(settings.pop("arrays"), slots_fd)
     preload(settings["env_id"])
     channels = [socket.socket(fileno=fd) for fd in channel_fds]
-    ForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()
+    WorkerForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()
 
 
 def preload(env_id: str) -> None:
@@ -62,7 +62,7 @@ def preload(env_id: str) -> None:
             load_env_creator(entry)
 
 
-class ForkServer:
+class WorkerForkServer:
     """Forks the workers of one batch.
 
     Args:
@@ -188,7 +188,7 @@ class Worker:
         index: number of this worker.
     """
 
-    def __init__(self, server: ForkServer, index: int):
+    def __init__(self, server: WorkerForkServer, index: int):
         self.channel, self.done, self.index = server.channels[index], server.done, index
         self.slots, settings, restarts = server.slots, server.settings, server.restarts[index]
         self.at = self.slots.at[index]
@@ -276,11 +276,13 @@ class Worker:
             if chosen.all():
                 slots.lost[rows] = False
         except EnvironmentFailure as error:
-            self.report(Failure(str(error), traceback_of(error.__cause__) if error.__cause__ else ""))
+            self.report(
+                EnvironmentFault(str(error), traceback_of(error.__cause__) if error.__cause__ else "")
+            )
         except Exception as error:
-            self.report(Failure(in_one_line(error), traceback_of(error)))
+            self.report(EnvironmentFault(in_one_line(error), traceback_of(error)))
 
-    def report(self, failure: Failure) -> None:
+    def report(self, failure: EnvironmentFault) -> None:
         """Send a failure to the batch, before the step is reported as done."""
         about = {"traceback": failure.traceback, "mild": failure.mild}
         self.send({"summary": failure.summary[:SUMMARY_CHARS], **about})

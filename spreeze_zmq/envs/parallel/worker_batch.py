@@ -35,7 +35,7 @@ class WorkerBatch(BatchedEnv):
         num_workers: number of processes, at most ``num_envs``.
         batch_size: number of environments that ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        settings: plain data, see ``ForkServer``; seed and units are added here.
+        settings: plain data, see ``WorkerForkServer``; seed and units are added here.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
         on_tick: called a few times a second while the batch waits for workers.
         start_timeout_s: seconds within which a worker makes its environments.

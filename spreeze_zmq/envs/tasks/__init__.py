@@ -11,7 +11,7 @@ NATIVE = {
     "InvertedDoublePendulum-v5": ("fixed", "InvertedDoublePendulum"),
     "InvertedPendulum-v5": ("fixed", "InvertedPendulum"),
     "Pendulum-v1": ("classic", "Pendulum"),
-    "Pusher-v5": ("fixed", "Pusher"),
+    "Pusher-v5": ("fixed", "PusherArm"),
     "Reacher-v5": ("fixed", "Reacher"),
     "Swimmer-v5": ("runners", "Swimmer"),
     "Walker2d-v5": ("runners", "Walker2d"),

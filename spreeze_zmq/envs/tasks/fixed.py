@@ -62,7 +62,7 @@ class Reacher(MujocoTask):
 
 
 @dataclass(eq=False)
-class Pusher(MujocoTask):
+class PusherArm(MujocoTask):
     """``Pusher-v5``; never terminates."""
 
     derived: ClassVar[tuple[str, ...]] = ("xpos",)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import check_output, output
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.stage import Episode, Stage, open_stage
+from spreeze_zmq.evaluation.stage import ShownEpisode, Stage, open_stage
 from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
@@ -54,7 +54,7 @@ class Video:
     size: tuple[int, int]
     fps: float
     num_frames: int
-    episodes: list[Episode]
+    episodes: list[ShownEpisode]
 
 
 def record(
@@ -87,7 +87,7 @@ def record(
     check_output(path)
     file = path.absolute()  # an environment may change the folder
     os.environ.update({name: value for name, value in HEADLESS.items() if name not in os.environ})
-    played: list[Episode] = []
+    played: list[ShownEpisode] = []
     with _drawing(spec) as (stage, draw):
         every = max(1, math.ceil(speed / (stage.step_s * MAX_FPS) - 1e-6))
         fps = speed / (stage.step_s * every)
@@ -95,7 +95,7 @@ def record(
 
         def pictures() -> Iterator[NDArray[np.uint8]]:
             for number in range(episodes):
-                episode = Episode(stage, policy, seed + number)
+                episode = ShownEpisode(stage, policy, seed + number)
                 played.append(episode)
                 for _ in episode.moments():
                     if episode.steps % every == 0:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.stage import Episode, Stage, open_stage
+from spreeze_zmq.evaluation.stage import ShownEpisode, Stage, open_stage
 from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
@@ -22,7 +22,7 @@ VIEWER_ENDS_S = 5.0
 
 def show(
     policy: Policy, spec: EnvironmentSpec, *, episodes: int = 1, seed: int = 0, speed: float = 1.0
-) -> Iterator[Episode]:
+) -> Iterator[ShownEpisode]:
     """Play deterministic episodes in a window until it is closed; yields each episode at its end.
 
     Args:
@@ -62,7 +62,9 @@ def _own_window(spec: EnvironmentSpec, speed: float) -> Stage:
     return Stage(env, 1.0 / per_s)
 
 
-def _in_viewer(stage: Stage, policy: Policy, episodes: int, seed: int, speed: float) -> Iterator[Episode]:
+def _in_viewer(
+    stage: Stage, policy: Policy, episodes: int, seed: int, speed: float
+) -> Iterator[ShownEpisode]:
     import mujoco
     import mujoco.viewer
 
@@ -93,9 +95,9 @@ def _in_viewer(stage: Stage, policy: Policy, episodes: int, seed: int, speed: fl
 
 def _played(
     stage: Stage, policy: Policy, episodes: int, seed: int, draw: Callable[[], bool]
-) -> Iterator[Episode]:
+) -> Iterator[ShownEpisode]:
     for number in range(episodes):
-        episode = Episode(stage, policy, seed + number)
+        episode = ShownEpisode(stage, policy, seed + number)
         for _ in episode.moments():
             if not draw():
                 return

@@ -37,7 +37,7 @@ def _count_parts() -> None:
         torch.nn.modules.module.register_module_module_registration_hook(counted)
 
 
-class Guard(Values):
+class GuardedValues(Values):
     """The values that code has read, compared at each call of :meth:`holds`.
 
     Objects are the same while they are identical; numbers and texts also where they are equal and of one

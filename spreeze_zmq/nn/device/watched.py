@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from spreeze_zmq.nn.device.guards import Guard, differ
+from spreeze_zmq.nn.device.guards import GuardedValues, differ
 from spreeze_zmq.nn.device.reads import PLAIN, Reads
 from spreeze_zmq.nn.device.values import MISSING
 
@@ -32,8 +32,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.ready, self.refusal, self.resting = False, "", False
-        self._earlier: tuple[Reads, Guard] | None = None
-        self._guard: Guard | None = None
+        self._earlier: tuple[Reads, GuardedValues] | None = None
+        self._guard: GuardedValues | None = None
         self._reads = Reads()
         self.assigned: list[tuple[dict[str, Any], str, Callable[[], Any]]] = []
         self._replays = self._changes = 0
@@ -64,7 +64,7 @@ class Watch:
         if earlier is not None and moved:
             self._reads = earlier[0]
             self._start_over(moved)
-            earlier = earlier[0], Guard(earlier[0], earlier[0].objects.values())
+            earlier = earlier[0], GuardedValues(earlier[0], earlier[0].objects.values())
         before = {} if earlier is None else _values(earlier[1])
         reads = Reads()
         with reads.watching():
@@ -80,7 +80,7 @@ class Watch:
             return result
         if earlier is None or moved or earlier[0].authors.keys() != reads.authors.keys():
             self._changes += earlier is not None and not moved
-            self._earlier = reads, Guard(reads, reads.objects.values())
+            self._earlier = reads, GuardedValues(reads, reads.objects.values())
         else:
             self._compare(earlier[0], reads, before)
         return result
@@ -96,7 +96,7 @@ class Watch:
 
     def _compare(self, earlier: Reads, reads: Reads, before: dict[tuple[int, str], tuple[Any, Any]]) -> None:
         objects = [found for key, found in reads.objects.items() if key in earlier.objects]
-        guard = Guard(reads, objects)
+        guard = GuardedValues(reads, objects)
         self.refusal, self.assigned = guard.refusal, []
         memory = {tensor.untyped_storage().data_ptr() for tensor in guard.tensors}
         for container, name, path in guard.assigned:
@@ -116,7 +116,7 @@ class Watch:
         return path + self._reads.place_of(name, stored)
 
 
-def _values(guard: Guard) -> dict[tuple[int, str], tuple[Any, Any]]:
+def _values(guard: GuardedValues) -> dict[tuple[int, str], tuple[Any, Any]]:
     """What the call before has left of the values that it assigned, and what they are now."""
     return {(id(kept), name): (then, kept.get(name, MISSING)) for kept, name, _, then in guard.left}
 

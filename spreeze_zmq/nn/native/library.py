@@ -37,7 +37,7 @@ INSTRUCTIONS = {
 TIMEOUT_S = 300.0
 
 
-class Library(NamedTuple):
+class NativeLibrary(NamedTuple):
     """The native library, or why there is none.
 
     Attributes:
@@ -59,23 +59,23 @@ def enabled() -> bool:
 
 
 @cache
-def library() -> Library:
+def library() -> NativeLibrary:
     """The native library for this processor, compiled now if necessary."""
     problem = ""
     if not enabled():
-        return Library(None, problem="SPREEZE_NATIVE=0")
+        return NativeLibrary(None, problem="SPREEZE_NATIVE=0")
     for instructions in runnable():  # an older compiler may not know the best
         try:
             path = compiled(instructions)
             code = loaded(path)
             if not code.spreeze_allowed():
                 raise OSError(f"the system refuses this process the registers of {instructions}")
-            return Library(code, path.stem, instructions, problem)
+            return NativeLibrary(code, path.stem, instructions, problem)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             problem = problem or problem_of(error)
             if isinstance(error, FileNotFoundError):
                 break
-    return Library(None, problem=problem)
+    return NativeLibrary(None, problem=problem)
 
 
 def runnable(flags: frozenset[str] | None = None) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say, spell_out
 from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
-from spreeze_zmq.screen.terminal.sections import LABEL
+from spreeze_zmq.screen.terminal.panels import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
     ended_by,

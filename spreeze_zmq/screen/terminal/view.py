@@ -20,7 +20,7 @@ from rich.text import Text
 
 from spreeze_zmq.base.charset import all_printable, fitted, printable, spell_out
 from spreeze_zmq.screen.terminal.drawing import frame
-from spreeze_zmq.screen.terminal.sections import ENDED, LABEL, Scene
+from spreeze_zmq.screen.terminal.panels import ENDED, LABEL, Scene
 from spreeze_zmq.screen.terminal.words import RUNNING, plain_line
 
 #: Time between two plain lines: at first, at most, and in between as a share of the run's time.

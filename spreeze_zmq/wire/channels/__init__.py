@@ -20,7 +20,7 @@ from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
 from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Gate, Puller, Pusher
-from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
+from spreeze_zmq.wire.channels.recording import Entry, RecordingReader, RecordingWriter
 from spreeze_zmq.wire.channels.reports import Inbox, Outbox, carries_reports
 from spreeze_zmq.wire.channels.router import Dealer, Router
 from spreeze_zmq.wire.channels.sockets import Channel
@@ -39,7 +39,7 @@ __all__ = [
     "Publisher",
     "Puller",
     "Pusher",
-    "Recording",
+    "RecordingReader",
     "RecordingWriter",
     "Router",
     "SocketFolder",

@@ -121,7 +121,7 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
-class Recording:
+class RecordingReader:
     """Reads a recording; omits the last entry if it is incomplete, as that of a killed process may be.
 
     Attributes:

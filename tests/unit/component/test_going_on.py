@@ -12,7 +12,7 @@ from spreeze_zmq.base.errors import StateNotKept
 from spreeze_zmq.component import Weights
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.policy import FrameStack
-from spreeze_zmq.run.checkpoint import Checkpoint, complete, write_part
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.sampler_state import WHY_NOT, packed, unpacked
 from spreeze_zmq.wire import Message
 
@@ -39,7 +39,7 @@ def kept(tmp_path, content):
     """A checkpoint with this state of sampler-0."""
     part = write_part(tmp_path / "0001", "sampler-0.state", lambda path: path.write_bytes(content))
     complete(tmp_path / "0001", [part], {})
-    return Checkpoint.read(tmp_path / "0001")
+    return SavedCheckpoint.read(tmp_path / "0001")
 
 
 def made(seed):
@@ -96,7 +96,7 @@ def test_a_state_of_somebody_else_is_one_line_and_new_episodes(tmp_path, content
 def test_without_a_state_episodes_are_new_and_nothing_has_failed(tmp_path):
     """The launcher has said it."""
     for content in (packed({WHY_NOT: "no reason"}), None):
-        checkpoint = Checkpoint(tmp_path, {}, {}) if content is None else kept(tmp_path, content)
+        checkpoint = SavedCheckpoint(tmp_path, {}, {}) if content is None else kept(tmp_path, content)
         batch, rng, obs, _ = made(1)
         sampler = Sampler(checkpoint)
         assert SamplerState(sampler).restore(batch, rng, obs) is obs

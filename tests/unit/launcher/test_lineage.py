@@ -24,7 +24,7 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.checkpoint import Checkpoint, complete, write_part
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
@@ -144,7 +144,7 @@ def in_order(parent):
 
 def rewrite(folder, name=None, content=b"", **state):
     """Write a manifest again, with another state, or another content of a file; none removes the file."""
-    found = Checkpoint.read(folder)
+    found = SavedCheckpoint.read(folder)
     parts = dict(found.parts)
     if name is not None:
         del parts[name]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spreeze_zmq.nn import native_calls
-from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
+from spreeze_zmq.nn.native.library import NativeLibrary, compiled, loaded, runnable
 
 #: Every kind of code that this processor can run, and torch alone.
 WAYS = [*runnable(), "torch"]
@@ -14,10 +14,10 @@ WAYS = [*runnable(), "torch"]
 def way(request, monkeypatch):
     """Every kind of code that this processor can run, one after the other, and torch alone."""
     if request.param == "torch":
-        library = Library(None, problem="none wanted")
+        library = NativeLibrary(None, problem="none wanted")
     else:
         path = compiled(request.param)
-        library = Library(loaded(path), path.stem, request.param)
+        library = NativeLibrary(loaded(path), path.stem, request.param)
     monkeypatch.setattr(native_calls, "library", lambda: library)
     assert (native_calls.code_for(torch.ones(1)) is None) == (request.param == "torch")
     return request.param

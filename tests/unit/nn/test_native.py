@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
 from spreeze_zmq.nn import native_calls, native_layers
-from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
+from spreeze_zmq.nn.native.library import NativeLibrary, compiled, loaded, runnable
 from spreeze_zmq.nn.native_choice import distance, native_parts
 from spreeze_zmq.nn.native_layers import LayerRun, NativeConv
 from spreeze_zmq.nn.native_sequential import NativeSequential
@@ -30,7 +30,7 @@ def use(monkeypatch):
 
     def use_code(instructions, extra=()):
         path = compiled(instructions, extra)
-        library = Library(loaded(path), path.stem, instructions)
+        library = NativeLibrary(loaded(path), path.stem, instructions)
         for module in (native_calls, native_layers):
             monkeypatch.setattr(module, "library", lambda: library)
 

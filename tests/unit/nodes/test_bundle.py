@@ -1,6 +1,7 @@
 """What is sent along with a run: the user's own files, and nothing else."""
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -9,24 +10,14 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes import bundle as bundling
 from spreeze_zmq.nodes.bundle import bundle, unpack
 from spreeze_zmq.plan import topology
-
-MODULE = """
-import gymnasium
-class Arm(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
-    action_space = gymnasium.spaces.Box(-1, 1, (1,))
-    def reset(self, seed=None, options=None):
-        return self.observation_space.sample(), {}
-    def step(self, action):
-        return self.observation_space.sample(), 0.0, False, True, {}
-"""
+from tests.system import arm
 
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
     """A topology with a module of its own beside it, and what nobody needs elsewhere."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "arm_of_mine.py").write_text(MODULE)
+    shutil.copy(arm.__file__, tmp_path / "arm_of_mine.py")
     (tmp_path / "meshes").mkdir()
     (tmp_path / "meshes" / "arm.stl").write_bytes(b"mesh")
     for folder in (".git", "runs", "__pycache__", "venv"):

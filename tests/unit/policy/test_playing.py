@@ -6,7 +6,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.evaluation.evaluation import play
-from spreeze_zmq.evaluation.stage import Episode, Stage
+from spreeze_zmq.evaluation.stage import ShownEpisode, Stage
 from spreeze_zmq.policy import Policy, played, without_noise
 
 LINE = "tests.unit.envs.doors:Line"
@@ -43,7 +43,7 @@ def test_a_step_that_failed_is_told_from_the_end_of_an_episode():
 def test_a_broken_episode_is_not_filmed_as_a_whole_one(raises, said):
     """Its picture count is that of its steps, and its words name no return."""
     with_failure = {"raises": raises} if raises else {}
-    episode = Episode(Stage(envs.make(LINE, 1, **with_failure)), policy_of(), seed=0)
+    episode = ShownEpisode(Stage(envs.make(LINE, 1, **with_failure)), policy_of(), seed=0)
     moments = sum(1 for _ in episode.moments())
     assert moments == (3 if raises else 5)
     assert episode.said().startswith(said)

@@ -18,7 +18,7 @@ from spreeze_zmq.replay import (
     misfit,
     replay_of,
 )
-from spreeze_zmq.replay.episodes import MOST_STEPS, Episodes
+from spreeze_zmq.replay.episodes import MOST_STEPS, EpisodeBuilder
 from spreeze_zmq.replay.replays import n_step_returns
 from tests.unit.replay.made import options, spec
 
@@ -88,7 +88,7 @@ def places(found):
 
 def test_episodes_go_on_from_one_rollout_to_the_next():
     """Each environment's apart; the last observation is the true final one."""
-    episodes = Episodes()
+    episodes = EpisodeBuilder()
     first = rollout([[0, 100], [1, 101], [20, 102]], [(1, 0, 2, True)])
     assert places(episodes.ended(first)) == [([0, 1, 2], True)]
     second = rollout([[20, 102], [21, 103], [30, 200]], [(1, 0, 22, False), (1, 1, 104, False)], produced=8)
@@ -99,7 +99,7 @@ def test_episodes_go_on_from_one_rollout_to_the_next():
 
 def test_two_samplers_have_episodes_of_their_own():
     """Their rollouts come in any order."""
-    episodes = Episodes(("log_prob",))
+    episodes = EpisodeBuilder(("log_prob",))
     assert not list(episodes.ended(rollout([[0], [1]])))
     assert not list(episodes.ended(rollout([[100], [101]], sampler="sampler-1")))
     [found] = episodes.ended(rollout([[1], [9]], [(0, 0, 2, True)], produced=2))
@@ -110,14 +110,14 @@ def test_two_samplers_have_episodes_of_their_own():
 @pytest.mark.parametrize("gap", [{"produced": 3}, {"produced": 2, "incarnation": 2}])
 def test_an_episode_begins_after_what_is_lost(gap):
     """A lost rollout and another life of the sampler leave the steps that come after them."""
-    episodes = Episodes()
+    episodes = EpisodeBuilder()
     assert not list(episodes.ended(rollout([[0], [1]])))
     assert places(episodes.ended(rollout([[5], [9]], [(0, 0, 6, True)], **gap))) == [([5, 6], True)]
 
 
 def test_episodes_go_on_with_a_sampler_that_goes_on_in_another_process():
     """Its first rollout follows the last one of the process before; steps that no episode needs are gone."""
-    first, second = Episodes(("log_prob",)), Episodes(("log_prob",))
+    first, second = EpisodeBuilder(("log_prob",)), EpisodeBuilder(("log_prob",))
     assert len(list(first.ended(rollout([[7, 100], [0, 101], [1, 102]], [(0, 0, 8, True)])))) == 1
     second.restore(first.state())
     found = list(second.ended(rollout([[1, 102], [9, 103]], [(0, 0, 2, True)], incarnation=5)))
@@ -129,7 +129,7 @@ def test_episodes_go_on_with_a_sampler_that_goes_on_in_another_process():
 
 def test_an_endless_episode_comes_in_parts():
     """So that what is kept of it has a bound."""
-    episodes, step, found = Episodes(), 500, []
+    episodes, step, found = EpisodeBuilder(), 500, []
     for number in range(2 * MOST_STEPS // step):
         obs = np.arange(number * step, (number + 1) * step + 1)[:, None]
         found += episodes.ended(rollout(obs, produced=(number + 1) * step))

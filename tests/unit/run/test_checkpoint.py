@@ -15,8 +15,8 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.files import TEMPORARY
 from spreeze_zmq.run.checkpoint import (
     MANIFEST,
-    Checkpoint,
     Part,
+    SavedCheckpoint,
     complete,
     latest,
     prune,
@@ -120,7 +120,7 @@ def test_a_torn_checkpoint_is_passed_over_and_named(tmp_path, damage, said):
     assert found.state == {"env_steps": 1}
     assert said in found.skipped[0]
     with pytest.raises(CheckpointError, match="use an earlier checkpoint"):
-        Checkpoint.read(tmp_path / "0002")
+        SavedCheckpoint.read(tmp_path / "0002")
 
 
 def test_a_newer_format_is_refused_with_the_reason(tmp_path):
@@ -128,7 +128,7 @@ def test_a_newer_format_is_refused_with_the_reason(tmp_path):
     manifest = save(tmp_path, "0001") / MANIFEST
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
     with pytest.raises(CheckpointError, match="its format is 99, this version reads 1"):
-        Checkpoint.read(tmp_path / "0001")
+        SavedCheckpoint.read(tmp_path / "0001")
 
 
 WRITER = """

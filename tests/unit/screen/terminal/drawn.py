@@ -6,7 +6,7 @@ from rich.console import Console
 
 from spreeze_zmq.screen.terminal.chart import Returns
 from spreeze_zmq.screen.terminal.drawing import frame
-from spreeze_zmq.screen.terminal.sections import Scene
+from spreeze_zmq.screen.terminal.panels import Scene
 from spreeze_zmq.screen.terminal.words import RUNNING, stage_of
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, large, starting
 

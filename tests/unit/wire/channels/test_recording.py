@@ -10,7 +10,7 @@ import pytest
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.wire import decode
-from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Recording, RecordingWriter, Subscriber
+from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, RecordingReader, RecordingWriter, Subscriber
 from tests.unit.wire.channels.conftest import TIMEOUT_S, weights
 
 ABOUT = {"name": "sampler-0", "role": "sampler", "index": 0, "channels": ["channel", "other"], "plan": {}}
@@ -56,11 +56,11 @@ def test_a_torn_end_is_left_out_wherever_it_is_torn(tmp_path):
     last = 20 + 4 * 3 + 1 + 7 + 1000
     for cut in (*range(1, 60), *range(60, last, 97), *range(last - 60, last)):
         path.write_bytes(whole[:-cut])
-        torn = Recording(path)
+        torn = RecordingReader(path)
         assert [entry.frames for entry in torn.entries()] == FRAMES[:2]
         assert torn.torn_bytes == last - cut
     path.write_bytes(whole[:-last])
-    clean = Recording(path)
+    clean = RecordingReader(path)
     assert len(list(clean.entries())) == 2
     assert clean.torn_bytes == 0
 
@@ -70,7 +70,7 @@ def test_a_limit_holds_and_is_said_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         path = written(tmp_path, [[bytes(900)]] * 20, limit_mb=0.005)
     assert 3500 < path.stat().st_size <= 5000
-    assert 3 <= len(list(Recording(path).entries())) < 6
+    assert 3 <= len(list(RecordingReader(path).entries())) < 6
     assert len(caplog.records) == 1
     assert "--record-mb 0.005 is reached" in caplog.text
 
@@ -90,7 +90,7 @@ def test_a_damaged_one_is_refused_in_a_line(tmp_path, change, said):
     path = written(tmp_path)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=said) as caught:
-        list(Recording(path).entries())
+        list(RecordingReader(path).entries())
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value).strip()
 
@@ -116,7 +116,7 @@ def test_channels_record_what_passes_them(bench, tmp_path):
     bench.arrived(puller)
     while (message := puller.pull(TIMEOUT_S)).fields["version"] != 3:
         pass
-    entries = list(Recording(writer.path).entries())
+    entries = list(RecordingReader(writer.path).entries())
     assert [(entry.channel, entry.sent) for entry in entries] == [
         *(("channel", False), ("other", True), ("channel", False), ("channel", False)),
     ]

@@ -1,4 +1,4 @@
-"""What each section of a frame says: lines of pieces of text, made of a status and what the launcher sees."""
+"""What each panel of a frame says: lines of pieces of text, made of a status and what the launcher sees."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Scene:
 
 
 @dataclass
-class Section:
+class Panel:
     """Lines that belong together.
 
     Attributes:
-        rank: sections of high rank are left out first.
+        rank: panels of high rank are left out first.
         lines: the text.
-        joined: no empty line separates them from the section before.
+        joined: no empty line separates them from the panel before.
     """
 
     rank: int
@@ -71,21 +71,21 @@ class Section:
     joined: bool = False
 
 
-def sections_of(scene: Scene, width: int, returns: Section) -> list[Section]:
-    """All sections of a frame of this width, from top to bottom; that of the returns is among them."""
+def panels_of(scene: Scene, width: int, returns: Panel) -> list[Panel]:
+    """All panels of a frame of this width, from top to bottom; that of the returns is among them."""
     return [
-        Section(1, [_head(scene, width)]),
+        Panel(1, [_head(scene, width)]),
         *_progress(scene.status, width),
-        Section(1, _findings(scene.status), joined=True),
-        Section(1, _mistakes(scene.status)),
-        Section(0, _scores(scene.status)),
+        Panel(1, _findings(scene.status), joined=True),
+        Panel(1, _mistakes(scene.status)),
+        Panel(0, _scores(scene.status)),
         returns,
         *_counts(scene.status, width),
-        Section(5, _losses(scene.status, width)),
-        Section(4, _processes(scene, width)),
-        Section(4, _machines(scene.status), joined=True),
-        Section(4, _groups(scene.status), joined=True),
-        Section(11, _legend(scene, width), joined=True),
+        Panel(5, _losses(scene.status, width)),
+        Panel(4, _processes(scene, width)),
+        Panel(4, _machines(scene.status), joined=True),
+        Panel(4, _groups(scene.status), joined=True),
+        Panel(11, _legend(scene, width), joined=True),
         *_places(scene),
     ]
 
@@ -115,13 +115,13 @@ def _findings(status: Mapping[str, Any]) -> list[Line]:
     return [[(count, "bold yellow"), (finding_line(rows[0]), "yellow")]]
 
 
-def _progress(status: Mapping[str, Any], width: int) -> list[Section]:
+def _progress(status: Mapping[str, Any], width: int) -> list[Panel]:
     if not status or status["state"] in ("stopping", ENDED):
         return []
     until = "until " + (" or ".join(conditions(status["stop"])) or "Ctrl-C")
     way = progress(status)
     if way is None:
-        return [Section(2, [[(until, "dim")]], joined=True)]
+        return [Panel(2, [[(until, "dim")]], joined=True)]
     # a run may end earlier by its return
     left = f"  {clock(way.left_s)} left" + (" at most" if status["stop"]["return"] is not None else "")
     one_line = width - len(left + until) - 2 >= LABEL
@@ -129,8 +129,8 @@ def _progress(status: Mapping[str, Any], width: int) -> list[Section]:
     full = round(way.done * columns)
     bar: Line = [("━" * full, "green"), ("─" * (columns - full), "dim"), (left, "")]
     if one_line:
-        return [Section(2, [[*bar, ("  " + until, "dim")]], joined=True)]
-    return [Section(2, [bar], joined=True), Section(7, [[(until, "dim")]], joined=True)]
+        return [Panel(2, [[*bar, ("  " + until, "dim")]], joined=True)]
+    return [Panel(2, [bar], joined=True), Panel(7, [[(until, "dim")]], joined=True)]
 
 
 def _scores(status: Mapping[str, Any]) -> list[Line]:
@@ -160,7 +160,7 @@ def _score(score: Mapping[str, Any] | None, style: str) -> Line:
     ]
 
 
-def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
+def _counts(status: Mapping[str, Any], width: int) -> list[Panel]:
     """Counts and rates of steps, transitions and updates; beside them the balance, if the width allows."""
     if not status:
         return []
@@ -185,7 +185,7 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
     if width >= 80:
         for line, (label, value) in zip(lines, beside, strict=False):
             line += [(f"   {label:13}", "dim"), (value, "")]
-    return [Section(3, lines[:2]), Section(8, lines[2:], joined=True)]
+    return [Panel(3, lines[:2]), Panel(8, lines[2:], joined=True)]
 
 
 def _losses(status: Mapping[str, Any], width: int) -> list[Line]:
@@ -266,11 +266,11 @@ def _figures(group: RoleStage, width: int, learns: bool) -> Line:
     return line
 
 
-def _places(scene: Scene) -> list[Section]:
+def _places(scene: Scene) -> list[Panel]:
     """The page and the run folder."""
     ranks = {"page": 9, "run folder": 10}
     return [
-        Section(ranks[title], [[(f"{title:{LABEL}}", "dim"), (scene.facts[title], "")]], title != "page")
+        Panel(ranks[title], [[(f"{title:{LABEL}}", "dim"), (scene.facts[title], "")]], title != "page")
         for title in ranks
         if title in scene.facts and scene.status.get("state") != ENDED
     ]
