@@ -71,7 +71,7 @@ class Collector:
         self.steps: Iterator[Played] | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
-        self.sightings = Sightings(spec)
+        self.sightings = Sightings(spec, self.envs.single_observation_space)
         component.figures["gauges"] = self.sightings.figures
         self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
@@ -203,7 +203,8 @@ class Collector:
             state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
             **({} if masks is None else masks.arrays()),
         )
-        self.sightings.rollout = rollout = packed(rollout, packing)
+        rollout = packed(rollout, packing)
+        self.sightings.take(rollout)
         return rollout
 
     def report_episodes(self) -> None:

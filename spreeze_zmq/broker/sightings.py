@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.facts import Bounds
 from spreeze_zmq.envs.packed import Packing
 
 #: Most numbers of observations that a report looks at.
@@ -35,20 +36,35 @@ _JOINED: dict[str, Callable[[Iterable[float]], float]] = {
     "terminated_shortest": min,
     "terminated_longest": max,
 }
+#: The first number of an observation beyond its bounds, the exceeded one, and the sampler's env steps then.
+OUTSIDE = frozenset({"outside_place", "outside_value", "outside_bound", "outside_steps"})
 
 
 class Sightings:
-    """The figures of one sampler: of its newest rollout, and of how its episodes ended.
+    """The figures of one sampler: of its newest rollout, of how its episodes ended, and the first number of
+    an observation that was seen beyond the bounds of its space.
+
+    Args:
+        env: the environment.
+        space: of one of its observations; None where it has no bounds.
 
     Attributes:
         rollout: the newest one.
+        num_steps: transitions up to its end.
     """
 
-    def __init__(self, env: EnvironmentSpec) -> None:
+    def __init__(self, env: EnvironmentSpec, space: Any = None) -> None:
         self.rollout: Rollout | None = None
+        self.num_steps = 0
+        self._bounds, self._outside = Bounds(space), dict[str, float]()
         self._low, self._high, self._packing = env.action_low, env.action_high, Packing.of(env)
         self._num_truncated = self._num_terminated = 0
         self._shortest, self._longest, self._at_longest = 0, 0, 0
+
+    def take(self, rollout: Rollout) -> None:
+        """Take the newest rollout."""
+        self.rollout = rollout
+        self.num_steps += rollout.num_transitions
 
     def ended(self, lengths: NDArray[Any], terminated: NDArray[np.bool_]) -> None:
         """Count episodes that ended: lengths ``[K]`` and whether each was terminated ``[K]``."""
@@ -72,8 +88,17 @@ class Sightings:
             found["terminated_at_longest"] = float(self._at_longest)
         if self.rollout is None:
             return found
-        observed = _of_observations(self.rollout, self._packing)
+        rows = _observed(self.rollout, self._packing)
+        observed = {} if rows is None else _of_observations(rows) | self._beyond(rows)
         return found | _of_rewards(self.rollout) | observed | self._of_actions()
+
+    def _beyond(self, rows: NDArray[Any]) -> dict[str, float]:
+        """The first number beyond its bounds, once one was seen in observations ``[K, size]``."""
+        if not self._outside and (found := self._bounds.first_beyond(rows)):
+            about = {"place": found.place, "value": found.value, "bound": found.bound}
+            about["steps"] = self.num_steps
+            self._outside = {f"outside_{name}": float(value) for name, value in about.items()}
+        return self._outside
 
     def _of_actions(self) -> dict[str, float]:
         assert self.rollout is not None
@@ -93,14 +118,16 @@ def _of_rewards(rollout: Rollout) -> dict[str, float]:
     return {"reward_min": float(reward.min()), "reward_max": float(reward.max()), "reward_rms": rms}
 
 
-def _of_observations(rollout: Rollout, packing: Packing | None) -> dict[str, float]:
-    if rollout.obs is None:
-        return {}
+def _observed(rollout: Rollout, packing: Packing | None) -> NDArray[Any] | None:
+    """``[K, size]``: some of its observations, at most ``MOST_NUMBERS``; None where it has none."""
+    if rollout.obs is None or not rollout.obs.size:
+        return None
     rows = rollout.obs.reshape(-1, math.prod(rollout.obs.shape[2:]))
-    rows = rows[:: -(-rows.size // MOST_NUMBERS)] if rows.size else rows
-    if not rows.size:
-        return {}
-    rows = rows if packing is None else packing.flat(rows)
+    rows = rows[:: -(-rows.size // MOST_NUMBERS)]
+    return rows if packing is None else packing.flat(rows)
+
+
+def _of_observations(rows: NDArray[Any]) -> dict[str, float]:
     still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
     if rows.dtype == np.uint8:
         return still
@@ -123,4 +150,8 @@ def experience_row(gauges: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             for one in rows
             if one.get("terminated_longest") == row["terminated_longest"]
         )
+    outside = [one for one in rows if one.keys() >= OUTSIDE]
+    if outside:
+        first = min(outside, key=lambda one: one["outside_steps"])
+        row |= {name: first[name] for name in OUTSIDE}
     return row

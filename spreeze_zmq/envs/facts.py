@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv
@@ -67,7 +69,7 @@ class _Walk:
     def __init__(self, batch: BatchedEnv, obs: NDArray[Any], info: dict[str, Any]) -> None:
         self.batch, self.num_steps, self.ended = batch, 0, False
         self.names: set[str] = set()
-        self.outside = ""
+        self.outside, self._bounds = "", Bounds(batch.single_observation_space)
         self.first: list[NDArray[Any]] = []  # observations, up to STEPS and that of the reset
         self._see(obs, info)
 
@@ -86,26 +88,61 @@ class _Walk:
         self.names |= {name for name in info if isinstance(name, str)}
         if len(self.first) <= STEPS:
             self.first.append(obs.copy())
-        self.outside = self.outside or beyond(obs, self.batch.single_observation_space)
+        if not self.outside and (found := self._bounds.first_beyond(obs)):
+            self.outside = str(found)
 
 
-def beyond(obs: NDArray[Any], space: Any) -> str:
-    """The first number of observations ``[N, *obs_shape]`` that is not within a box's bounds, in words; empty
-    where all are, and for other spaces.
+@dataclass(frozen=True)
+class Beyond:
+    """A number of an observation that is not within the bounds of its space: its place, and one bound."""
+
+    place: int
+    value: float
+    bound: float
+
+    def __str__(self) -> str:
+        allowed = f"at {'most' if self.value > self.bound else 'least'} {self.bound:g}"
+        return f"number {self.place} of an observation was {self.value:g}, observation_space allows {allowed}"
+
+
+class Bounds:
+    """The finite bounds of observations.
+
+    Args:
+        space: of one observation.
+
+    Attributes:
+        exist: whether there are any that numbers of its dtype can exceed.
     """
-    low, high = getattr(space, "low", None), getattr(space, "high", None)
-    if low is None or high is None or obs.shape[1:] != low.shape:
-        return ""
-    low, high = np.ravel(low).astype(np.float64), np.ravel(high).astype(np.float64)
-    rows = obs.reshape(len(obs), -1).astype(np.float64)
-    slack = ROUNDING * np.maximum(1.0, np.where(np.isfinite(low), np.abs(low), 0.0))
-    above = ROUNDING * np.maximum(1.0, np.where(np.isfinite(high), np.abs(high), 0.0))
-    out = (rows < low - slack) | (rows > high + above)
-    if not out.any():
-        return ""
-    row, place = (int(index) for index in np.argwhere(out)[0])
-    allowed = f"observation_space allows {low[place]:g} to {high[place]:g}"
-    return f"number {place} of an observation was {rows[row, place]:g}, {allowed}"
+
+    def __init__(self, space: Any) -> None:
+        self.exist = isinstance(space, Box) and bool(np.isfinite([space.low, space.high]).any())
+        if self.exist and space.dtype.kind in "iu":
+            kind = np.iinfo(space.dtype)
+            self.exist = bool((space.low > kind.min).any() or (space.high < kind.max).any())
+        if self.exist:
+            self._low, self._high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
+            self._least, self._most = self._low - _slack(self._low), self._high + _slack(self._high)
+
+    def first_beyond(self, obs: NDArray[Any]) -> Beyond | None:
+        """The first number of observations ``[N, *obs_shape]`` that is not within them; None where all are,
+        and for other spaces.
+        """
+        if not self.exist or obs[:1].size != self._low.size:
+            return None
+        rows = obs.reshape(len(obs), -1)
+        out = (rows < self._least) | (rows > self._most)
+        if not out.any():
+            return None
+        row, place = (int(index) for index in np.argwhere(out)[0])
+        value = float(rows[row, place])
+        bound = self._high[place] if value > self._most[place] else self._low[place]
+        return Beyond(place, value, float(bound))
+
+
+def _slack(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far numbers may exceed their bounds, as float32 rounds."""
+    return ROUNDING * np.maximum(1.0, np.where(np.isfinite(bounds), np.abs(bounds), 0.0))
 
 
 def lost_digits(obs: NDArray[Any]) -> str:

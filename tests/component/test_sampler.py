@@ -101,6 +101,27 @@ def test_a_second_sampler_of_the_same_index_is_refused(peers):
     assert f"sampler-0 is taken by process {first.pid}" in peers.logs()
 
 
+STRAYS = (
+    "run.env=tests.unit.envs.own_environments:Strays",
+    "run.env_kwargs={ length = 90, max_episode_steps = 95 }",
+)
+
+
+@pytest.mark.parametrize("peers", [STRAYS], indirect=True)
+def test_an_observation_that_leaves_its_space_later_is_reported(peers):
+    """The first steps, which are tried before a run, were within it."""
+    start(peers)
+    assert not peers.plan.tried.get("outside")
+    gauges = peers.report(lambda fields: "outside_place" in fields["gauges"])["gauges"]
+    assert (gauges["outside_place"], gauges["outside_bound"]) == (0, 30)
+    assert 31 <= gauges["outside_value"] <= 90
+    assert gauges["outside_steps"] % (16 * peers.plan.components["sampler"].options["envs"]) == 0
+    later = peers.report(lambda fields: fields["counters"] or fields["gauges"])["gauges"]
+    assert {name: later[name] for name in later if "outside" in name} == {
+        name: gauges[name] for name in gauges if "outside" in name
+    }
+
+
 BROKEN = (
     "run.env=tests.unit.envs.own_environments:Count",
     "run.env_kwargs={ length = 50, fails_at = 20 }",

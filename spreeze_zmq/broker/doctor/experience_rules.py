@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from spreeze_zmq.broker.doctor.trend import numbers
 from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals
+from spreeze_zmq.broker.sightings import OUTSIDE
+from spreeze_zmq.envs.facts import Beyond
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.
@@ -138,6 +140,22 @@ def constant_observations(vitals: Vitals) -> Finding | None:
     )
 
 
+def outside_box(vitals: Vitals) -> Finding | None:
+    """Observations that the space does not contain, in the first steps or later."""
+    seen, row = str(vitals.tried.get("outside") or ""), vitals.status.get("experience", {})
+    if not seen and row.keys() >= OUTSIDE:
+        beyond = Beyond(int(row["outside_place"]), row["outside_value"], row["outside_bound"])
+        seen = f"{beyond}, after {row['outside_steps']:,.0f} env steps of its sampler"
+    if not seen:
+        return None
+    return Finding(
+        seen,
+        "observation_space says otherwise, and what is scaled by its bounds is scaled wrongly",
+        "correct the bounds of observation_space, or the units of the observation",
+        rank=2,
+    )
+
+
 def saturated_actions(vitals: Vitals) -> Finding | None:
     """Actions at their bounds, without progress."""
     share = min(vitals.steady("action_at_bounds"), default=0.0)
@@ -219,6 +237,7 @@ EXPERIENCE_RULES: tuple[Rule, ...] = (
     small_observations,
     large_observations,
     constant_observations,
+    outside_box,
     saturated_actions,
     never_ending,
     limit_as_termination,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spreeze_zmq.broker.doctor.experience_rules import outside_box
 from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
@@ -94,19 +95,6 @@ def ignored_seed(vitals: Vitals) -> Finding | None:
         "two resets with the same seed gave different observations",
         "no run repeats, and policies are not compared on the same episodes",
         "call super().reset(seed=seed) in reset() and draw from self.np_random alone",
-        rank=2,
-    )
-
-
-def outside_box(vitals: Vitals) -> Finding | None:
-    """Observations that the space does not contain."""
-    outside = vitals.tried.get("outside")
-    if not outside:
-        return None
-    return Finding(
-        str(outside),
-        "observation_space says otherwise, and what is scaled by its bounds is scaled wrongly",
-        "correct the bounds of observation_space, or the units of the observation",
         rank=2,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.files import plain
@@ -18,7 +19,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.sightings import Sightings, experience_row
 from spreeze_zmq.commands.check import advice
 from spreeze_zmq.envs import facts
-from spreeze_zmq.envs.facts import facts_of, lost_digits
+from spreeze_zmq.envs.facts import Bounds, facts_of, lost_digits
 from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology
@@ -241,6 +242,28 @@ def test_episodes_that_are_all_the_same_are_named():
     run = Lived()
     run.draw = lambda size: np.full(size, -200.0)
     assert run.live(20) == ["identical_episodes"]
+
+
+def test_observations_that_leave_their_space_later_are_named():
+    """With the number, its bound, and when: once, though they come back. Those of bytes cannot."""
+    run = Lived()
+    run.experience = Sightings(run.record.plan.environment, Box(-1.0, 1.0, (3,), np.float32))
+    within = np.clip(run.rollout.obs, -1.0, 1.0)
+    run.experience.take(replace(run.rollout, obs=within))
+    assert run.live(6) == []
+    strayed = within.copy()
+    strayed[-1, -1, 2] = -1.5
+    run.experience.take(replace(run.rollout, obs=strayed))
+    assert run.live(6) == ["outside_box"]
+    run.experience.take(replace(run.rollout, obs=within))
+    assert run.live(20) == ["outside_box"]
+    [said] = [row["seen"] for row in run.heard]
+    steps = 2 * run.rollout.num_transitions
+    assert said == (
+        "number 2 of an observation was -1.5, observation_space allows at least -1, "
+        f"after {steps:,} env steps of its sampler"
+    )
+    assert not Bounds(Box(0, 255, (4, 4), np.uint8)).exist
 
 
 @pytest.mark.parametrize(

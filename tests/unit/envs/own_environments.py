@@ -55,6 +55,12 @@ class Draw(Count):
         return begun
 
 
+class Strays(Count):
+    """Its count leaves its space after thirty steps."""
+
+    observation_space = Box(np.array([0.0, -1.0]), np.array([30.0, np.inf]), dtype=np.float64)
+
+
 class Again(PendulumEnv):
     """A pendulum that begins each episode with a seed of its own; with ``chance`` it is pushed at random."""
 
