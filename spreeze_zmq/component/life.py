@@ -27,6 +27,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.supervisor import standing
 from spreeze_zmq.wire import channels
 
 log = logging.getLogger("spreeze")
@@ -42,6 +43,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     process creates the run's folder and endpoints itself and waits for peers.
     """
     log_to(sys.stderr)
+    standing.answer()
     _leave(live(role, main, sys.argv[1:], _heed_signals, leave=_leave))
 
 

@@ -24,7 +24,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, LEARNERS, MEMBER, ROLES, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
-from spreeze_zmq.supervisor import ProcessSpec, Supervisor
+from spreeze_zmq.supervisor import ProcessSpec, Supervisor, standing
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
 from spreeze_zmq.wire.channels import Claim
 
@@ -177,6 +177,13 @@ class Crew:
             parent_death_signal=ROLES[role].orphaned,
             cpus=self._shares.get(name) or self._pinning.of(name),
         )
+
+    def place_of(self, name: str) -> str:
+        """Where a process stands in its code that is to be killed, in words; empty if it does not say."""
+        pid = self.supervisor.pids().get(name)
+        if pid is None or (self._nodes is not None and self._nodes.holds(name)):
+            return ""
+        return standing.place_of(pid, self._folder.logs / f"{name}.log")
 
     def close(self) -> None:
         """Release ports, names and kept memory; all processes have ended."""

@@ -238,7 +238,8 @@ class Launch:
         elif what:
             self.crew.deadlines.give_up(name)
             why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
-            self.ends.fail(name, what + why)
+            place = self.crew.place_of(name)
+            self.ends.fail(name, what + why + f"; it was {place}" * bool(place))
             self.supervisor.kill(name)
 
     def tell(self, kind: str, **fields: Any) -> None:
