@@ -54,7 +54,7 @@ class Broker:
         self.reports = component.open("report", Inbox)
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
-        self.record.lives.owner = partial(SocketFolder.owner, Path(self.plan.socket_dir))
+        self.record.lives.holder = partial(SocketFolder.holder, Path(self.plan.socket_dir))
         self.reports.keeps_all = self.record.learners.__contains__  # each lists some of very many streams
         control, feed = (component.open(channel, Publisher) for channel in ("control", "feed"))
         self.notes = Notes(component.folder, feed, self.record.doctor.take)

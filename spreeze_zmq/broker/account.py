@@ -7,6 +7,7 @@ counts. No term is computed as the remainder of the others, so an error in any t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
@@ -17,6 +18,8 @@ from spreeze_zmq.broker.rows import row_of
 
 #: Most streams that an account keeps, and most that one report lists.
 MOST_STREAMS, REPORTED_STREAMS = 4096, 200
+#: Of them, those that nothing was taken of: who sends only what is refused takes no place of a sampler's.
+MOST_UNTAKEN = 1024
 #: Most incarnations of learners that an account keeps.
 MOST_TAKERS = 1000
 #: Causes for which transitions were not received, beside the ends of samplers; a summary lists so many.
@@ -54,13 +57,17 @@ class Receipt:
         lost, refused, received = left
         return received, refused, lost
 
-    def fault(self, before: Receipt | None) -> str:
-        """Why it cannot be true, after the one ``before`` of the same taker; empty if it can."""
+    def fault(self, before: Receipt | None, most: float) -> str:
+        """Why it cannot be true, after the one ``before`` of the same taker, if at most ``most`` transitions
+        can have been received; empty if it can.
+        """
         counted = self.received + self.refused + self.lost
         if min(self.first, self.last, self.received, self.refused, self.lost) < 0:
             return f"it has a number below 0: {asdict(self)}"
         if self.last - self.first != counted:
             return f"it counts {counted} transitions between {self.first} and {self.last}"
+        if self.received > most:
+            return f"it counts {self.received} received transitions, at most {most} can be"
         if before is not None and (self.first != before.first or self.last < before.last):
             return f"it goes from {self.first} to {self.last}, and went from {before.first} to {before.last}"
         return ""
@@ -80,6 +87,7 @@ class Receipts:
         self._listed: dict[str, None] = {}
         self._sequences: dict[str, int] = {}
         self._unsure: set[str] = set()
+        self._untaken: set[str] = set()
 
     def disorder(self, rollout: Rollout) -> str:
         """Why a rollout cannot follow the last one of its stream; empty if it can."""
@@ -102,6 +110,8 @@ class Receipts:
     def take(self, rollout: Rollout, *, refused: bool = False) -> None:
         """Count a rollout that is in order; ``refused`` if the learner does not use it."""
         start, name = rollout.produced - rollout.num_transitions, rollout.stream
+        if not self._may_list(name, taken=not refused):
+            return
         stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
         self.streams[name] = stream
         self._has_changed(name)
@@ -124,7 +134,7 @@ class Receipts:
             sure: whether that size is proven. If not, a gap may follow.
         """
         known = self._sequences.get(name, -1)
-        if sequence <= known or transitions > MOST_AT_ONCE or len(self.streams) >= MOST_STREAMS:
+        if sequence <= known or transitions > MOST_AT_ONCE or not self._may_list(name, taken=False):
             return
         stream = self.streams.setdefault(name, Receipt(0, 0))
         self._has_changed(name)
@@ -158,6 +168,16 @@ class Receipts:
         self.unlisted = {**self._listed, **self.unlisted}
         self._listed = {}
 
+    def _may_list(self, name: str, *, taken: bool) -> bool:
+        """Whether a stream has a place, or gets one now for a rollout that is ``taken`` or refused."""
+        if taken:
+            self._untaken.discard(name)
+        elif name not in self.streams:
+            if len(self._untaken) >= MOST_UNTAKEN or len(self.streams) >= MOST_STREAMS:
+                return False
+            self._untaken.add(name)
+        return True
+
     def _has_changed(self, name: str) -> None:
         self._listed.pop(name, None)
         self.unlisted.setdefault(name)
@@ -175,7 +195,8 @@ class Samples:
 
 @dataclass
 class Fate:
-    """What became of the transitions of one stream.
+    """What became of the transitions of one stream: of those that were received, and of the others that its
+    sampler says it has pushed. A stranger's rollout may claim that any number came before it.
 
     Attributes:
         received: by a learner.
@@ -208,8 +229,11 @@ class SampleAccount:
         if stream in self.pushed or len(self.pushed) < MOST_STREAMS:
             self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
 
-    def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
-        """Record the receipts by stream of a learner's incarnation ``taker``.
+    def report_taken(
+        self, taker: str, streams: Mapping[str, Mapping[str, int]], most: float = math.inf
+    ) -> None:
+        """Record the receipts by stream of a learner's incarnation ``taker``, which can have received at most
+        ``most`` transitions.
 
         Raises:
             WireError: ``false_account``, one of them cannot be true; none of them is recorded.
@@ -217,7 +241,7 @@ class SampleAccount:
         before, receipts = self.takers.get(taker, {}), {}
         for name, values in streams.items():
             receipts[name] = receipt = row_of(Receipt, values)
-            if fault := receipt.fault(before.get(name)):
+            if fault := receipt.fault(before.get(name), most):
                 raise WireError("false_account", f"what {taker} has taken of {name[:80]!r}: {fault}")
         known = self.takers.setdefault(taker, {})
         if len(self.takers) > MOST_TAKERS:
@@ -271,5 +295,8 @@ class SampleAccount:
                 fate.refused += refused
                 fate.missing += lost
                 position = max(position, receipt.last)
-            fate.ahead = max(self.pushed.get(stream, 0), position) - position
+            left = max(0, self.pushed.get(stream, 0) - fate.received)
+            fate.refused = min(fate.refused, left)
+            fate.missing = min(fate.missing, left - fate.refused)
+            fate.ahead = left - fate.refused - fate.missing
             yield stream, fate

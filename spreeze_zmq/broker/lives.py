@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.figures import ProcessRecord
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels.folder import Holder, is_alive
 
 #: Most lives whose early ``hello`` is remembered.
 MOST_EARLY = 1000
+#: What a program may send that is no process of the run.
+_ANYBODYS = ("request", "stop_request")
 
 
 class Lives:
@@ -18,20 +22,22 @@ class Lives:
     Args:
         processes: by name, as the record has them.
         silent_s: who has not reported for so long holds its name no longer.
+        launched: whether there is a launcher: then nobody speaks in a name that nobody has claimed.
 
     Attributes:
-        owner: the process id in the lock of a name; None where nobody on this machine holds it.
+        holder: who claimed a name last; None where nobody has.
     """
 
-    def __init__(self, processes: Mapping[str, ProcessRecord], silent_s: float) -> None:
-        self._processes, self._silent_s = processes, silent_s
+    def __init__(self, processes: Mapping[str, ProcessRecord], silent_s: float, *, launched: bool) -> None:
+        self._processes, self._silent_s, self._launched = processes, silent_s, launched
         self._early: dict[tuple[str, int], None] = {}
-        self.owner: Callable[[str], int | None] = lambda name: None
+        self.holder: Callable[[str], Holder | None] = lambda name: None
 
     def check(self, message: Message, now_s: float) -> None:
-        """Refuse a message of another life than the one that holds its name: until that one has said ``bye``,
-        the launcher that it has exited, or it has not reported for long. A life that has said
-        ``hello`` takes the name from one that has not, and one that holds the name's lock from any other.
+        """Refuse a message of another life than the one that holds its name: the incarnation in the name's
+        lock decides, else its process id. Where both are unknown, as of a process of another machine that has
+        just begun, a life has the name until it has said ``bye``, the launcher that it has exited, or it has
+        not reported for long; and one that has said ``hello`` takes it from one that has not.
 
         Raises:
             WireError: ``wrong_sender``.
@@ -39,14 +45,19 @@ class Lives:
         process = self._processes.get(message.sender)
         if process is not None and message.incarnation == process.incarnation:
             return
-        pid = message.fields.get("pid")
-        owner = None if pid is None else self.owner(message.sender)
-        if owner is not None and pid != owner:
+        holder = self.holder(message.sender)
+        if holder is not None and holder.incarnation:
+            if message.incarnation != holder.incarnation:
+                raise _refusal(message, "while another holds the name's lock")
+            return
+        if holder is None and self._launched and message.kind not in _ANYBODYS and _is_one(message.sender):
+            raise _refusal(message, "while nobody holds the name's lock")
+        pid, owner = message.fields.get("pid"), holder.pid if holder is not None else 0
+        owner = owner if pid is not None and is_alive(owner) else 0
+        if owner and pid != owner:
             what = f"{message.kind} came from process {pid}, while {owner} holds the name's lock"
             raise WireError("wrong_sender", what)
-        if process is None or (owner is not None and process.pid != owner):
-            return
-        if self.is_free(process, now_s):
+        if process is None or (owner and process.pid != owner) or self.is_free(process, now_s):
             return
         if message.kind == "hello":
             if not process.ready:
@@ -54,10 +65,7 @@ class Lives:
             self._early[message.sender, message.incarnation] = None
             if len(self._early) > MOST_EARLY:
                 del self._early[next(iter(self._early))]
-        what = f"{message.kind} came from its incarnation {message.incarnation}"
-        raise WireError(
-            "wrong_sender", f"{what}, while {process.incarnation} lives: a name has one at a time"
-        )
+        raise _refusal(message, "while another lives: a name has one at a time")
 
     def is_free(self, process: ProcessRecord, now_s: float) -> bool:
         """Whether another life may have the name of this one."""
@@ -68,3 +76,13 @@ class Lives:
         early = (name, incarnation) in self._early
         self._early.pop((name, incarnation), None)
         return early
+
+
+def _refusal(message: Message, why: str) -> WireError:
+    """The incarnation that is heard is not told: who knows it can speak for that process."""
+    return WireError("wrong_sender", f"{message.kind} came from its incarnation {message.incarnation}, {why}")
+
+
+def _is_one(sender: str) -> bool:
+    """Whether a name is that of a process, not of the launcher or of a program that only asks."""
+    return sender.rpartition("-")[0] in ROLES

@@ -15,6 +15,7 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
+from spreeze_zmq.broker.claims import check_pushed, most_cpu_s, most_transitions
 from spreeze_zmq.broker.cores import Cores, CoreShares
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.figures import Efficiency, LearningFigures, ProcessRecord
@@ -98,7 +99,8 @@ class RunRecord:
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
         self.refusals = RefusalRecord(self._patience_s)
-        self.lives = Lives(self.processes, self.plan.components[BROKER].options["heartbeat_timeout_s"])
+        silent_s = self.plan.components[BROKER].options["heartbeat_timeout_s"]
+        self.lives = Lives(self.processes, silent_s, launched=bool(self.plan.launcher))
 
     def resume(self, about: Mapping[str, Any]) -> None:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
@@ -124,8 +126,10 @@ class RunRecord:
         """Record the figures of a ``hello``, ``report`` or ``bye``.
 
         Raises:
-            WireError: there are more processes than a record can hold.
+            WireError: there are more processes than a record can hold, or it claims more than can be true.
         """
+        age_s, pushed = now_s - self.before_s, fields.get("pushed", {})
+        check_pushed(fields["role"], pushed, most := most_transitions(age_s))
         process = self.processes.get(sender)
         if process is None:
             self._make_room(sender, now_s)
@@ -135,19 +139,21 @@ class RunRecord:
             process.heard_s, self.processes[sender] = now_s, process
         if "clock_s" not in fields:
             return
-        spent_s = max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+        is_elsewhere = self.machines.have(sender)
+        cpu_s = min(fields["cpu_s"], most_cpu_s(age_s, is_elsewhere=is_elsewhere))
+        spent_s = max(0.0, cpu_s - process.clock.get("cpu", 0.0))
         self.core_s += spent_s
-        if not self.machines.have(sender):
+        if not is_elsewhere:
             self.cores.cpu_s[process.role] += spent_s
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
-        for learner, transitions in fields.get("pushed", {}).items():
+        for learner, transitions in pushed.items():
             if learner in self.accounts:
                 self.accounts[learner].report_pushed(instance, transitions)
         self.learning.take_device(sender, fields)
         if sender in self.learners:
             if "taken" in fields:
-                self.accounts[fields["role"]].report_taken(instance, fields["taken"])
+                self.accounts[fields["role"]].report_taken(instance, fields["taken"], most)
             self.learning.take(instance, fields, now_s)
             if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
                 self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
@@ -312,12 +318,5 @@ class RunRecord:
             self.resume(state["resumed"])
         restore(self, state)
         for name, (role, incarnation, pid, gone, cpu_s) in state["processes"].items():
-            self.processes[name] = ProcessRecord(
-                role,
-                pid,
-                ready=True,
-                incarnation=incarnation,
-                heard_s=now_s,
-                gone=gone,
-                clock={"cpu": cpu_s},
-            )
+            life = {"incarnation": incarnation, "heard_s": now_s, "gone": gone, "clock": {"cpu": cpu_s}}
+            self.processes[name] = ProcessRecord(role, pid, ready=True, **life)

@@ -128,7 +128,7 @@ def _plan_of(recording: RecordingReader, trust: Sequence[str]) -> Plan:
         if (module := module_of(name)) and module not in {*trust, *grant.modules}:
             raise grant.refusal(recording.path, what, module)
     make_importable(Path(plan.topology_file).parent)
-    return replace(plan, channels=places, recording={})
+    return replace(plan, channels=places, recording={}, launcher=0)  # nobody plays it
 
 
 def _shipped(plan: Plan, role: str) -> Sequence[str]:

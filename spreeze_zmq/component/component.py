@@ -60,9 +60,9 @@ class Component(Reporting):
         self.folder = RunFolder(Path(plan.run_dir))
         self.environment = plan.environment
         self.options: Mapping[str, Any] = plan.components[role].options
-        self.index, self._name_lock = claim_name(role, index, plan)
-        super().__init__(role, f"{role}-{self.index}")
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
+        self.index, self._name_lock = claim_name(role, index, plan, self.incarnation)
+        super().__init__(role, f"{role}-{self.index}")
         self.relist: Callable[[], None] = lambda: None
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.handing = Handing(self.folder, self.name, self._send)

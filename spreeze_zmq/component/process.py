@@ -69,8 +69,8 @@ class Waits:
         return time.monotonic() - self._since_s if self._for else 0.0
 
 
-def claim_name(role: str, index: int | None, plan: Plan) -> tuple[int, channels.Claim]:
-    """Lock ``ROLE-INDEX`` for the life of this process; returns the index and the lock.
+def claim_name(role: str, index: int | None, plan: Plan, incarnation: int) -> tuple[int, channels.Claim]:
+    """Lock ``ROLE-INDEX`` for this life of it; returns the index and the lock.
 
     Without an index, take the first free one that the launcher does not use for its own processes.
 
@@ -85,10 +85,10 @@ def claim_name(role: str, index: int | None, plan: Plan) -> tuple[int, channels.
             "start it again, or give a topology instead"
         )
     if index is not None:
-        return index, channels.Claim.take(sockets / f"{role}-{index}")
+        return index, channels.Claim.take(sockets / f"{role}-{index}", incarnation)
     for free in itertools.count(own.count.maximum if own.launched else 0):
         with contextlib.suppress(ChannelError):
-            return free, channels.Claim.take(sockets / f"{role}-{free}")
+            return free, channels.Claim.take(sockets / f"{role}-{free}", incarnation)
     raise AssertionError("unreachable")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base import kept_memory
-from spreeze_zmq.base.errors import ChannelError, InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher import warm
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
@@ -26,7 +25,6 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
 from spreeze_zmq.supervisor import ProcessSpec, Supervisor, standing
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
-from spreeze_zmq.wire.channels import Claim
 
 #: Longest silence of a process where the run's broker has no such option.
 HEARTBEAT_S = 15.0
@@ -67,7 +65,6 @@ class Crew:
         self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
         sampler = plan.components[SAMPLER]
         self._indices = itertools.count(sampler.count.maximum if sampler.launched else 0)
-        self._leased: dict[str, Claim] = {}
         learners = () if threads else plan.learning.learners
         self._kept = {role: kept_memory.create(role) for role in learners}
         self._missing: list[str] = []
@@ -101,11 +98,10 @@ class Crew:
 
     def _lease(self) -> str:
         """A name for a process on another machine; its lock here keeps it from those started by hand."""
+        assert self._nodes is not None
         while True:
             name = f"{SAMPLER}-{next(self._indices)}"
-            with contextlib.suppress(ChannelError):
-                self._leased[name] = Claim.take(Path(self._plan.socket_dir) / name)
-                self._leased[name].lend()
+            if self._nodes.leases.take(name):
                 return name
 
     def fill(self) -> None:
@@ -126,6 +122,7 @@ class Crew:
         if wanted is None or self._nodes is None or self._nodes.holds(name):
             return True
         if (node := self._nodes.fitting(wanted, role)) is not None:
+            self._nodes.leases.take(name)
             self._nodes.place(name, node)
             if role == MEMBER:  # it has samplers of its own
                 node.most = 0
@@ -187,8 +184,8 @@ class Crew:
 
     def close(self) -> None:
         """Release ports, names and kept memory; all processes have ended."""
-        for claim in self._leased.values():
-            claim.release()
+        if self._nodes is not None:
+            self._nodes.leases.release()
         self.ports.close(self._folder)
         for descriptor in self._kept.values():
             os.close(descriptor)

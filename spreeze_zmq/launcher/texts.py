@@ -136,8 +136,10 @@ class Stages:
             return "starts again soon"
         if heard.get("pid") == pid:
             return stage_of(heard)
-        if self._joined.get(name) != pid and self._sockets.holder(name) == pid:
-            self._joined[name] = pid
+        if self._joined.get(name) != pid:
+            holder = SocketFolder.holder(self._sockets.path, name)
+            if holder is not None and holder.pid == pid:
+                self._joined[name] = pid
         return ahead if self._joined.get(name) == pid else "importing"
 
 

@@ -19,6 +19,7 @@ from spreeze_zmq.base.files import append_text
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
+from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.nodes.node import Gone, Joined, Node, NodeEvent, NotWritten, Prepares, RemoteProcess
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
@@ -58,6 +59,10 @@ class Nodes:
         exchange: passes on what the placed roles bind; None where they bind nothing.
         guests: the folder of the public keys that the run's other channels accept.
         clock: monotonic seconds.
+
+    Attributes:
+        lent: the machines that have joined, by name.
+        leases: the names of processes there.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Nodes:
         self._numbers = itertools.count(1)
         self._places: dict[str, Node] = {}
         self.lent: dict[str, Node] = {}
+        self.leases = Leases(Path(plan.socket_dir))
 
     # --- processes
 
@@ -123,6 +129,7 @@ class Nodes:
             log.write(f"--- {now} on {node.host} ({node.name}), which sends its last lines\n")
         process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
         node.processes[spec.name] = process
+        self.leases.note(spec.name, 0)
         fields = {"name": spec.name, "nice": spec.nice, "threads": spec.threads}
         if version := newest_version(Path(self._plan.socket_dir)):
             fields["policy_version"] = version
@@ -217,6 +224,8 @@ class Nodes:
             for name, row in fields.get("processes", {}).items():
                 if process := node.processes.get(name):
                     process.pid, process.has_printed = row.get("pid", 0), row.get("printed") is True
+                    if type(incarnation := row.get("incarnation")) is int:
+                        self.leases.note(name, incarnation)
             self._send(node, Message("beat"))
             return events
         if message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):

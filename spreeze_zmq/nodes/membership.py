@@ -20,7 +20,7 @@ from spreeze_zmq.nodes.relay import PATIENCE_S
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process
 from spreeze_zmq.wire import Message, channels
-from spreeze_zmq.wire.channels import Dealer
+from spreeze_zmq.wire.channels import Dealer, SocketFolder
 
 if TYPE_CHECKING:
     from spreeze_zmq.nodes.half import Half
@@ -206,12 +206,17 @@ class Membership:
 
     def _beat(self) -> None:
         rows = {
-            name: {"pid": process.pid, "printed": process.has_printed}
+            name: {"pid": process.pid, "printed": process.has_printed, **self._life(name, process.pid)}
             for name, process in self.processes.items()
         }
         relays = self.half.relays
         figures = self.load.figures(relays.now)
         self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owes, **figures}))
+
+    def _life(self, name: str, pid: int) -> dict[str, int]:
+        """The ``incarnation`` of a process, once it has claimed its name."""
+        holder = SocketFolder.holder(self.place.sockets.path, name) if self.place is not None else None
+        return {"incarnation": holder.incarnation} if holder is not None and holder.pid == pid else {}
 
     # --- the end
 

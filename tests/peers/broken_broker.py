@@ -30,7 +30,7 @@ def changed_status(change):
 
 def l4():
     """Its lock holds another process's id."""
-    patch(Claim, "take")(lambda right: lambda path: _rewritten(right(path), path))
+    patch(Claim, "take")(lambda right: lambda path, *life: _rewritten(right(path, *life), path))
 
 
 def _rewritten(claim, path):

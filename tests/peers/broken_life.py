@@ -36,7 +36,7 @@ def l1():
 def l2():
     """Its lock file is there, and not locked."""
 
-    def claimed(role, index, plan):
+    def claimed(role, index, plan, incarnation):
         Path(plan.socket_dir, f"{role}-{index}.lock").write_text(str(os.getpid()))
         return index, None
 

@@ -10,6 +10,7 @@ from hostile_values import THOROUGH, changed, costing_little, travelled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spreeze_zmq.broker.claims import most_cpu_s
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import Message, encode
 
@@ -68,6 +69,29 @@ def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
             broker.hear(Message(kind, fields, {}, name, life))
     assert broker.record.learners_are_ready
     assert [broker.record.processes[name].incarnation for name in names] == [91, 91]
+
+
+@pytest.mark.parametrize("role", ["sampler", "evaluator"])
+def test_what_no_process_can_have_done_is_in_no_sum(broker, role):
+    """A report that claims 2^53 pushed transitions, or CPU seconds, in a run of some seconds."""
+    about = {**MESSAGES["report"].fields, "role": role, "name": f"{role}-0", "taken": {}}
+    truth = {"critic_learner": 64} if role == "sampler" else {}
+
+    def num_refused():
+        return sum(row["count"] for row in broker.reports.refusals.rows())
+
+    broker.record.lose(f"{role}-0", "was killed by SIGKILL")  # a life of another test
+    broker.hear(Message("report", {**about, "cpu_s": 1.0, "pushed": truth}, {}, f"{role}-0", 93))
+    before, core_s = broker.record.accounts["critic_learner"].totals(), broker.record.core_s
+    refused = num_refused()
+    for claimed in (1, 10**12, 2**53 - 1):
+        if claimed > 1 or role != "sampler":
+            lie = {**about, "cpu_s": 1.0, "pushed": {"critic_learner": claimed}}
+            broker.hear(Message("report", lie, {}, f"{role}-0", 93))
+    assert broker.record.accounts["critic_learner"].totals() == before
+    assert num_refused() == refused + 2 + (role != "sampler")
+    broker.hear(Message("report", {**about, "cpu_s": 1e15, "pushed": truth}, {}, f"{role}-0", 93))
+    assert broker.record.core_s - core_s <= most_cpu_s(broker.now_s, is_elsewhere=False)
 
 
 def test_thousands_of_reports_leave_a_small_record(broker):

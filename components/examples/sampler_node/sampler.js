@@ -28,12 +28,13 @@ function claim(index) {
   const file = fs.openSync(`${plan.socket_dir}/sampler-${index}.lock`, "a+", 0o600);
   if (spawnSync("flock", ["-xn", "3"], { stdio: ["ignore", "ignore", "ignore", file] }).status !== 0) return false;
   fs.ftruncateSync(file);
-  return fs.writeSync(file, `${process.pid}\n`) > 0;
+  return fs.writeSync(file, `${process.pid} ${incarnation}\n`) > 0;
 }
 
+const incarnation = 1 + crypto.randomInt(2 ** 47);
 let index = Number(process.argv[3] ?? (mine.launched ? mine.count.maximum : 0));
 while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : index++;
-const [name, incarnation] = [`sampler-${index}`, 1 + crypto.randomInt(2 ** 47)];
+const name = `sampler-${index}`;
 const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };
 let [stopping, waiting_for, state] = [false, "", (1000 * plan.run.seed + index + 1) | 0 || 1];
 const shifted = (by) => (state ^= by > 0 ? state << by : state >>> -by); // xorshift (Marsaglia 2003)

@@ -31,7 +31,7 @@ try:
 except BlockingIOError:
     sys.exit(f"{name} is taken by another process")
 lock.truncate(0)
-print(os.getpid(), file=lock, flush=True)
+print(os.getpid(), incarnation, file=lock, flush=True)
 options = plan["components"]["sampler"]["options"]
 T, N = options.get("rollout_steps", 16), options.get("envs", 8)
 context, began_s, stopping = zmq.Context(), time.time(), ""

@@ -61,8 +61,9 @@ uint64_t random_incarnation() {
 
 Component::Component(const std::string& role_, std::string run_file, std::optional<int> wanted)
     : plan(read_plan(run_file)), role(role_), context_(zmq_ctx_new()), began_s_(now_s()) {
+    identity.incarnation = random_incarnation();
     claim_name(wanted);
-    identity = {role + "-" + std::to_string(index), random_incarnation()};
+    identity.name = role + "-" + std::to_string(index);
     awake_s_ = began_s_;
     next_report_s_ = began_s_ + REPORT_INTERVAL_S;
     control_.emplace(context_, channel("control"));
@@ -103,7 +104,7 @@ bool Component::lock(int number) {
         close(descriptor);
         return false;
     }
-    if (ftruncate(descriptor, 0) != 0 || dprintf(descriptor, "%d\n", getpid()) < 0)
+    if (ftruncate(descriptor, 0) != 0 || dprintf(descriptor, "%d %llu\n", getpid(), (unsigned long long)identity.incarnation) < 0)
         throw std::runtime_error(path + ": cannot be written: " + std::strerror(errno));
     return true;
 }

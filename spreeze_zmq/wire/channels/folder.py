@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, ipc_endpoint
 from spreeze_zmq.base.errors import ChannelError
@@ -27,6 +28,16 @@ _MAX_NAME_BYTES = 24
 _LOCK = "lock"
 _UNFINISHED = ".new-"
 _UNFINISHED_AGE_S = 60.0
+#: Of the process of another machine in the lock of its name.
+_ELSEWHERE = "of another machine"
+_HOLDER = re.compile(rf"(?:(\d{{1,9}})|{_ELSEWHERE})(?: (\d{{1,16}}))?\n?", re.ASCII)
+
+
+class Holder(NamedTuple):
+    """Who has claimed a name last: the process id on this machine, and the incarnation; 0 where not known."""
+
+    pid: int
+    incarnation: int
 
 
 class Claim:
@@ -38,28 +49,33 @@ class Claim:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, path: Path) -> Claim:
-        """Claim ``path`` by a lock on ``PATH.lock``, which holds this process's id.
+    def take(cls, path: Path, incarnation: int = 0) -> Claim:
+        """Claim ``path`` by a lock on ``PATH.lock``, which holds this process's id, and the incarnation of a
+        process that claims its name.
 
         Raises:
             ChannelError: another process, named in the message, holds it; or the lock cannot be written.
         """
         lock_path = path.with_name(path.name + ".lock")
         try:
-            descriptor = _lock(lock_path)
+            descriptor = _lock(lock_path, incarnation=incarnation)
         except OSError as error:
             raise ChannelError(f"{lock_path}: cannot be locked: {error.strerror}") from error
         if descriptor is None:
+            who = _text(lock_path).split("\n")[0]
+            who = who if who.startswith(_ELSEWHERE) else who.partition(" ")[0]
             raise ChannelError(
-                f"{path} is taken by process {_holder(lock_path)}; stop that one or choose another endpoint"
+                f"{path} is taken by process {who or 'unknown'}; stop that one or choose another endpoint"
             )
         return cls(path, lock_path, descriptor)
 
-    def lend(self) -> None:
-        """Have the lock name no process of this machine: one of another has the name."""
+    def lend(self, incarnation: int = 0) -> None:
+        """Have the lock name no process of this machine: one of another has the name, with this incarnation
+        if that is known.
+        """
         assert self._descriptor is not None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, b"of another machine", 0)
+        os.pwrite(self._descriptor, _words(_ELSEWHERE, incarnation), 0)
 
     def release(self) -> None:
         """Remove the socket and its lock file, then unlock it."""
@@ -72,7 +88,11 @@ class Claim:
         self._descriptor = None
 
 
-def _lock(path: Path, *, create: bool = True) -> int | None:
+def _words(who: object, incarnation: int) -> bytes:
+    return f"{who} {incarnation}".encode() if incarnation else str(who).encode()
+
+
+def _lock(path: Path, *, create: bool = True, incarnation: int = 0) -> int | None:
     """An open, locked descriptor of ``path``; None if another process holds the lock."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     while True:
@@ -83,7 +103,7 @@ def _lock(path: Path, *, create: bool = True) -> int | None:
                 os.close(descriptor)
                 continue
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+            os.write(descriptor, _words(os.getpid(), incarnation))
         except BlockingIOError:
             os.close(descriptor)
             return None
@@ -100,16 +120,11 @@ def _still_there(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _holder(lock_path: Path) -> str:
+def _text(lock_path: Path) -> str:
     try:
-        return lock_path.read_text() or "unknown"
+        return lock_path.read_text(errors="replace")
     except OSError:
-        return "unknown"
-
-
-def _pid_in(folder: Path, name: str) -> int | None:
-    pid = _holder(folder / f"{name}.lock")
-    return int(pid) if pid.isdecimal() else None
+        return ""
 
 
 class SocketFolder:
@@ -189,15 +204,19 @@ class SocketFolder:
         """The ipc endpoint of ``channel`` in this folder."""
         return ipc_endpoint(self.path / channel)
 
-    def holder(self, name: str) -> int | None:
-        """Id of the last process that claimed ``name`` in this folder; None if there is none."""
-        return _pid_in(self.path, name)
-
     @staticmethod
-    def owner(path: Path, name: str) -> int | None:
+    def holder(path: Path, name: str) -> Holder | None:
+        """Who claimed ``name`` in a folder last, alive or not; None if nobody has."""
+        lock_path = path / f"{name}.lock"
+        if (found := _HOLDER.fullmatch(_text(lock_path))) is not None:
+            return Holder(int(found[1] or 0), int(found[2] or 0))
+        return Holder(0, 0) if lock_path.exists() else None
+
+    @classmethod
+    def owner(cls, path: Path, name: str) -> int | None:
         """Id of the living process that has claimed ``name`` in a folder; None if there is none."""
-        pid = _pid_in(path, name)
-        return pid if pid is not None and os.path.exists(f"/proc/{pid}") else None
+        holder = cls.holder(path, name)
+        return holder.pid if holder is not None and is_alive(holder.pid) else None
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Those of the sockets ``names`` that living processes have claimed and that are not there; where the
@@ -220,6 +239,11 @@ class SocketFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of this id."""
+    return pid > 0 and os.path.exists(f"/proc/{pid}")
 
 
 def _places() -> Iterator[Path]:

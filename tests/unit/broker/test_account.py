@@ -12,6 +12,8 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.broker.account import (
     MISSING,
     MOST_CAUSES,
+    MOST_STREAMS,
+    MOST_UNTAKEN,
     REPORTED_STREAMS,
     Receipts,
     SampleAccount,
@@ -136,6 +138,7 @@ def test_what_two_lives_claim_counts_once():
         )
         assert all(count > 0 for count in causes.values())
     account = SampleAccount()
+    account.report_pushed("s/1", 15)
     for taker, last in (("c/1", 10), ("c/2", 15)):
         receipt = {"first": 0, "last": last, "received": last - 2, "refused": 0, "lost": 2}
         account.report_taken(taker, {"s/1": receipt})
@@ -289,3 +292,50 @@ def test_a_report_is_followed_by_others_until_every_stream_is_listed():
     assert len(reports) == 3
     assert len({report["cpu_s"] for report in reports}) == 1
     assert {name for report in reports for name in report["taken"]} == set(receipts.streams)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_a_strangers_rollout_claims_came_before_it_is_not_produced(refused):
+    """Nor what is refused of a stream whose sampler the broker does not know; what was received is."""
+    receipts, account, most = Receipts(), SampleAccount(), 2**53 - 1
+    forged = rollout(most, "sampler-9", sequence=most // 10)
+    assert receipts.disorder(forged) == ""  # so many messages may be missing
+    receipts.take(forged, refused=refused)
+    for sequence in range(5):
+        receipts.refuse("sampler-8/1", sequence, 1 << 24, sure=False)
+    receipts.take(rollout(10))
+    account.report_pushed("sampler-0/1", 30)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    received = 10 + 10 * (not refused)
+    assert account.totals() == samples(received + 20, received, 0, 20)
+    assert account.totals(alive=()) == samples(received + 20, received, 20, 0)
+    assert sum(account.undelivered((), str).values()) == 20
+
+
+def test_who_sends_only_what_is_refused_takes_no_place_of_a_samplers():
+    """Of the streams that a learner keeps; a stream that was refused at first may go on."""
+    receipts = Receipts()
+    receipts.refuse("sampler-0/1", 0, 10, sure=True)
+    for number in range(2 * MOST_STREAMS):
+        receipts.refuse(f"sampler-9/{number}", 0, 10, sure=False)
+        receipts.take(rollout(10, "sampler-8", incarnation=number), refused=True)
+    assert len(receipts.streams) == MOST_UNTAKEN
+    for number in range(MOST_STREAMS - MOST_UNTAKEN):
+        assert receipts.disorder(rollout(10, "sampler-1", number)) == ""
+        receipts.take(rollout(10, "sampler-1", number))
+    receipts.take(rollout(20, sequence=1))
+    assert receipts.to_dict()["sampler-0/1"] == {
+        "first": 0,
+        "last": 20,
+        "received": 10,
+        "refused": 10,
+        "lost": 0,
+    }
+
+
+def test_more_than_can_have_been_received_is_refused():
+    """No learner takes so many in the time that the run has lasted."""
+    account, receipt = SampleAccount(), {"first": 0, "last": 11, "received": 11, "refused": 0, "lost": 0}
+    with pytest.raises(WireError, match=r"false_account.*11 received transitions, at most 10"):
+        account.report_taken("c/1", {"s/1": receipt}, 10)
+    account.report_taken("c/1", {"s/1": receipt}, 11)

@@ -1,12 +1,14 @@
 """A name has one life at a time, as far as the broker hears: nobody else speaks for it."""
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Claim, SocketFolder
@@ -21,8 +23,8 @@ FIGURES = {"clock_s": {"busy": 1.0}, "cpu_s": 1.0, "counters": {}, "gauges": {}}
 class Heard:
     """A record, to which messages come as to a broker."""
 
-    def __init__(self):
-        self.record = RunRecord(topology.load("pendulum"))
+    def __init__(self, launcher=0):
+        self.record = RunRecord(replace(topology.load("pendulum"), launcher=launcher))
 
     def say(self, kind, incarnation, now_s, **more):
         """A message of a life."""
@@ -55,7 +57,7 @@ def heard():
 @pytest.mark.parametrize("kind", ["hello", "report", "bye", "part", "failure", "request"])
 def test_nobody_speaks_for_a_process_that_lives(heard, kind):
     """Whatever is said in its name by another one; the process stays ready, and nothing of it is lost."""
-    with pytest.raises(WireError, match=r"wrong_sender.*incarnation 8, while 7 lives"):
+    with pytest.raises(WireError, match=r"wrong_sender.*incarnation 8, while another lives"):
         heard.say(kind, FALSE, 1.0, reason="x")
     heard.say("report", TRUE, 1.5)
     assert heard.lives == (TRUE, True)
@@ -113,7 +115,7 @@ def test_who_holds_a_names_lock_has_the_name(claims, last):
     once that one holds the lock, nobody takes it.
     """
     heard = Heard()
-    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
     if last != "none":
         heard.say("hello", 6, 0.0)
     if last == "exited":
@@ -134,7 +136,7 @@ def test_who_holds_a_names_lock_has_the_name(claims, last):
 def test_a_lock_of_a_process_that_is_gone_says_nothing(claims):
     """Its file stays where it was killed."""
     heard = Heard()
-    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
     (claims.path / f"{NAME}.lock").write_text("4194305")
     heard.say("hello", TRUE, 0.0)
     assert heard.lives == (TRUE, True)
@@ -143,7 +145,7 @@ def test_a_lock_of_a_process_that_is_gone_says_nothing(claims):
 def test_a_name_that_is_lent_is_a_process_of_another_machine(claims):
     """The launcher holds its lock, and the process there has whatever id its machine gave it."""
     heard = Heard()
-    heard.record.lives.owner = partial(SocketFolder.owner, claims.path)
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
     claim = Claim.take(claims.path / NAME)
     claim.lend()
     with pytest.raises(ChannelError, match="is taken by process of another machine; stop that one"):
@@ -152,3 +154,75 @@ def test_a_name_that_is_lent_is_a_process_of_another_machine(claims):
     heard.say("report", TRUE, 0.1)
     assert heard.lives == (TRUE, True)
     claim.release()
+
+
+#: What is said of a process, and by it alone.
+OWN = ("hello", "report", "bye", "part", "failure", "evaluation", "episodes")
+
+
+@pytest.mark.parametrize("last", ["none", "exited", "lives"])
+@pytest.mark.parametrize("kind", OWN)
+def test_the_incarnation_in_a_names_lock_is_the_one_that_is_heard(claims, kind, last):
+    """Between two lives too, and with the process id of the next one: a stranger is no life of a name."""
+    heard = Heard(launcher=5)
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
+    if last != "none":
+        before = Claim.take(claims.path / NAME, 6)
+        heard.say("hello", 6, 0.0)
+        before.release()
+    if last == "exited":
+        heard.record.lose(NAME, "was killed by SIGKILL")
+    claim = Claim.take(claims.path / NAME, TRUE)
+    with pytest.raises(WireError, match="incarnation 8, while another holds the name's lock"):
+        heard.say(kind, FALSE, 0.1, pid=os.getpid(), reason="x")
+    heard.say("hello", TRUE, 0.2)
+    heard.say("report", TRUE, 0.3)
+    assert heard.lives == (TRUE, True)
+    claim.release()
+    heard.say("bye", TRUE, 0.4, reason="done")  # which it sent before it let go of the name
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_nobody_is_heard_in_a_name_that_nobody_has_claimed(kind):
+    """Where a launcher started the run; who only asks for something needs no name."""
+    heard = Heard(launcher=5)
+    with pytest.raises(WireError, match="incarnation 8, while nobody holds the name's lock"):
+        heard.say(kind, FALSE, 0.1, reason="x")
+    heard.say("request", FALSE, 0.1)
+    Heard(launcher=0).say(kind, FALSE, 0.1, reason="x")
+
+
+def test_a_life_on_another_machine_has_its_name_once_its_machine_has_told(claims):
+    """Its machine's beat says which life it is; the next one begins unknown, as the first did."""
+    heard, leases = Heard(launcher=5), Leases(claims.path)
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
+    assert leases.take(NAME)
+    heard.say("hello", TRUE, 0.0)
+    leases.note(NAME, TRUE)
+    heard.record.lose(NAME, "is gone with desk1")
+    with pytest.raises(WireError, match="another holds"):
+        heard.say("report", FALSE, 0.1)
+    leases.note(NAME, 0)
+    heard.say("hello", 9, 0.2)
+    assert heard.lives == (9, True)
+    leases.release()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12 34", (12, 34)),
+        ("12 34\n", (12, 34)),
+        ("12\n", (12, 0)),
+        ("of another machine 34", (0, 34)),
+        ("of another machine", (0, 0)),
+        ("", (0, 0)),
+        ("12\n13\n", (0, 0)),
+        ("12 " + "9" * 400, (0, 0)),
+    ],
+)
+def test_a_lock_says_who_holds_it(claims, text, expected):
+    """A foreign process writes as much as it can; what says nothing is a holder who is not known."""
+    (claims.path / "sampler-3.lock").write_text(text)
+    assert SocketFolder.holder(claims.path, "sampler-3") == expected
+    assert SocketFolder.holder(claims.path, "sampler-4") is None

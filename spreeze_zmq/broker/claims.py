@@ -1,0 +1,37 @@
+"""What a process can have done since the run began: what it claims beyond that is not true."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.plan.roles import SAMPLER
+
+#: Transitions a second that no process makes or takes, and cores that no machine has.
+MOST_PER_S, MOST_CORES = 10_000_000, 4096
+#: Time for which a process may have worked before the broker began.
+HEAD_START_S = 60.0
+
+
+def most_transitions(age_s: float) -> int:
+    """Transitions that no process can have pushed or received in a run of this age."""
+    return int(MOST_PER_S * (max(0.0, age_s) + HEAD_START_S))
+
+
+def most_cpu_s(age_s: float, *, is_elsewhere: bool) -> float:
+    """CPU seconds that no process of a run of this age, on this machine or another, can have used."""
+    cores = MOST_CORES if is_elsewhere else os.cpu_count() or MOST_CORES
+    return cores * (max(0.0, age_s) + HEAD_START_S)
+
+
+def check_pushed(role: str, pushed: Mapping[str, int], most: int) -> None:
+    """Refuse what no process of this role can have pushed.
+
+    Raises:
+        WireError: ``false_account``.
+    """
+    for learner, transitions in pushed.items():
+        if transitions > (limit := most if role == SAMPLER else 0):
+            what = f"a {role} cannot have pushed {transitions} transitions to {learner[:40]!r}"
+            raise WireError("false_account", f"{what}, at most {limit}")
