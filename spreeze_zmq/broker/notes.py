@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import re
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.files import append_text
+from spreeze_zmq.base.files import append_text, plain
 from spreeze_zmq.base.journal import Journal, Recent, recent_of
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.tensorboard import TensorBoard
@@ -30,6 +31,10 @@ RESUMED, INHERITED = "resumed", "inherited"
 TURNED = "turned"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
+#: The same for their bytes in the journal itself; beyond that they are among its recent lines alone.
+MOST_BYTES, BYTES_PER_S = 8 << 20, 200
+#: Of a note that is longer, in bytes, each text is cut to so many characters, and what else is long left out.
+LONGEST_NOTE, CUT_TO = 32 << 10, 500
 #: Rows of more processes than this are in the journal at most once in this time, and in that many lines.
 MANY_ROWS, ROWS_INTERVAL_S, ROWS_INTERVAL = 50, 10.0, 10
 #: A run's age up to which the journal has every line of figures; at ten times this age they are ten seconds
@@ -94,6 +99,24 @@ class Tally:
         }
 
 
+def bounded(about: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """The fields of a note, cut where they are too long, and their bytes as JSON."""
+    if (size := _size(about)) > LONGEST_NOTE:
+        about = {name: _short(name, value) for name, value in about.items()}
+        size = _size(about)
+    return about, size
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(plain(value)))
+
+
+def _short(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return value[-CUT_TO:] if name == "traceback" else value[:CUT_TO]
+    return value if _size(value) <= CUT_TO else type(value)()
+
+
 class Notes:
     """Writes and publishes entries by topic; times in seconds since the run began.
 
@@ -114,6 +137,7 @@ class Notes:
         self.thinning = Thinning()
         self._recent: Recent | None = None
         self._noted: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
         self._rows_due_s: dict[tuple[str, bool], float] = {}
         self._ended, self._unwritten = Tally(), Tally()
 
@@ -125,8 +149,12 @@ class Notes:
         """Write one line of the journal and publish it, unless a peer floods the topic."""
         if self._noted[topic] < MOST_NOTES + NOTES_PER_S * t_s:
             self._noted[topic] += 1
+            about, size = bounded(about)
             passes = topic == "evaluation" and not (about.get("best") or about.get("final"))
-            self._place(not passes or self.thinning.keeps(topic, t_s)).write(topic, t_s, about)
+            kept = not passes or self.thinning.keeps(topic, t_s)
+            kept = kept and self._bytes[topic] + size < MOST_BYTES + BYTES_PER_S * t_s
+            self._bytes[topic] += size * kept
+            self._place(kept).write(topic, t_s, about)
             self._hear(topic, t_s, about)
             self.publish(topic, about, t_s)
 

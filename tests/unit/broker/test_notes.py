@@ -4,11 +4,22 @@ import json
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from spreeze_zmq.base import journal
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.broker import notes as module
-from spreeze_zmq.broker.notes import MANY_ROWS, MOST_NOTES, WHOLE_S, Notes, Thinning
+from spreeze_zmq.broker.notes import (
+    BYTES_PER_S,
+    LONGEST_NOTE,
+    MANY_ROWS,
+    MOST_BYTES,
+    MOST_NOTES,
+    WHOLE_S,
+    Notes,
+    Thinning,
+    bounded,
+)
 from spreeze_zmq.run.folder import RunFolder
 
 
@@ -36,6 +47,44 @@ def test_a_flood_of_notes_is_cut(tmp_path):
         notes.note("refused", {}, 1.0)
     notes.close()
     assert feed.count < 3.1 * MOST_NOTES
+
+
+@pytest.mark.parametrize(
+    ("topic", "about"),
+    [
+        ("failure", {"name": "sampler-0", "summary": "x" * 8000, "traceback": "\U0001f4a5" * 8000}),
+        ("request", {"who": "me", "text": "\x01" * 500, "line": "\x01" * 600}),
+        ("evaluation", {"best": True, "info": {"\U0001f4a5" * 75 + f"{key:05}": 1.0 for key in range(64)}}),
+        ("hello", {"name": "sampler-0", "host": "\u1234" * 8000}),
+    ],
+)
+def test_a_flood_of_long_notes_does_not_fill_the_disk(tmp_path, topic, about):
+    """All are published and among the recent lines; the journal takes so many bytes at first, and then so
+    many more in each second.
+    """
+    feed, folder = Feed(), RunFolder(tmp_path)
+    notes, hour_s = Notes(folder, feed), 3600
+    for second in range(hour_s):
+        notes.note(topic, about, second)
+        notes.note(topic, about, second)
+    notes.close()
+    assert feed.count == 2 * hour_s
+    assert folder.metrics.stat().st_size < 1.1 * (MOST_BYTES + BYTES_PER_S * hour_s)
+    assert max(map(len, folder.metrics.read_bytes().splitlines())) < 1.1 * LONGEST_NOTE
+    assert sum(file.stat().st_size for file in tmp_path.glob("metrics.recent*")) <= journal.RECENT_BYTES
+    lines = list(read_journal(folder.metrics, (topic,)))
+    assert lines[-1]["t_s"] == hour_s - 1
+    assert lines[-1].keys() == {*about, "t_s", "kind"}
+
+
+def test_a_long_note_keeps_what_is_short_of_it_and_the_end_of_its_traceback():
+    """Each field keeps its type."""
+    about = {"name": "a-0", "count": 7, "traceback": "x" * 40_000 + "ValueError", "info": {"a": "y" * 9000}}
+    cut, size = bounded(about)
+    assert (cut["name"], cut["count"], cut["info"]) == ("a-0", 7, {})
+    assert cut["traceback"].endswith("xValueError")
+    assert size < 1000
+    assert bounded({"traceback": "x" * 8000})[0] == {"traceback": "x" * 8000}
 
 
 def test_a_week_of_figures_has_few_more_lines_than_its_first_hours():
