@@ -52,6 +52,8 @@ HEADERS = {
 }
 #: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
 MAX_WAITING = 2000
+#: Longest time in which a client says what it wants, and in which a browser takes what it is sent.
+ASKS_WITHIN_S, TAKES_WITHIN_S = 5.0, 30.0
 #: Bytes of what a browser asks for, and how it calls itself in the journal.
 MAX_ASKED, WHO = 1000, "page"
 
@@ -121,6 +123,7 @@ class Server:
             process_response=_add_headers,
             compression=None,
             ping_interval=None,
+            open_timeout=ASKS_WITHIN_S,
             max_size=2**20,
             logger=_quiet(),
         )
@@ -211,14 +214,18 @@ class Server:
             await asyncio.wait((gone, over, told), return_when=asyncio.FIRST_COMPLETED)
             if not told.done():
                 return
-            await visitor.send(told.result())
+            async with asyncio.timeout(TAKES_WITHIN_S):
+                await visitor.send(told.result())
             while True:
                 following = asyncio.ensure_future(waiting.get())
                 await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
                 if gone.done() or (text := following.result()) is None:
                     following.cancel()
                     return
-                await visitor.send(f"[{text}]")
+                async with asyncio.timeout(TAKES_WITHIN_S):
+                    await visitor.send(f"[{text}]")
+        except TimeoutError:  # nobody reads it
+            visitor.transport.abort()
         finally:
             gone.cancel()
             over.cancel()

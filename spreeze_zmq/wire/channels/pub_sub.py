@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
-from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, ZERO_COPY_BYTES, Channel
+from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, TINY_FRAME_BYTES, ZERO_COPY_BYTES, Channel
 
 #: Interval of requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01
@@ -30,6 +30,7 @@ class Publisher(Channel):
     """
 
     _type = zmq.XPUB
+    _most_bytes = TINY_FRAME_BYTES
 
     def __init__(self, endpoint: str, **options: object) -> None:
         self.subscriptions = self.published = 0

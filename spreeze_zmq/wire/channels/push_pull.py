@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels.sockets import Channel
+from spreeze_zmq.wire.channels.sockets import TINY_FRAME_BYTES, Channel
 
 _IPC = "ipc://"
 
@@ -70,6 +70,7 @@ class Pusher(Channel):
     """
 
     _type = zmq.PUSH
+    _most_bytes = TINY_FRAME_BYTES
     _sent = 0
     _gate: Gate | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zmq
 
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
+from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, SMALL_FRAME_BYTES, Channel
 
 
 class Router(Channel):
@@ -13,6 +13,7 @@ class Router(Channel):
 
     _type = zmq.ROUTER
     _is_looked_at = True  # by machines that have not heard from here for some time
+    _most_bytes = SMALL_FRAME_BYTES  # what is large goes to the machines
     _sent = 0
 
     def receive(self) -> tuple[bytes, Message] | None:

@@ -38,6 +38,8 @@ FRAMES_KEPT, PASSED_AT_ONCE = MAX_ARRAYS + 3, 5000
 #: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
 LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome", "model", "fused"})
 SMALL_FRAME_BYTES = 1 << 20
+#: The largest frame that comes to an end which sends: a subscription, or a command of ZeroMQ's handshake.
+TINY_FRAME_BYTES = 4096
 
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
 _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
@@ -76,6 +78,8 @@ class Channel:
 
     _type: int
     _is_looked_at = False
+    #: Upper bound of what comes to an end of this class, in bytes of a frame.
+    _most_bytes = MAX_FRAME_BYTES
     _is_within = False
 
     def __init__(
@@ -163,7 +167,8 @@ class Channel:
         )
         socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
         large = not self.kinds or self.kinds & LARGE_KINDS
-        socket.maxmsgsize = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES  # a larger frame disconnects
+        most_bytes = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES
+        socket.maxmsgsize = min(most_bytes, self._most_bytes)  # a larger frame disconnects
         socket.ipv6 = False
         socket.immediate = False  # messages pushed before the peer exists are queued for it
         socket.backlog = _BACKLOG

@@ -1,17 +1,25 @@
 """The page's server and its end."""
 
+import contextlib
 import json
 import queue
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
+from base64 import b64encode
 from contextlib import closing
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from spreeze_zmq.screen.page import address
+from spreeze_zmq.screen.page import server as module
 from spreeze_zmq.screen.page.server import MAX_ASKED, Server, wish
 
 SERVED = """
@@ -103,3 +111,81 @@ def test_other_pages_and_those_without_the_token_ask_for_nothing(served, origin)
     with pytest.raises(InvalidStatus, match="403"):
         connect(url.replace("token", "tokem") + "feed", open_timeout=20)
     assert asked.empty()
+
+
+def raw(url, text=b""):
+    """A plain connection to the page's port, over which something was sent."""
+    parts = urlsplit(url)
+    client = socket.create_connection((parts.hostname, parts.port), 20)
+    client.sendall(text)
+    return client
+
+
+def pour(client, piece, num_bytes=64 << 20):
+    """Send what does not end, unless the server has hung up."""
+    with contextlib.suppress(ConnectionError):
+        for _ in range(num_bytes // len(piece)):
+            client.sendall(piece)
+
+
+FRAME = b"\x81\xff" + struct.pack(">Q", 1 << 40) + bytes(4)
+FRAGMENTS = b"\x01\xfe\xff\xff" + bytes(4 + 0xFFFF), b"\x00\xfe\xff\xff" + bytes(4 + 0xFFFF)
+
+
+@pytest.mark.parametrize("what", ["line", "headers", "body", "frame", "fragments", "many"])
+def test_no_client_takes_memory_or_holds_up_others(served, what):
+    """A line, headers or a body without end before the token is known; a frame of 2^40 bytes and a message of
+    endless fragments of a browser that has it; five hundred that say nothing.
+    """
+    url, _ = served
+    host, path = urlsplit(url).netloc.encode(), urlsplit(url).path.encode()
+    before = psutil.Process().memory_info().rss
+    with contextlib.ExitStack() as ends:
+        if what == "many":
+            for _ in range(500):
+                ends.enter_context(raw(url))
+        elif what in ("frame", "fragments"):
+            key = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: " + b64encode(bytes(16))
+            version = b"\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            client = ends.enter_context(
+                raw(url, b"GET %sfeed HTTP/1.1\r\nHost: %s\r\n" % (path, host) + key + version)
+            )
+            assert client.recv(4096).startswith(b"HTTP/1.1 101")
+            first, piece = (FRAME, bytes(65536)) if what == "frame" else FRAGMENTS
+            client.sendall(first)
+            pour(client, piece)
+        else:
+            begin = b"GET / HTTP/1.1\r\nHost: x\r\n"
+            begin = {"line": b"GET /", "body": begin + b"Content-Length: 99999999999\r\n\r\n"}.get(
+                what, begin
+            )
+            client = ends.enter_context(raw(url, begin))
+            pour(client, b"a: b\r\n" * 8192 if what == "headers" else b"x" * 65536)
+        began_s = time.monotonic()
+        with connect(url + "feed", open_timeout=20) as feed:
+            assert feed.recv(20) == "[]"
+        assert time.monotonic() - began_s < 2.0
+    assert psutil.Process().memory_info().rss - before < 32 << 20
+
+
+def test_who_says_nothing_or_reads_nothing_is_hung_up_on(monkeypatch):
+    """In time; what waits for a browser that reads nothing has a bound, and others get all of it."""
+    monkeypatch.setattr(module, "ASKS_WITHIN_S", 0.3)
+    monkeypatch.setattr(module, "TAKES_WITHIN_S", 0.3)
+    listener = address.open_port(0)
+    server = Server(listener, "token", list, None)
+    server.start()
+    with closing(server):
+        url = address.url(listener, "token").replace("http", "ws", 1)
+        with raw(url, b"GET /to") as slow:
+            slow.settimeout(10)
+            assert slow.recv(100) == b""
+        deaf = connect(url + "feed", open_timeout=20, max_queue=1)
+        with connect(url + "feed", open_timeout=20, max_queue=None) as feed:
+            assert feed.recv(20) == "[]"
+            until_s = time.monotonic() + 20
+            while server.num_visitors > 1 and time.monotonic() < until_s:
+                server.send({"text": "x" * 100_000})
+                assert feed.recv(20)
+            assert server.num_visitors == 1
+        deaf.socket.close()

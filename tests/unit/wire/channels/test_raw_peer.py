@@ -7,25 +7,32 @@ import time
 import psutil
 import pytest
 
+from spreeze_zmq.nodes.head import KINDS
 from spreeze_zmq.wire import MAX_FRAME_BYTES
-from spreeze_zmq.wire.channels import Puller
-from spreeze_zmq.wire.channels.sockets import SMALL_FRAME_BYTES
+from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Router
+from spreeze_zmq.wire.channels.sockets import SMALL_FRAME_BYTES, TINY_FRAME_BYTES
 from tests.unit.wire.channels.conftest import refused_by
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 4) + b"PUSH"
 
 
-def connected(path):
+def ready(kind):
+    """The last words of a handshake, of a socket of this kind."""
+    return b"\x05READY\x0bSocket-Type" + struct.pack(">I", len(kind)) + kind
+
+
+def connected(endpoint, kind=b"PUSH"):
     """A connection after the handshake."""
-    peer = socket.socket(socket.AF_UNIX)
+    scheme, _, place = str(endpoint).rpartition("://")
+    host, _, port = place.rpartition(":")
+    peer = socket.socket(socket.AF_INET if scheme == "tcp" else socket.AF_UNIX)
     peer.settimeout(10)
-    peer.connect(str(path))
+    peer.connect((host, int(port)) if scheme == "tcp" else place)
     peer.sendall(GREETING)
     got = b""
     while len(got) < 64:
         got += peer.recv(64 - len(got))
-    peer.sendall(bytes((4, len(READY))) + READY)
+    peer.sendall(bytes((4, len(ready(kind)))) + ready(kind))
     assert peer.recv(256)[:1] == b"\x04"
     return peer
 
@@ -66,6 +73,35 @@ def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_
     assert refused_by(puller) == {"missing_key": 1}
     other.close()
     puller.close()
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+@pytest.mark.parametrize(
+    ("kind", "kinds", "peer_is", "most_bytes"),
+    [
+        (Router, KINDS, b"DEALER", SMALL_FRAME_BYTES),
+        (Publisher, ("policy",), b"SUB", TINY_FRAME_BYTES),
+        (Pusher, ("rollout",), b"PULL", TINY_FRAME_BYTES),
+        (Puller, ("report",), b"PUSH", SMALL_FRAME_BYTES),
+    ],
+)
+def test_no_end_takes_a_larger_frame_than_may_come_to_it(
+    tmp_path, transport, kind, kinds, peer_is, most_bytes
+):
+    """Whatever is large that it sends itself: at the door of machines, from subscribers."""
+    endpoint = f"ipc://{tmp_path}/end" if transport == "ipc" else "tcp://127.0.0.1:*"
+    end = kind(endpoint, bind=True, kinds=kinds)
+    for announced in (most_bytes + 1, 10**10, 1 << 63):
+        peer = connected(end.endpoint, peer_is)
+        assert sent_until_closed(peer, announced, 64 << 20) < 8 << 20
+        peer.close()
+    peer = connected(end.endpoint, peer_is)
+    peer.sendall(b"\x02" + struct.pack(">Q", most_bytes) + bytes(most_bytes))
+    peer.settimeout(0.1)
+    with pytest.raises(TimeoutError):  # nobody has hung up
+        peer.recv(1)
+    peer.close()
+    end.close()
 
 
 def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_its_peer_hangs_up(tmp_path):
