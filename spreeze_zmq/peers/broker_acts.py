@@ -156,10 +156,11 @@ def begin_run(peers: Peers) -> Cast:
 
 
 def lie(peers: Peers, cast: Cast) -> None:
-    """A sampler says what is not for it to say, and the critic-learner what cannot be true."""
+    """A sampler says what is not for it to say, and it and the critic-learner what cannot be true."""
     liar, learner = cast.voices["sampler-0"], cast.voices["critic_learner-0"]
     liar.say("exited", name="critic_learner-0", how="was killed", restarting=False)
     liar.say("evaluation", **{**SCORE, "mean_return": 1e9})
+    liar.report(pushed=dict.fromkeys(peers.plan.learning.learners, 2**53 - 1))
     row = {"first": 7, "last": 10**9, "received": 10**9 - 7, "refused": 0, "lost": 0}  # it began at 0 before
     truth = learner.about["taken"]
     learner.about["taken"] = {f"sampler-0/{LIFE}": row}

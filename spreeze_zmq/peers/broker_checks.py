@@ -76,7 +76,7 @@ def _believes_no_liar(peers: Peers) -> str:
     expect("critic_learner-0" in status["processes"], "a sampler says that the critic-learner was killed")
     best = (status.get("evaluation") or {}).get("best") or SCORE
     expect(best["mean_return"] <= SCORE["mean_return"], "it takes a score from a sampler")
-    return "two lies and a false account"
+    return "two lies and two false accounts"
 
 
 def _ends_at_its_limit(peers: Peers) -> str:

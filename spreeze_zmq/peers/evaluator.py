@@ -3,34 +3,69 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.evaluation.evaluation import play
-from spreeze_zmq.peers import policies
+from spreeze_zmq.peers import clauses, policies
 from spreeze_zmq.peers.clauses import Clause, expect
-from spreeze_zmq.peers.every_role import begin, end
+from spreeze_zmq.peers.every_role import begin, begin_again, end
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
 VERSION, ENV_STEPS = 7, 4096
+#: The incarnation of a publisher that has started again.
+OTHER_LIFE = 2**52
 
 
 def evaluate(peers: Peers) -> None:
     """It gets one policy, and is stopped after its first evaluation."""
     peers.open()
-    started, spec = begin(peers, 0), peers.plan.environment
-    policy = policies.rich_policy(spec, policies.heads(spec)[0])
-    fields = {**policy.fields, "version": VERSION, "extras": {"env_steps": ENV_STEPS}}
-    peers.notes["policy"] = peers.publish(POLICY, "policy", policy.arrays, **fields)
-    peers.until("E1", "an evaluation", lambda: peers.between(None, None, "evaluation"), 20.0)
+    started = begin(peers, 0)
+    peers.notes["policy"] = publish(peers, VERSION)
+    heard_of(peers, "E1")
     end(peers, started, "L5")
     if peers.folder.best_policy.exists():
         peers.notes["file"] = Policy.load(peers.folder.best_policy)
     peers.mark("ended")
+
+
+def publish(peers: Peers, version: int, **more: Any) -> Message:
+    """Publish the policy of the act as this version, with further fields."""
+    spec = peers.plan.environment
+    policy = policies.rich_policy(spec, policies.heads(spec)[0])
+    fields = {**policy.fields, "version": version, "extras": {"env_steps": ENV_STEPS}, **more}
+    return peers.publish(POLICY, "policy", policy.arrays, **fields)
+
+
+def heard_of(peers: Peers, clause: str, version: int = VERSION) -> None:
+    """Wait for an evaluation of a version."""
+
+    def came() -> bool:
+        return any(m.fields["version"] == version for m in peers.between("begun", None, "evaluation"))
+
+    peers.until(clause, f"an evaluation of version {version}", came)
+
+
+def again(peers: Peers) -> None:
+    """It gets a policy of a newer sender, then one of a publisher that has started again; it is killed, and
+    its next life is stopped by a message.
+    """
+    peers.open()
+    first = begin(peers, 0)
+    publish(peers, VERSION, mood="calm")
+    heard_of(peers, "M5")
+    peers.mark("newer")
+    peers.restart(POLICY, OTHER_LIFE)
+    publish(peers, VERSION + 1)
+    heard_of(peers, "C6", VERSION + 1)
+    peers.mark("restarted")
+    second = begin_again(peers, first, 0, "second")
+    end(peers, second, "L6", stops="*")
 
 
 def evaluations(peers: Peers) -> list[Message]:
@@ -75,8 +110,12 @@ def _file(peers: Peers) -> str:
     return f"version {policy.version}, mean return {said[0]:.2f}"
 
 
-ACTS = {"evaluate": evaluate}
+ACTS = {"evaluate": evaluate, "again": again}
 CLAUSES = (
+    Clause("L6", "again", clauses.exits_with_0),
+    Clause("L9", "again", clauses.another_incarnation),
+    Clause("C6", "again", "restarted"),
+    Clause("M5", "again", "newer"),
     Clause("E1", "evaluate", _repeated),
     Clause("E2", "evaluate", _origin),
     Clause("E3", "evaluate", _best),

@@ -46,6 +46,18 @@ def c6_rounds():
         return meet
 
 
+def c6_policies():
+    """Takes policies of the first incarnation alone."""
+
+    @patch(channels.Subscriber, "_is_news")
+    def of_the_first(right):
+        def is_news(self, message):
+            first = self.__dict__.setdefault("first", message.incarnation)
+            return (message.kind != "policy" or message.incarnation == first) and right(self, message)
+
+        return is_news
+
+
 def t1():
     """Takes whatever comes."""
     RatioGate.may_pull = property(lambda gate: True)

@@ -24,7 +24,8 @@ LEARNING = (
     (ACTOR, "T2", "T3", "T5", "T7", "T8"),
 )
 #: Of an evaluator.
-EVALUATING = ((EVALUATOR, "E1", "E2"), (EVALUATOR, "E3"), (EVALUATOR, "F2"))
+EVALUATING = ((EVALUATOR, "E1", "E2"), (EVALUATOR, "E3"), (EVALUATOR, "F2"), (EVALUATOR, "L6"))
+EVALUATING += ((EVALUATOR, "C6-policies"), (EVALUATOR, "L9"), (EVALUATOR, "M5"))
 #: Of every role's life, whose checks the broken samplers try too.
 LIVING = (
     (CRITIC, "L6", "L14", "H3"),

@@ -180,12 +180,11 @@ def test_who_says_nothing_or_reads_nothing_is_hung_up_on(monkeypatch):
         with raw(url, b"GET /to") as slow:
             slow.settimeout(10)
             assert slow.recv(100) == b""
-        deaf = connect(url + "feed", open_timeout=20, max_queue=1)
-        with connect(url + "feed", open_timeout=20, max_queue=None) as feed:
+        deaf = connect(url + "feed", open_timeout=20, close_timeout=0, max_queue=1)
+        with deaf, connect(url + "feed", open_timeout=20, max_queue=None) as feed:
             assert feed.recv(20) == "[]"
             until_s = time.monotonic() + 20
             while server.num_visitors > 1 and time.monotonic() < until_s:
                 server.send({"text": "x" * 100_000})
                 assert feed.recv(20)
             assert server.num_visitors == 1
-        deaf.socket.close()
