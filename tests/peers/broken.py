@@ -13,7 +13,7 @@ MISTAKES = {
     "L1": [('"sender": name,', '"sender": name.upper(),')],
     "L2": [("    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)", "    pass")],
     "L3": [('    sys.exit(f"{name} is taken by another process")', "    pass")],
-    "L4": [("print(os.getpid(), file=lock, flush=True)", "")],
+    "L4": [("print(os.getpid(), incarnation, file=lock, flush=True)", "")],
     "L5": [("signal.signal(signal.SIGTERM, on_sigterm)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")],
     "L6": [('if kind == "stop" and', "if False and")],
     "L6-all": [('{"sampler", "*"} & set(fields["roles"])', '"sampler" in fields["roles"]')],
