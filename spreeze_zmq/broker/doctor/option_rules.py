@@ -12,6 +12,10 @@ from spreeze_zmq.plan.roles import SAMPLER
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05
+#: Updates for each env step, beyond which one side of the balance stands still; published runs have from one
+#: for 4,000 steps, of thousands of environments on a GPU, to 128 a step.
+FEWEST_UPDATES, MOST_UPDATES = 1 / 20_000, 256.0
+DEFAULT_RATIO = 8.0
 #: Entropy of a normal distribution in nats is its log deviation plus this.
 NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
 #: Sums of n rewards that the ends of rollouts cut to less than this share of n, in the mean, are others.
@@ -57,13 +61,36 @@ def never_trains(vitals: Vitals) -> Finding | None:
     """A run that ends before its first update."""
     starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
     limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
-    if not limit or starts < limit:
+    waits = math.ceil(1.0 / _updates_per_step(vitals)) if _updates_per_step(vitals) else 0
+    if not limit or max(starts, waits - 1) < limit:
         return None
+    remedy = f"algorithm.learning_starts = {max(1, limit // 10)}"
+    if waits > limit:
+        remedy = f"balance.replay_ratio = {DEFAULT_RATIO:g}"
     return Finding(
-        f"training begins after {starts:,} transitions, and the run ends at {limit:,}",
+        f"training begins after {max(starts, waits):,} transitions, and the run ends at {limit:,}",
         "no update is taken",
-        f"algorithm.learning_starts = {max(1, limit // 10)}",
+        remedy,
         rank=0,
+    )
+
+
+def replay_ratio(vitals: Vitals) -> Finding | None:
+    """A ratio at which samplers, or learners, do hardly anything but wait."""
+    each, ratio = _updates_per_step(vitals), numbers(vitals.table("balance")).get("replay_ratio", 0.0)
+    if not each or FEWEST_UPDATES <= each <= MOST_UPDATES:
+        return None
+    remedy = f"balance.replay_ratio = {DEFAULT_RATIO:g}, and from there up or down by factors of two"
+    if each > MOST_UPDATES:
+        return Finding(
+            f"balance.replay_ratio is {ratio:,g}: {each:,.0f} updates for each env step",
+            "samplers wait for the learners nearly all of the time, and hardly a step is taken",
+            remedy,
+        )
+    return Finding(
+        f"balance.replay_ratio is {ratio:,g}: one update for each {1.0 / each:,.0f} env steps",
+        "learners wait for samples nearly all of the time, and hardly an update is taken",
+        remedy,
     )
 
 
@@ -170,6 +197,7 @@ OPTION_RULES: tuple[Rule, ...] = (
     learning_rate,
     target_entropy,
     never_trains,
+    replay_ratio,
     small_replay,
     still_targets,
     cut_sums,
@@ -187,3 +215,11 @@ def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:
 
 def _rollout_steps(vitals: Vitals) -> int:
     return int(_sampler(vitals, "options").get("rollout_steps", 0))
+
+
+def _updates_per_step(vitals: Vitals) -> float:
+    """Updates for each env step, as the replay ratio asks for them; 0 where it decides on none."""
+    batch, count = vitals.number("batch_size", 0), _sampler(vitals, "count").get("maximum", 0)
+    if vitals.on_policy or batch < 1 or count < 1:
+        return 0.0
+    return float(numbers(vitals.table("balance")).get("replay_ratio", 0.0)) / batch
