@@ -19,9 +19,8 @@ from spreeze_zmq.broker.sightings import Sightings
 from spreeze_zmq.component import Component, prepare_to_act, run
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.component.sampling import Acting, RolloutOutlet
-from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.packed import Packing, packed, sent
-from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
+from spreeze_zmq.evaluation.arena import timing_of, workers_of_sampler
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import FrameStack, MaskRows, Played, Policy, played, usable
@@ -75,26 +74,17 @@ class Collector:
         component.figures["gauges"] = self.sightings.figures
         self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
-    def num_workers(self) -> int:
-        """Processes that step the environments; "auto" is 0 unless their steps wait or are very slow."""
-        wanted: int | str = self.component.options["workers"]
-        if not isinstance(wanted, str):
-            return min(wanted, self.num_envs)
-        timing, each_s = timing_of(self.component.plan), SLOW_TOGETHER_S / self.num_envs
-        one_by_one = engine_of(timing.backend).one_by_one
-        found = workers_for(timing, self.num_envs, each_s, each_s) if one_by_one else 0
-        if found:
-            log.info("%d workers step the environments, whose steps wait or are slow", found)
-        return found
-
     def make_envs(self, seed: int) -> BatchedEnv:
         """The batch of environments."""
         component, spec = self.component, self.component.environment
+        workers = workers_of_sampler(component.plan, timing_of(component.plan))
+        if workers:
+            log.info("%d workers step the environments", workers)
         return envs.remade(
             spec,
             self.num_envs,
             backend=component.options["backend"],
-            num_workers=self.num_workers(),
+            num_workers=workers,
             step_timeout_s=component.options["step_timeout_s"],
             max_failures=component.options["max_failures"],
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),

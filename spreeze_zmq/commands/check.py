@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of, show
+from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, NODE, SAMPLER
+from spreeze_zmq.plan.topology.component_file import read_component_file
 
 #: Whose work each limit of a run grows by; the clock needs nobody.
 GROWS_BY = {"mean_return": EVALUATOR, "env_steps": SAMPLER, "trained_transitions": CRITIC_LEARNER}
@@ -98,6 +101,23 @@ def _about_effect(plan: Plan) -> Iterator[str]:
             )
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
+    yield from _about_step_timeout(plan)
+
+
+def _about_step_timeout(plan: Plan) -> Iterator[str]:
+    """Yield a line where a deadline of steps is given, and no worker takes any."""
+    sampler, evaluator = plan.components[SAMPLER], plan.components[EVALUATOR]
+    if sampler.use != SAMPLER or evaluator.use != EVALUATOR or not plan.timing:
+        return
+    defaults = {option.name: option.default for option in read_component_file(Path(sampler.folder)).options}
+    given, workers = sampler.options["step_timeout_s"], sampler.options["workers"]
+    if given == defaults["step_timeout_s"] or stepped_in_workers(plan):
+        return
+    here = ", which takes none here" if workers else ""
+    yield (
+        f"components.{SAMPLER}.step_timeout_s = {show(given)} has no effect while "
+        f"components.{SAMPLER}.workers is {show(workers)}{here}: only workers can be ended in a step"
+    )
 
 
 def _about_videos(plan: Plan) -> Iterator[str]:

@@ -14,6 +14,7 @@ from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.failures import EnvironmentFault
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -141,3 +142,26 @@ def workers_for(
     if step_s < slow_step_s and timing.reset_s < slow_reset_s:
         return 0
     return min(width, available_cores()) if timing.computes >= COMPUTES else width
+
+
+def workers_of_sampler(plan: Plan, timing: Timing) -> int:
+    """Processes that step a sampler's environments; "auto" is 0 unless their steps wait or are very slow."""
+    options = plan.components[SAMPLER].options
+    wanted, num_envs = options["workers"], options["envs"]
+    if wanted != "auto":
+        return int(min(wanted, num_envs))
+    each_s = SLOW_TOGETHER_S / num_envs
+    return workers_for(timing, num_envs, each_s, each_s) if engine_of(timing.backend).one_by_one else 0
+
+
+def stepped_in_workers(plan: Plan) -> bool:
+    """Whether worker processes step the environments of the samplers or the evaluator of a run."""
+    timing, backend = timing_of(plan), plan.components[SAMPLER].options["backend"]
+    timing = timing if backend == "auto" else replace(timing, backend=backend)
+    engine, evaluator = engine_of(timing.backend), plan.components[EVALUATOR].options
+    if engine.native:
+        return False
+    found = evaluator["workers"]
+    if found == "auto":
+        found = workers_for(timing, evaluator["episodes"]) if engine.one_by_one else 0
+    return bool(found or workers_of_sampler(plan, timing))

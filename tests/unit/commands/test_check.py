@@ -116,6 +116,26 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
             ["components.evaluator.randomize=true"],
             "evaluator.randomize = true has no effect without run.rand",
         ),
+        (
+            ["components.sampler.step_timeout_s=5", "components.sampler.workers=0"],
+            "step_timeout_s = 5.0 has no effect while components.sampler.workers is 0: only workers",
+        ),
+        (
+            ["components.sampler.step_timeout_s=5", "components.sampler.workers=2"],
+            "workers is 2, which takes none here: only workers",  # a native task has threads
+        ),
+        (
+            ["components.sampler.step_timeout_s=5", "run.env=tests.unit.envs.own_environments:Again"],
+            'workers is "auto", which takes none here: only workers',
+        ),
+        (
+            [
+                "components.sampler.step_timeout_s=5",
+                "components.sampler.workers=2",
+                "run.env=tests.unit.envs.own_environments:Again",
+            ],
+            "",
+        ),
     ],
 )
 def test_an_option_that_has_no_effect_is_named(overrides, said):
