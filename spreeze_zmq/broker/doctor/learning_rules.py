@@ -8,8 +8,8 @@ from statistics import fmean, median
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY
-from spreeze_zmq.broker.doctor.trend import whole_numbers
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import LOOKS_SINCE_BEST, Finding, Rule, Vitals
 
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
@@ -212,6 +212,29 @@ def no_rise(vitals: Vitals) -> Finding | None:
     )
 
 
+def early_ends(vitals: Vitals) -> Finding | None:
+    """The policies since the best one earn a little more a step and end their episodes early, as robots that
+    run faster until they fall: at a discount near 1 - 1/steps that is worth as much as to last.
+    """
+    limit, gamma = numbers(vitals.environment).get("max_episode_steps", 0.0), vitals.number("gamma", 1.0)
+    best, best_steps = vitals.best
+    farther = 1.0 - (1.0 - gamma) / 2.0
+    lasted = 0.0 < 0.9 * limit <= best_steps
+    if not lasted or len(vitals.since_best) < LOOKS_SINCE_BEST or farther > 1.0 - 1.0 / limit:
+        return None
+    lately, steps = (median(column) for column in zip(*vitals.since_best, strict=True))
+    pace, best_pace = median(got / max(lasts, 1.0) for got, lasts in vitals.since_best), best / best_steps
+    if steps > 0.6 * best_steps or lately > 0.8 * best or not 1.05 < pace / best_pace < 1.35:
+        return None
+    return Finding(
+        f"policies end their episodes after {steps:.0f} steps with {lately:.4g}, the best one lasted "
+        f"{best_steps:.0f} for {best:.4g}",
+        f"they earn more a step ({pace:.3g} beside {best_pace:.3g}), and a discount of {gamma:g} hardly "
+        "counts what ends early",
+        f"algorithm.gamma = {farther:g}",
+    )
+
+
 LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
     outlying_returns,
@@ -222,4 +245,5 @@ LEARNING_RULES: tuple[Rule, ...] = (
     loss_grows,
     few_updates,
     no_rise,
+    early_ends,
 )

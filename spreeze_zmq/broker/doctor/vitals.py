@@ -19,6 +19,8 @@ LONGEST_WINDOW_S = 24.0
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
 #: has played; with fewer the mean of a task with very different returns is no guide.
 FIRST_EPISODES = 32
+#: Looks after the best one that tell what policies do now.
+LOOKS_SINCE_BEST = 5
 #: More environments than any run has.
 MOST_ENVS = 1e6
 #: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
@@ -55,8 +57,8 @@ class Vitals:
     Attributes:
         t_s: time of the newest status.
         status: the numbers of the newest: those of its own, and its maps of numbers by name.
-        looks: the mean return of each first look at a policy.
-        num_looks: of all of these.
+        looks: the mean return of each first look at a policy; ``num_looks`` counts them.
+        best: return and length in steps of the best one; ``since_best`` the same of the newest after it.
         training: the mean return of training episodes, about one value a second.
         critic_loss: of the critic-learner.
         successes: the share of successes of each look, as the environment's info says it.
@@ -73,6 +75,8 @@ class Vitals:
         self.status: dict[str, Any] = {}
         self.looks, self.training, self.critic_loss, self.successes = Trend(), Trend(), Trend(), Trend()
         self.num_looks = self.went_back = 0
+        self.best = (-math.inf, 0.0)
+        self.since_best: deque[tuple[float, float]] = deque(maxlen=LOOKS_SINCE_BEST)
         self.extremes: dict[str, tuple[float, float]] = {}
         self.first_update_s: float | None = None
         self.first_step_s: float | None = None
@@ -93,7 +97,11 @@ class Vitals:
         elif kind == "evaluation" and not about.get("confirmed"):
             self.num_looks += 1
             self.looks.add(about.get("mean_return"), t_s)
-            info = numbers(about.get("info"))
+            look, info = numbers(about), numbers(about.get("info"))
+            self.since_best.append((look.get("mean_return", -math.inf), look.get("mean_length", 0.0)))
+            if self.since_best[-1] > self.best:
+                self.best = self.since_best.pop()
+                self.since_best.clear()
             self.successes.add(info.get("is_success", info.get("success")), t_s)
         elif kind == "episodes":
             self._take_episodes(numbers(about), t_s)
