@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
+import sys
+import time
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 from spreeze_zmq.screen.terminal.words import same_episodes
+
+#: After this time it says what it does.
+LATE_S = 1.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +47,24 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Patience:
+    """Says once, after some seconds, that episodes are being played: called after each step of all."""
+
+    def __init__(self) -> None:
+        self._num_steps, self._late_s = 0, time.monotonic() + LATE_S
+
+    def __call__(self) -> None:
+        self._num_steps += 1
+        if time.monotonic() > self._late_s:
+            self._late_s = math.inf
+            say(f"plays: {self._num_steps:,} steps in {LATE_S:g} s; Ctrl-C ends it", file=sys.stderr)
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Print each return, their mean with its interval, and the score that the file states."""
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     seed = fresh_seed() if arguments.seed is None else arguments.seed
-    score = saved.play(arguments.episodes, seed)
+    score = saved.play(arguments.episodes, seed, _Patience())
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
         say(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
     say(

@@ -6,9 +6,9 @@ import contextlib
 import inspect
 import math
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spreeze_zmq import algorithms, envs
@@ -16,6 +16,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.evaluation import Score, play
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
@@ -25,6 +26,8 @@ from spreeze_zmq.run.folder import RunFolder
 
 #: Most episodes of a score, those that are played at once where nobody says how many, and the largest count.
 MOST_EPISODES, MOST_AT_ONCE, MOST_COUNT = 1_000_000, 1_000, 2**53
+#: Longest episode that the file of a stranger may ask for.
+MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -91,19 +94,28 @@ class SavedPolicy:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
-        _check_kwargs(path, environment)
+        _check_kwargs(path, environment, MOST_STEPS if grant.why_not else MOST_COUNT)
+        if environment.max_episode_steps is None and TIME_LIMIT not in environment.kwargs:
+            kwargs = {**environment.kwargs, TIME_LIMIT: ENDLESS_STEPS}
+            environment = replace(environment, kwargs=kwargs, max_episode_steps=ENDLESS_STEPS)
         module = module_of(environment.id)
         if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
             raise grant.refusal(path, "an environment", module)
         return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
 
-    def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
+    def play(
+        self,
+        num_episodes: int | None = None,
+        seed: int | None = None,
+        on_step: Callable[[], None] = lambda: None,
+    ) -> Score:
         """Play whole episodes, all at once.
 
         Args:
             num_episodes: by default as many as in its score, at most ``MOST_AT_ONCE``.
             seed: episode ``i`` begins with ``seed + i``; by default a fresh one. That of its score,
                 :attr:`seed`, repeats the score and confirms nothing.
+            on_step: called after every step.
 
         Raises:
             InputError: ``num_episodes`` is less than 1.
@@ -114,16 +126,21 @@ class SavedPolicy:
         spec = self.environment
         first = fresh_seed() if seed is None else seed
         with closing(envs.remade(spec, num, step_info="final")) as batch:
-            return play(batch, self.policy, first, step_cap=self.step_cap)
+            return play(batch, self.policy, first, step_cap=self.step_cap, on_step=on_step)
 
 
-def _check_kwargs(path: Path, environment: EnvironmentSpec) -> None:
-    """Raise InputError for arguments of the engine or an odd time limit among an environment's own."""
+def _check_kwargs(path: Path, environment: EnvironmentSpec, most_steps: int) -> None:
+    """Raise InputError for arguments of the engine, or a time limit that is odd or above ``most_steps``,
+    among an environment's own.
+    """
     if odd := sorted(environment.kwargs.keys() & inspect.signature(envs.make).parameters.keys()):
         raise InputError(f"{path}: kwargs of its environment hold {', '.join(odd)}, which none takes")
     limit = environment.kwargs.get(TIME_LIMIT, 1)
-    if type(limit) is not int or not 1 <= limit <= MOST_COUNT:
-        raise InputError(f"{path}: {TIME_LIMIT} of its environment is {limit!r:.60}, expected at least 1")
+    if type(limit) is not int or not 1 <= limit <= most_steps:
+        expected = f"expected 1 to {most_steps:,}" + (
+            " in a file of others" if most_steps == MOST_STEPS else ""
+        )
+        raise InputError(f"{path}: {TIME_LIMIT} of its environment is {limit!r:.60}, {expected}")
 
 
 def _whole(text: str, name: str, least: int, most: int) -> int:

@@ -38,12 +38,14 @@ signal.signal(signal.SIGTERM, lambda *_: stopping.append("SIGTERM"))
 
 
 def hold(path):
-    """L2 and C9."""
+    """L2, L4 and C9."""
     locks.append(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600))
     try:
         fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(f"{path} is taken")
+    os.ftruncate(locks[-1], 0)
+    os.write(locks[-1], f"{os.getpid()} {incarnation}".encode())
 
 
 class Channel:

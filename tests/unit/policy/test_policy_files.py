@@ -12,7 +12,10 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from spreeze_zmq import envs
+from spreeze_zmq.commands import evaluate
 from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
+from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.policy.file import parsed_list
 from tests.pace import slowness
 from tests.unit.evaluation.test_saved import save_for
@@ -59,6 +62,7 @@ def changed(about):
     for name in ("num_envs", "num_workers", "step_info", "backend"):
         yield of(about, "environment", kwargs={name: 3})
     yield from (of(about, "environment", kwargs={"max_episode_steps": odd}) for odd in ODD if odd != 5)
+    yield of(about, "environment", kwargs={"max_episode_steps": 2**53})
     shipped = {"class": "spreeze_zmq.algorithms.ppo:PPO", "environment": json.loads(about["environment"])}
     for options in ({"hidden_sizes": [1] * 15_000}, {"hidden_sizes": [10**6] * 2}, []):
         yield of(about, "description", **shipped, options=options)
@@ -106,3 +110,16 @@ def test_odd_files_are_refused_in_a_line(tmp_path, whole, capsys):
     assert "its header has 52,428,800 bytes" in refusal(path, capsys)
     path.write_bytes(save({**whole[1], "parameters": np.zeros(3, np.float64)}, whole[0]))
     assert "parameters is F64, expected F32" in refusal(path, capsys)
+
+
+def test_a_file_without_a_time_limit_is_played_and_a_long_play_says_so(tmp_path, whole, capsys, monkeypatch):
+    """An evaluation sets a limit where the environment has none; a file that names none has that one, too."""
+    about, arrays = whole
+    monkeypatch.setattr(evaluate, "LATE_S", 0.0)
+    path = tmp_path / "policy.safetensors"
+    path.write_bytes(save(arrays, {**about, **of(about, "environment", max_episode_steps=None, kwargs={})}))
+    assert SavedPolicy.load(path).environment.kwargs["max_episode_steps"] == ENDLESS_STEPS
+    assert main(["eval", str(path), "--episodes", "1"]) == 0
+    said = capsys.readouterr()
+    assert "Ctrl-C ends it" in said.err
+    assert f"episodes of {ENDLESS_STEPS} steps" in said.out
