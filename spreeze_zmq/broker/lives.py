@@ -1,8 +1,11 @@
-"""A name has one life at a time: what another one says in it is refused, so that nobody is spoken for."""
+"""The processes of a run by name. A name has one life at a time: what another one says in it is refused, so
+that nobody is spoken for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.figures import ProcessRecord
@@ -14,13 +17,16 @@ from spreeze_zmq.wire.channels.folder import Holder, is_alive
 MOST_EARLY = 1000
 #: What a program may send that is no process of the run.
 _ANYBODYS = ("request", "stop_request")
+#: Most processes of a run, and most of those that its launcher watches, so that no peer fills the memory.
+MOST_PROCESSES, MOST_WATCHED = 2000, 200
 
 
 class Lives:
     """Which life of each name is heard.
 
     Args:
-        processes: by name, as the record has them.
+        processes: by name, as the record has them; this object adds to them.
+        watched: names that the launcher's processes, and those of which there is one, may have.
         silent_s: who has not reported for so long holds its name no longer.
         launched: whether there is a launcher: then nobody speaks in a name that nobody has claimed.
 
@@ -28,8 +34,11 @@ class Lives:
         holder: who claimed a name last; None where nobody has.
     """
 
-    def __init__(self, processes: Mapping[str, ProcessRecord], silent_s: float, *, launched: bool) -> None:
-        self._processes, self._silent_s, self._launched = processes, silent_s, launched
+    def __init__(
+        self, processes: dict[str, ProcessRecord], watched: Set[str], silent_s: float, *, launched: bool
+    ) -> None:
+        self._processes, self._watched = processes, watched
+        self._silent_s, self._launched = silent_s, launched
         self._early: dict[tuple[str, int], None] = {}
         self.holder: Callable[[str], Holder | None] = lambda name: None
 
@@ -71,11 +80,66 @@ class Lives:
         """Whether another life may have the name of this one."""
         return bool(process.gone) or now_s - process.heard_s > self._silent_s
 
-    def was_early(self, name: str, incarnation: int) -> bool:
-        """Whether the ``hello`` of a life that takes its name now came while another one had it."""
-        early = (name, incarnation) in self._early
+    def begin(self, name: str, incarnation: int, role: str, pid: int, now_s: float) -> ProcessRecord:
+        """The record of a life that takes its name now.
+
+        Raises:
+            WireError: there are more processes than a record can hold.
+        """
+        if name not in self._processes:
+            self._make_room(name, now_s)
+        ready = (name, incarnation) in self._early  # its hello came while another life had the name
         self._early.pop((name, incarnation), None)
-        return early
+        process = ProcessRecord(role, pid, ready, incarnation=incarnation)
+        process.heard_s, self._processes[name] = now_s, process
+        return process
+
+    def _make_room(self, name: str, now_s: float) -> None:
+        """Forget one process that is gone, or has been silent for so long that its name is free, if there are
+        very many. Those that the launcher watches are fewer: each has a row of the status.
+        """
+        is_watched, own = name in self._watched, self._processes.keys()
+        others: Set[str] = own & self._watched if is_watched else own
+        most = MOST_WATCHED if is_watched else MOST_PROCESSES
+        if len(others) < most:
+            return
+        gone = next((other for other in others if self.is_free(self._processes[other], now_s)), None)
+        if gone is None:
+            raise WireError("too_many", f"it is one more than the {most:,} processes of this run")
+        del self._processes[gone]
+
+    def instances(self, *, living: bool = False) -> set[str]:
+        """The newest incarnation of each process, or of each living one, as ``NAME/INCARNATION``."""
+        return {
+            f"{name}/{one.incarnation}" for name, one in self._processes.items() if not (living and one.gone)
+        }
+
+    def how_gone(self, stream: str) -> str:
+        """How the process of a stream, ``NAME/INCARNATION``, has ended, as said of a process."""
+        name, _, incarnation = stream.partition("/")
+        if (process := self._processes.get(name)) is None:
+            return "has never reported"
+        return process.gone if str(process.incarnation) == incarnation else "had started again"
+
+    def state(self) -> dict[str, list[Any]]:
+        """JSON-able rows of all processes, by name."""
+        return {
+            name: [p.role, p.incarnation, p.pid, p.gone, p.clock.get("cpu", 0.0)]
+            for name, p in self._processes.items()
+        }
+
+    def restore(self, state: Mapping[str, Sequence[Any]], now_s: float) -> None:
+        """Inverse of :meth:`state`; all were heard now."""
+        for name, (role, incarnation, pid, gone, cpu_s) in state.items():
+            self._processes[name] = ProcessRecord(
+                role,
+                pid,
+                ready=True,
+                incarnation=incarnation,
+                heard_s=now_s,
+                gone=gone,
+                clock={"cpu": cpu_s},
+            )
 
 
 def _refusal(message: Message, why: str) -> WireError:

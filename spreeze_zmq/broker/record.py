@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.claims import check_pushed, most_cpu_s, most_transitions
@@ -43,8 +42,8 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 
-#: Upper bounds of the rest, so that no peer fills the memory.
-MOST_PROCESSES, MOST_WATCHED, CHANGES_KEPT = 2000, 200, 1000
+#: Changes of a role's number of processes that are kept.
+CHANGES_KEPT = 1000
 
 
 @dataclass
@@ -100,7 +99,7 @@ class RunRecord:
         self.doctor = Doctor(json.loads(self.plan.to_json()))
         self.refusals = RefusalRecord(self._patience_s)
         silent_s = self.plan.components[BROKER].options["heartbeat_timeout_s"]
-        self.lives = Lives(self.processes, silent_s, launched=bool(self.plan.launcher))
+        self.lives = Lives(self.processes, self.watched, silent_s, launched=bool(self.plan.launcher))
 
     def resume(self, about: Mapping[str, Any]) -> None:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
@@ -131,12 +130,8 @@ class RunRecord:
         age_s, pushed = now_s - self.before_s, fields.get("pushed", {})
         check_pushed(fields["role"], pushed, most := most_transitions(age_s))
         process = self.processes.get(sender)
-        if process is None:
-            self._make_room(sender, now_s)
         if process is None or process.incarnation != incarnation:
-            ready = self.lives.was_early(sender, incarnation)
-            process = ProcessRecord(fields["role"], fields["pid"], ready, incarnation=incarnation)
-            process.heard_s, self.processes[sender] = now_s, process
+            process = self.lives.begin(sender, incarnation, fields["role"], fields["pid"], now_s)
         if "clock_s" not in fields:
             return
         is_elsewhere = self.machines.have(sender)
@@ -157,19 +152,6 @@ class RunRecord:
             self.learning.take(instance, fields, now_s)
             if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
                 self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
-
-    def _make_room(self, sender: str, now_s: float) -> None:
-        """Forget one process that is gone, or has been silent for so long that its name is free, if there are
-        very many. Those that the launcher watches are fewer: each has a row of the status.
-        """
-        others = self.processes.keys() & self.watched if sender in self.watched else self.processes.keys()
-        most = MOST_WATCHED if sender in self.watched else MOST_PROCESSES
-        if len(others) < most:
-            return
-        gone = next((name for name in others if self.lives.is_free(self.processes[name], now_s)), None)
-        if gone is None:
-            raise WireError("too_many", f"it is one more than the {most:,} processes of this run")
-        del self.processes[gone]
 
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Record that a process is set up."""
@@ -252,19 +234,6 @@ class RunRecord:
 
     # --- figures
 
-    def instances(self, *, living: bool = False) -> set[str]:
-        """The newest incarnation of each process, or of each living one, as ``NAME/INCARNATION``."""
-        return {
-            f"{name}/{one.incarnation}" for name, one in self.processes.items() if not (living and one.gone)
-        }
-
-    def how_gone(self, stream: str) -> str:
-        """How the process of a stream, ``NAME/INCARNATION``, has ended, as said of a process."""
-        name, _, incarnation = stream.partition("/")
-        if (process := self.processes.get(name)) is None:
-            return "has never reported"
-        return process.gone if str(process.incarnation) == incarnation else "had started again"
-
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty if none does."""
         stop = self.plan.run.stop
@@ -306,17 +275,11 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
-        processes = {
-            name: [p.role, p.incarnation, p.pid, p.gone, p.clock.get("cpu", 0.0)]
-            for name, p in self.processes.items()
-        }
-        return {**state_of(self), "processes": processes}
+        return {**state_of(self), "processes": self.lives.state()}
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
         if state["resumed"] is not None:
             self.resume(state["resumed"])
         restore(self, state)
-        for name, (role, incarnation, pid, gone, cpu_s) in state["processes"].items():
-            life = {"incarnation": incarnation, "heard_s": now_s, "gone": gone, "clock": {"cpu": cpu_s}}
-            self.processes[name] = ProcessRecord(role, pid, ready=True, **life)
+        self.lives.restore(state["processes"], now_s)

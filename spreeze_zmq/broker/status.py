@@ -73,7 +73,7 @@ class Shared:
             sampled_transitions=learning.sampled_transitions(),
             core_s=record.core_s,
             replay_ratio=learning.replay_ratio(record.requests.replay_ratio(record.plan)),
-            policy_lag=learning.policy_lag(record.instances(), record.plan.balance.max_policy_lag),
+            policy_lag=learning.policy_lag(record.lives.instances(), record.plan.balance.max_policy_lag),
             publication=learning.publication,
             devices=learning.devices,
         )
@@ -216,7 +216,7 @@ class Summary:
     @classmethod
     def of(cls, record: RunRecord, exit_reason: str, now_s: float, *, final: bool) -> Summary:
         """The summary of a run so far, or ``final``, once the learners have drained their channels."""
-        alive = record.instances(living=True) if final else None
+        alive = record.lives.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in record.accounts.items()}
         means = record.learning.mean_rates(now_s - record.before_s)
         looks = record.evaluations.looks
@@ -233,7 +233,7 @@ class Summary:
             samples=totals[CRITIC_LEARNER],
             samples_by_channel={experience_of(role): sums for role, sums in totals.items()},
             undelivered={
-                experience_of(role): account.undelivered(alive, record.how_gone)
+                experience_of(role): account.undelivered(alive, record.lives.how_gone)
                 for role, account in record.accounts.items()
             },
             workers=record.workers,

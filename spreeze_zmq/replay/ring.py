@@ -14,10 +14,11 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
 from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.nn.device import Ingestion, Staging
+from spreeze_zmq.replay.saved_ring import read, write
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9
@@ -251,14 +252,10 @@ class Ring:
         """Continue from :meth:`streams`, after :meth:`load`: the next rollout of each follows the last."""
 
     def save(self, folder: Path) -> None:
-        """Write ``folder``: a mappable npy per dtype, the sampling's state, and ``replay.json``."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write ``folder``: the files of ``saved_ring``."""
         with self._ingestion.reading():
-            for dtype, table in self._tables.items():
-                np.save(folder / f"{dtype}.npy", table[: self.num_stored].cpu().numpy(), allow_pickle=False)
-        np.save(folder / "generator.npy", self.random_state().numpy(), allow_pickle=False)
-        about = {**self._layout(), "num_added": self.num_added}
-        (folder / "replay.json").write_text(json.dumps(about, indent=1))
+            tables = ((d, table[: self.num_stored].cpu().numpy()) for d, table in self._tables.items())
+            write(folder, self._layout(), tables, self.random_state().numpy(), self.num_added)
 
     def load(self, folder: Path) -> None:
         """Continue from ``save``.
@@ -266,34 +263,14 @@ class Ring:
         Raises:
             CheckpointError: a file is missing or broken, or the saved replay has another layout.
         """
-        try:
-            about = json.loads((folder / "replay.json").read_text())
-            tables = {
-                dtype: np.load(folder / f"{dtype}.npy", mmap_mode="r", allow_pickle=False)
-                for dtype in self._tables
-            }
-            state = np.load(folder / "generator.npy", allow_pickle=False)
-            num_added = int(about["num_added"])
-        except (OSError, ValueError, KeyError) as error:
-            raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
-        for name, expected in self._layout().items():
-            if about.get(name) != expected:
-                raise CheckpointError(
-                    f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
-                    f"{expected}: resume with the same options, or without the replay"
-                )
-        size = min(num_added, self.capacity)
-        for dtype, saved in tables.items():
-            if saved.shape != (size, self._widths[dtype]) or saved.dtype != dtype:
-                raise CheckpointError(
-                    f"{folder / dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
-                )
+        saved = read(folder, self._layout(), self._widths)
+        for dtype, table in saved.tables.items():
             with self._ingestion.writing():
-                self._tables[dtype][:size] = torch.from_numpy(np.array(saved))
-        self.set_random_state(torch.from_numpy(state))
-        self.num_added = num_added
+                self._tables[dtype][: len(table)] = torch.from_numpy(np.array(table))
+        self.set_random_state(torch.from_numpy(saved.random_state))
+        self.num_added = saved.num_added
         if self._kept is not None:
-            self._kept.end(num_added)
+            self._kept.end(self.num_added)
 
     def _layout(self) -> dict[str, Any]:
         """What must agree between a saved replay and this one, in JSON's own types."""

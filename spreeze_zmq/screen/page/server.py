@@ -1,10 +1,8 @@
 """Serves the page: its files, the feed and the agent's pictures, below a secret token on a local port.
 
-Two checks keep strangers out. Every path must begin with the token, which only the user can read in a file of
-the run's folder. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other web page
-can use the user's browser. Files are read once, from the package: no path of a request reaches the disk, but
-for the name of another run that was found beside this one. All that a browser may ask for is another value of
-a setting, which the broker grants or refuses as it does those of observers.
+``answers`` keeps strangers out. All that a browser may ask for is the curves of another run that was found
+beside this one, and another value of a setting, which the broker grants or refuses as it does those of
+observers.
 """
 
 from __future__ import annotations
@@ -12,44 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hmac
 import json
 import logging
-import mimetypes
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from importlib import resources
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection, serve
-from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.broker.requests import SET
 from spreeze_zmq.screen.page.agent import PolicyPlayer
+from spreeze_zmq.screen.page.answers import add_headers, below_token, own_files, refusal, response
 from spreeze_zmq.screen.page.neighbours import Neighbours
 
 log = logging.getLogger("spreeze")
 
-#: Names by which a browser may address this machine.
-OWN_NAMES = ("127.0.0.1", "localhost", "::1")
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'self'; script-src 'self'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; "
-    "frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
-    "Cross-Origin-Embedder-Policy": "require-corp",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 #: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
 MAX_WAITING = 2000
 #: Longest time in which a client says what it wants, and in which a browser takes what it is sent.
@@ -82,7 +64,7 @@ class Server:
     ) -> None:
         self._neighbours, self._ask = neighbours, ask
         self._listener, self._token, self._story, self._agent = listener, token, story, agent
-        self._files = _own_files()
+        self._files = own_files()
         self._visitors: set[asyncio.Queue[str | None]] = set()
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
@@ -120,7 +102,7 @@ class Server:
             self._visit,
             sock=self._listener,
             process_request=self._answer,
-            process_response=_add_headers,
+            process_response=add_headers,
             compression=None,
             ping_interval=None,
             open_timeout=ASKS_WITHIN_S,
@@ -147,23 +129,23 @@ class Server:
 
     async def _answer(self, visitor: ServerConnection, request: Request) -> Response | None:
         """Refuse strangers and answer requests for files; None lets a WebSocket begin."""
-        if (why := self.refusal(request.path, request.headers)) is not None:
-            return _response(*why)
-        path = self.below_token(request.path)
+        if (why := refusal(request.path, request.headers, self._token)) is not None:
+            return response(*why)
+        path = below_token(request.path, self._token)
         wants_socket = request.headers.get("Upgrade", "").lower() == "websocket"
         if wants_socket and (path in ("feed", "agent") or path.startswith("viewer/")):
             return None
         if path.startswith("viewer/"):
             query = urlsplit(request.path).query
             below = path.removeprefix("viewer/") + (f"?{query}" if query else "")
-            return await self._agent.fetch(below) or _response(HTTPStatus.NOT_FOUND)
+            return await self._agent.fetch(below) or response(HTTPStatus.NOT_FOUND)
         if not wants_socket and path.partition("/")[0] == "runs":
             return await self._answer_runs(unquote(path.partition("/")[2]))
         kind_and_content = self._files.get(path or "index.html")
         if wants_socket or kind_and_content is None:
-            return _response(HTTPStatus.NOT_FOUND, "there is no such page\n")
+            return response(HTTPStatus.NOT_FOUND, "there is no such page\n")
         kind, content = kind_and_content
-        return _response(HTTPStatus.OK, content, kind)
+        return response(HTTPStatus.OK, content, kind)
 
     async def _answer_runs(self, name: str) -> Response:
         """The other runs, or the curves of the one of this name; both are read by another thread."""
@@ -172,27 +154,12 @@ class Server:
             read = functools.partial(self._neighbours.entries, name) if name else self._neighbours.listing
             content = await asyncio.to_thread(read)
         if content is None:
-            return _response(HTTPStatus.NOT_FOUND, "there is no such run\n")
-        return _response(HTTPStatus.OK, content, "application/json")
-
-    def refusal(self, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Status and text to refuse a request with; None if it may be answered."""
-        host, origin = headers.get_all("Host"), headers.get_all("Origin")
-        if len(host) != 1 or not _is_own(f"//{host[0]}"):
-            return HTTPStatus.FORBIDDEN, "this page is for 127.0.0.1 alone\n"
-        if origin and (len(origin) != 1 or origin[0].lower() != f"http://{host[0]}".lower()):
-            return HTTPStatus.FORBIDDEN, "requests of other pages are refused\n"
-        if not hmac.compare_digest(path.partition("/")[2].partition("/")[0].encode(), self._token.encode()):
-            return HTTPStatus.FORBIDDEN, "the address ends in the run's token: take it from the terminal\n"
-        return None
-
-    def below_token(self, path: str) -> str:
-        """The part of a path after the token, without its query."""
-        return urlsplit(path).path.removeprefix(f"/{self._token}").removeprefix("/")
+            return response(HTTPStatus.NOT_FOUND, "there is no such run\n")
+        return response(HTTPStatus.OK, content, "application/json")
 
     async def _visit(self, visitor: ServerConnection) -> None:
         assert visitor.request is not None
-        path = self.below_token(visitor.request.path)
+        path = below_token(visitor.request.path, self._token)
         try:
             if path == "feed":
                 await self._send_feed(visitor)
@@ -267,38 +234,6 @@ def wish(text: str | bytes) -> dict[str, Any] | None:
     if not isinstance(option, str) or not is_number:
         return None
     return {"who": WHO, "what": SET, "option": option, "value": float(value)}
-
-
-def _is_own(address: str) -> bool:
-    try:
-        return urlsplit(address).hostname in OWN_NAMES
-    except ValueError:
-        return False
-
-
-def _own_files() -> dict[str, tuple[str, bytes]]:
-    """The page's files by name, with their types."""
-    folder = resources.files("spreeze_zmq.screen.page") / "static"
-    return {
-        file.name: (mimetypes.guess_type(file.name)[0] or "text/plain", file.read_bytes())
-        for file in folder.iterdir()
-        if file.is_file()
-    }
-
-
-def _response(status: HTTPStatus, content: str | bytes = b"", kind: str = "text/plain") -> Response:
-    body = content.encode() if isinstance(content, str) else content
-    headers = Headers(
-        {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body)), "Connection": "close"}
-    )
-    return Response(status.value, status.phrase, headers, body)
-
-
-def _add_headers(visitor: ServerConnection, request: Request, response: Response) -> None:
-    """Add the headers without which an isolated page accepts no WebSocket."""
-    for name in ("Cross-Origin-Embedder-Policy", "Cross-Origin-Resource-Policy"):
-        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            response.headers[name] = HEADERS[name]
 
 
 def _quiet() -> logging.Logger:

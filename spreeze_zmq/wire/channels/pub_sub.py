@@ -9,7 +9,8 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
-from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, TINY_FRAME_BYTES, ZERO_COPY_BYTES, Channel
+from spreeze_zmq.wire.channels.connections import TINY_FRAME_BYTES, ZERO_COPY_BYTES
+from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
 
 #: Interval of requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01

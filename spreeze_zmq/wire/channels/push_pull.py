@@ -10,7 +10,8 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels.sockets import TINY_FRAME_BYTES, Channel
+from spreeze_zmq.wire.channels.connections import TINY_FRAME_BYTES
+from spreeze_zmq.wire.channels.sockets import Channel
 
 _IPC = "ipc://"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import zmq
 
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, SMALL_FRAME_BYTES, Channel
+from spreeze_zmq.wire.channels.connections import SMALL_FRAME_BYTES
+from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
 
 
 class Router(Channel):

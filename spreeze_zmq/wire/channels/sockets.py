@@ -1,4 +1,4 @@
-"""One end of a channel: a ZeroMQ socket with every option written out."""
+"""One end of a channel: a ZeroMQ socket."""
 
 from __future__ import annotations
 
@@ -21,30 +21,17 @@ from spreeze_zmq.wire import (
     encode_from,
     frozen,
 )
-from spreeze_zmq.wire.channels.connections import Handshakes, KernelBuffer, Upload
+from spreeze_zmq.wire.channels.connections import ZERO_COPY_BYTES, KernelBuffer, Upload, set_options
 from spreeze_zmq.wire.channels.contexts import this_thread
 from spreeze_zmq.wire.channels.folder import Claim
+from spreeze_zmq.wire.channels.handshakes import Handshakes
 from spreeze_zmq.wire.channels.refusals import Refusals
-
-#: Frames of at least this size are sent without a copy. A smaller copy costs less than the notification from
-#: ZeroMQ's thread that it no longer needs the array.
-ZERO_COPY_BYTES = 128 * 1024
 
 #: Most messages that one call refuses, so that a flood of them cannot stop a process.
 MOST_REFUSED_AT_ONCE = 1000
 #: Frames that are kept of one message, more than any may have: an address, a header and arrays. Of those
 #: behind them, of which there may be millions, one call passes over so many.
 FRAMES_KEPT, PASSED_AT_ONCE = MAX_ARRAYS + 3, 5000
-#: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
-LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome", "model", "fused"})
-SMALL_FRAME_BYTES = 1 << 20
-#: The largest frame that comes to an end which sends: a subscription, or a command of ZeroMQ's handshake.
-TINY_FRAME_BYTES = 4096
-
-_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
-_RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
-_HANDSHAKE_MS = 5000
-_BACKLOG = 1024
 _SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
 
 
@@ -112,6 +99,7 @@ class Channel:
         ).send
         # ZeroMQ sets these of tcp connections alone; an ipc one has its own.
         self._set_options(high_water_mark, 0 if path else socket_buffer_bytes, linger_s)
+        self._timeout_ms = 0
         self._handshakes: Handshakes | None = None
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
@@ -157,26 +145,7 @@ class Channel:
         return f"{type(self).__name__}({self.endpoint})"
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
-        socket = self.socket
-        socket.sndhwm = socket.rcvhwm = high_water_mark
-        if socket_buffer_bytes:
-            socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
-        # A receiving end has only subscriptions to send; with no publisher they would linger the full time.
-        socket.linger = (
-            math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB, zmq.ROUTER, zmq.DEALER) else 0
-        )
-        socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
-        large = not self.kinds or self.kinds & LARGE_KINDS
-        most_bytes = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES
-        socket.maxmsgsize = min(most_bytes, self._most_bytes)  # a larger frame disconnects
-        socket.ipv6 = False
-        socket.immediate = False  # messages pushed before the peer exists are queued for it
-        socket.backlog = _BACKLOG
-        socket.handshake_ivl = _HANDSHAKE_MS
-        socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _RECONNECT_MAX_MS
-        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, _KEEPALIVE_IDLE_S
-        socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT
-        socket.copy_threshold = ZERO_COPY_BYTES
+        set_options(self.socket, self.kinds, high_water_mark, socket_buffer_bytes, linger_s, self._most_bytes)
 
     def refuse(self, error: WireError, sender: str, kind: str) -> None:
         """Count a message that this end has returned and that cannot be used; log why, at a limited rate."""

@@ -4,7 +4,8 @@ import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.crowd import MOST_SHOWN, smaller
-from spreeze_zmq.broker.record import MOST_PROCESSES, MOST_WATCHED, RunRecord
+from spreeze_zmq.broker.lives import MOST_PROCESSES, MOST_WATCHED
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
 

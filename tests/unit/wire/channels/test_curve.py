@@ -16,7 +16,7 @@ from spreeze_zmq.base.endpoints import keys_path, read_keys, write_keys
 from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Subscriber, make_keys, poll
-from spreeze_zmq.wire.channels.connections import TRIES
+from spreeze_zmq.wire.channels.handshakes import TRIES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
 
 ANY_PORT = "tcp://127.0.0.1:*"

@@ -16,7 +16,7 @@ import zmq
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Puller, Pusher, poll
-from spreeze_zmq.wire.channels.sockets import ZERO_COPY_BYTES
+from spreeze_zmq.wire.channels.connections import ZERO_COPY_BYTES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
 
 LARGE = 4 * ZERO_COPY_BYTES

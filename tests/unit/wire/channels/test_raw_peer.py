@@ -10,7 +10,7 @@ import pytest
 from spreeze_zmq.nodes.head import KINDS
 from spreeze_zmq.wire import MAX_FRAME_BYTES
 from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Router
-from spreeze_zmq.wire.channels.sockets import SMALL_FRAME_BYTES, TINY_FRAME_BYTES
+from spreeze_zmq.wire.channels.connections import SMALL_FRAME_BYTES, TINY_FRAME_BYTES
 from tests.unit.wire.channels.conftest import refused_by
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)

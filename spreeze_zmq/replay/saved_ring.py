@@ -1,0 +1,79 @@
+"""The files of a replay's table in a checkpoint: an npy per dtype, which can be mapped, the state of the
+sampling, and ``replay.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.errors import CheckpointError
+
+
+class SavedRing(NamedTuple):
+    """A table as it was saved.
+
+    Attributes:
+        tables: dtype -> ``[num_stored, width]``, mapped.
+        random_state: of the sampling's generator, uint8.
+        num_added: rows that have been added to it in all.
+    """
+
+    tables: dict[str, NDArray[Any]]
+    random_state: NDArray[np.uint8]
+    num_added: int
+
+
+def write(
+    folder: Path,
+    layout: Mapping[str, Any],
+    tables: Iterable[tuple[str, NDArray[Any]]],
+    random_state: NDArray[np.uint8],
+    num_added: int,
+) -> None:
+    """Write ``folder``; ``layout`` is what a table must share to be loaded from it, in JSON's own types."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for dtype, table in tables:
+        np.save(folder / f"{dtype}.npy", table, allow_pickle=False)
+    np.save(folder / "generator.npy", random_state, allow_pickle=False)
+    (folder / "replay.json").write_text(json.dumps({**layout, "num_added": num_added}, indent=1))
+
+
+def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int]) -> SavedRing:
+    """What :func:`write` has written of a table of the same layout.
+
+    Args:
+        folder: of the files.
+        layout: of the table that loads them, with its ``capacity``.
+        widths: dtype -> width of each of its tables.
+
+    Raises:
+        CheckpointError: a file is missing or broken, or the saved replay has another layout.
+    """
+    try:
+        about = json.loads((folder / "replay.json").read_text())
+        tables = {
+            dtype: np.load(folder / f"{dtype}.npy", mmap_mode="r", allow_pickle=False) for dtype in widths
+        }
+        state = np.load(folder / "generator.npy", allow_pickle=False)
+        num_added = int(about["num_added"])
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
+    for name, expected in layout.items():
+        if about.get(name) != expected:
+            raise CheckpointError(
+                f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
+                f"{expected}: resume with the same options, or without the replay"
+            )
+    size = min(num_added, layout["capacity"])
+    for dtype, saved in tables.items():
+        if saved.shape != (size, widths[dtype]) or saved.dtype != dtype:
+            raise CheckpointError(
+                f"{folder / dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
+            )
+    return SavedRing(tables, state, num_added)

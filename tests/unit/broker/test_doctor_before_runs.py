@@ -1,0 +1,140 @@
+"""What can be known before a run starts: options out of reach, and what the environment shows."""
+
+import json
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.broker.doctor import Doctor, findings_at_start
+from spreeze_zmq.commands.check import advice
+from spreeze_zmq.envs import facts
+from spreeze_zmq.envs.facts import facts_of, lost_digits
+from spreeze_zmq.plan import topology
+from tests.unit.broker.lived import Lived
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("learning_rate", ["algorithm.learning_rate=1.0"]),
+        ("target_entropy", ["algorithm.target_entropy=100.0"]),
+        ("target_entropy", ["algorithm.target_entropy=-100.0"]),
+        ("never_trains", ["algorithm.learning_starts=5000", "run.stop.env_steps=4000"]),
+        ("never_trains", ["balance.replay_ratio=0.05", "run.stop.env_steps=4000"]),
+        ("replay_ratio", ["balance.replay_ratio=100000"]),
+        ("replay_ratio", ["balance.replay_ratio=0.0001"]),
+        ("learning_rate", ["algorithm.learning_rate=0"]),
+        ("still_targets", ["algorithm.tau=0"]),
+        ("still_targets", ["algorithm.tau=1"]),
+        ("cut_sums", ["algorithm.n_step=10"]),
+        ("early_schedules", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=500}}"]),
+    ],
+)
+def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
+    """From the plan alone, and at second 0 of the run."""
+    plan = json.loads(topology.load("pendulum", overrides).to_json())
+    assert [finding.name for finding in findings_at_start(plan)] == [name]
+    assert Doctor(plan).rows()[0]["t_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("topology_name", "overrides", "said"),
+    [
+        ("pendulum", ["algorithm.n_step=50"], "n_step is 50, but .* of 16 steps: they have 8.5 rewards"),
+        ("pendulum", ["algorithm.n_step=8"], ""),
+        ("pendulum", ["algorithm.n_step=10", "components.sampler.rollout_steps=40"], ""),
+        ("pendulum", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=2000}}"], ""),
+        (
+            "halfcheetah_ppo",
+            ["algorithm.batch_size=100_000"],
+            "is 100,000, but a round .* has [0-9,]+ transi",
+        ),
+        ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
+        ("cartpole_dqn", ["algorithm.tau=1"], "target_every = 1_000"),
+        ("cartpole_dqn", ["algorithm.tau=1", "algorithm.target_every=500"], ""),
+    ],
+)
+def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, said):
+    """And nothing is said of options that do what their values say."""
+    plan = json.loads(topology.load(topology_name, overrides).to_json())
+    found = [f"{finding.seen} {finding.why} {finding.remedy}" for finding in findings_at_start(plan)]
+    assert len(found) == bool(said)
+    assert all(re.search(said, line) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        ("goal_observation", "Goal"),
+        ("image_beside_vector", "Camera"),
+        ("action_mask", "Masked"),
+        ("wrapper_statistics", "own_statistics"),
+        ("ignored_seed", "IgnoresSeed"),
+        ("outside_box", "Outside"),
+        ("lost_digits", "Timestamps"),
+        ("never_ending", "NeverEnding"),
+        (None, "Healthy"),
+    ],
+)
+def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypatch):
+    """From its spaces, and from a few steps of it; here they may take long."""
+    monkeypatch.setattr(facts, "STEPS_S", 10.0)
+    monkeypatch.setattr(facts, "UNLIMITED_S", 60.0)
+    env_id = f"tests.benchmarks.sick_environments:{env}"
+    options = ["algorithm.replay_capacity=2000", *(["algorithm.network=mlp"] if env == "Camera" else [])]
+    plan = topology.load({"run": {"env": env_id, "algorithm": "sac"}}, options)
+    with closing(envs.make(env_id, 1)) as batch:
+        plan = replace(plan, tried=facts_of(batch))
+    found = findings_at_start(json.loads(plan.to_json()))
+    assert [finding.name for finding in found] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    ("offset", "scale", "is_lost"),
+    [
+        (1.7e9, 1.0, True),
+        (1e8, 1.0, True),
+        (1e6, 1.0, False),  # a step of 0.06, which normalising leaves
+        (1.0, 1e-9, True),
+        (1.0, 1e-15, False),  # float64's own rounding of a 1
+        (0.0, 1e-12, False),
+        (1e12, 1e12, False),
+        (1.7e9, 0.0, False),
+    ],
+)
+def test_digits_that_float32_does_not_keep_are_told_before_the_run(offset, scale, is_lost):
+    """Where they say something, and only there; whatever they are in the environment's own dtype."""
+    vary = np.random.default_rng(0).uniform(-1.0, 1.0, (21, 2)) * (0.0, 1.0)
+    said = lost_digits(offset + scale * vary)
+    assert said.startswith("number 1 of an observation is around ") == is_lost, said
+    assert bool(said) == is_lost
+    assert lost_digits((offset + scale * vary).astype(np.float32)) == ""
+
+
+def test_lost_digits_are_not_said_to_be_mended_by_normalising():
+    """Neither by the advice before the run nor by what samplers report."""
+    plan = topology.load("pendulum")
+    obs = np.array([[1.7e9, 0.0], [1.7e9 + 0.1, 0.0], [1.7e9 + 0.2, 0.0]])
+    assert "normalize_observations" in advice(plan, obs)[0]
+    assert advice(replace(plan, tried={"lost_digits": lost_digits(obs)}), obs) == ()
+    run = Lived()
+    run.see(obs=1e6 + run.rollout.obs)
+    run.record.doctor.vitals.plan["tried"] = {"lost_digits": "number 0"}
+    assert run.live(12) == []
+
+
+def test_no_shipped_topology_has_a_finding_before_its_run():
+    """As far as its environment is installed; some with what a few steps of theirs show."""
+    tried = ("pendulum", "cartpole", "hopper", "halfcheetah_td3")
+    for name in (*tried, "ant", "humanoid", "cartpole_pqn", "cartpole_dqn", "walker2d", "hopper_ppo"):
+        plan = topology.load(name)
+        for backend in ("auto", "gymnasium") if name in tried else ():
+            with closing(envs.make(plan.run.env, 1, backend=backend)) as batch:
+                plan = replace(plan, tried=facts_of(batch))
+            assert findings_at_start(json.loads(plan.to_json())) == []
+        assert findings_at_start(json.loads(plan.to_json())) == []
+        assert advice(plan, None) == ()

@@ -1,0 +1,159 @@
+"""What samplers see, of rewards and of episodes, is named where nobody can learn from it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.sightings import Sightings, experience_row
+from spreeze_zmq.envs.facts import Bounds
+from spreeze_zmq.envs.packed import Packing
+from tests.unit.broker.lived import Lived
+
+
+def constant(shape, value):
+    """An array of one value."""
+    return np.full(shape, value, np.float32)
+
+
+SHAPE = (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("large_rewards", lambda run: {"reward": 1e5 * run.rollout.reward}),
+        ("small_rewards", lambda run: {"reward": 1e-5 * run.rollout.reward}),
+        ("small_observations", lambda run: {"obs": 1e-4 * run.rollout.obs}),
+        ("large_observations", lambda run: {"obs": 1e6 + run.rollout.obs}),
+        ("constant_observations", lambda run: {"obs": constant(run.rollout.obs.shape, 0.5)}),
+        ("saturated_actions", lambda run: {"action": constant((*SHAPE, 1), 2.0)}),
+    ],
+)
+def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
+    """From one rollout a report, beside an ordinary rest."""
+    run = Lived()
+    run.see(**seen(run))
+    assert run.live(12) == [name]
+    assert 3.0 <= run.heard[0]["t_s"] <= 12.0
+
+
+def test_packed_observations_have_the_figures_of_flat_ones():
+    """A camera beside joints is reported as ever."""
+    run = Lived("run.env=tests.system.camera:Camera", "algorithm.network=mlp")
+    found, packing = run.experience.figures(), Packing.of(run.record.plan.environment)
+    run.see(obs=packing.flat(run.rollout.obs))
+    assert run.rollout.obs.dtype == np.uint8
+    assert run.experience.figures() == found
+    assert found["obs_mean"] > 100.0
+
+
+def test_actions_beside_one_bound_are_named_later():
+    """Noise moves them off it; policies that learn begin there for some seconds, too."""
+    run = Lived()
+    run.see(action=constant((*SHAPE, 1), -1.9))
+    assert run.live(12) == []
+    assert run.live(18) == ["saturated_actions"]
+    run = Lived()
+    run.see(action=np.linspace(-2.0, 2.0, 256, dtype=np.float32).reshape(*SHAPE, 1))
+    assert run.live(30) == []
+
+
+def test_an_option_against_it_silences_a_finding():
+    """What the algorithm normalises may have any size."""
+    run = Lived("algorithm.normalize_observations=true")
+    run.see(obs=1e6 * run.rollout.obs)
+    assert run.live(12) == []
+
+
+def test_rewards_that_never_differ_are_named():
+    """With the same return in each episode, or with rewards of 0 before any has ended; survival is no such
+    case: with 1 a step, the return is the length.
+    """
+    run = Lived()
+    run.see(reward=constant(SHAPE, -1.0))
+    run.draw = lambda size: np.full(size, -200.0)
+    assert run.live(20) == ["constant_reward"]
+    run = Lived()
+    run.see(reward=constant(SHAPE, 0.0))
+    assert run.live(20, episodes=0) == ["constant_reward"]
+    run = Lived()
+    run.see(reward=constant(SHAPE, 1.0))
+    assert run.live(2) == []
+    run.draw = lambda size: np.full(size, 500.0)  # a policy that always survives
+    assert run.live(20) == []
+
+
+def test_episodes_that_are_all_the_same_are_named():
+    """Rewards differ within an episode, returns do not between them."""
+    run = Lived()
+    run.draw = lambda size: np.full(size, -200.0)
+    assert run.live(20) == ["identical_episodes"]
+
+
+def test_observations_that_leave_their_space_later_are_named():
+    """With the number, its bound, and when: once, though they come back. Those of bytes cannot."""
+    run = Lived()
+    run.experience = Sightings(run.record.plan.environment, Box(-1.0, 1.0, (3,), np.float32))
+    within = np.clip(run.rollout.obs, -1.0, 1.0)
+    run.experience.take(replace(run.rollout, obs=within))
+    assert run.live(6) == []
+    strayed = within.copy()
+    strayed[-1, -1, 2] = -1.5
+    run.experience.take(replace(run.rollout, obs=strayed))
+    assert run.live(6) == ["outside_box"]
+    run.experience.take(replace(run.rollout, obs=within))
+    assert run.live(20) == ["outside_box"]
+    [said] = [row["seen"] for row in run.heard]
+    steps = 2 * run.rollout.num_transitions
+    assert said == (
+        "number 2 of an observation was -1.5, observation_space allows at least -1, "
+        f"after {steps:,} env steps of its sampler"
+    )
+    assert not Bounds(Box(0, 255, (4, 4), np.uint8)).exist
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"), [((), []), (("run.env_kwargs={max_episode_steps=-1}",), ["never_ending"])]
+)
+def test_episodes_that_never_end_are_named(overrides, found):
+    """From 2,500 steps of each environment on; below a time limit nothing is late."""
+    run = Lived(*overrides)
+    assert run.live(45 if found else 6, episodes=0) == found
+
+
+def test_episodes_that_end_after_all_are_no_longer_said_to_be_endless():
+    """What the plan shows is judged again by what is seen."""
+    run = Lived("run.env_kwargs={max_episode_steps=-1}")
+    plan = {**json.loads(run.record.plan.to_json()), "tried": {"unended_steps": 1500}}
+    run.record.doctor = Doctor(plan)
+    assert run.live(20, steps=10, episodes=0) == ["never_ending"]
+    assert run.live(20, steps=10) == []
+
+
+def test_a_limit_that_is_reported_as_terminated_is_named():
+    """All episodes of one length, terminated; not where they are truncated, or of different lengths."""
+    for lengths, terminated, found in (
+        ([200] * 40, True, ["limit_as_termination"]),
+        ([200] * 40, False, []),
+        ([*range(10, 50)], True, []),
+        ([*range(10, 50), *[500] * 40], True, ["limit_as_termination"]),
+        ([7, 8, 9, 9] * 20, True, []),
+    ):
+        run = Lived()
+        run.experience.ended(np.array(lengths), np.full(len(lengths), terminated))
+        assert run.live(12) == found
+
+
+def test_the_figures_of_several_samplers_become_one_row():
+    """The least and greatest of all, sums of counts; a sampler in another language may send none."""
+    one = {"reward_min": -1.0, "reward_max": 2.0, "terminated": 3.0, "terminated_longest": 50.0}
+    one |= {"terminated_at_longest": 3.0, "terminated_shortest": 50.0, "truncated": 0.0}
+    other = {**one, "reward_min": -5.0, "terminated_longest": 40.0, "reward_max": float("nan")}
+    row = experience_row([one, {}, other])
+    assert (row["reward_min"], row["reward_max"], row["terminated"]) == (-5.0, 2.0, 6.0)
+    assert (row["terminated_longest"], row["terminated_at_longest"]) == (50.0, 3.0)
+    assert experience_row([{}]) == {}
