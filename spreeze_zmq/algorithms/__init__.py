@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.options import (
     ReplayOptions,
     RolloutOptions,

@@ -9,10 +9,10 @@ the policy's output becomes an action. It uses no socket, file, clock or process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Loss, Networks
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -23,50 +23,6 @@ if TYPE_CHECKING:
 
     from spreeze_zmq.algorithms.distributions import Distribution
     from spreeze_zmq.replay import Episode, Transitions
-
-#: Rollout arrays that hold whole transitions.
-TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
-#: Rollout arrays that stacks of observations are built from.
-STACK_FIELDS = ("obs", "terminated", "truncated", "history")
-#: The names of the two losses and of the parts that they train.
-PARTS = ("critic", "policy")
-
-
-@dataclass(frozen=True)
-class Networks:
-    """The networks of an algorithm by name; the library sets each as an attribute of the algorithm.
-
-    Attributes:
-        critic: trained by ``critic_loss`` in the critic-learner, sent to the actor-learner.
-        policy: trained by ``policy_loss`` in the actor-learner, sent to all other processes.
-        targets: moved by ``after_critic_step`` in the critic-learner and saved in its checkpoints; neither
-            trained nor sent, so in the actor-learner they keep their initial weights.
-        acting: name of the network whose output the ``distribution`` turns into actions. With a
-            :meth:`Algorithm.memory_size` of ``M`` it is called as ``network(obs, memory)``, with ``memory``
-            ``[N, M]``, and returns its output and the next memory.
-    """
-
-    critic: Mapping[str, torch.nn.Module]
-    policy: Mapping[str, torch.nn.Module] = field(default_factory=dict)
-    targets: Mapping[str, torch.nn.Module] = field(default_factory=dict)
-    acting: str = "policy"
-
-
-class Loss(NamedTuple):
-    """What a loss function returns.
-
-    Attributes:
-        loss: the scalar whose gradient is taken.
-        metrics: 0-d tensors by name, for the log; or functions that return one, called only in updates whose
-            metrics are recorded.
-        priorities: ``[B]``, the absolute error of each transition, for a prioritised replay.
-        rate_factor: 0-d, by which the learning rate of the part is multiplied before this step and for good.
-    """
-
-    loss: torch.Tensor
-    metrics: Mapping[str, torch.Tensor | Callable[[], torch.Tensor]] = {}
-    priorities: torch.Tensor | None = None
-    rate_factor: torch.Tensor | None = None
 
 
 class Algorithm(ABC):

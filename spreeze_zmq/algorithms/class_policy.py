@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import Networks
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
 from spreeze_zmq.envs.spec import EnvironmentSpec

@@ -16,7 +16,8 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError

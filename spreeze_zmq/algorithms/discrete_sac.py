@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Loss, Networks
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical
 from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import ReplayOptions

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, check_shift, encoder, shifted
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import Loss
 from spreeze_zmq.algorithms.declared import (
     Fields,
     blaming,

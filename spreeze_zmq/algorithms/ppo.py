@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.moving import of_network

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.algorithms.algorithm import Loss, Networks
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, legal
 from spreeze_zmq.algorithms.dqn import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.encoders import encoder

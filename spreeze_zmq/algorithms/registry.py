@@ -8,7 +8,8 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from spreeze_zmq.algorithms.algorithm import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Algorithm
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_FIELDS
 from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, seen, takes_images, takes_parts
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Loss, Networks
+from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.sequences import steps_of
 from spreeze_zmq.algorithms.shared_encoder import SharedEncoderAlgorithm

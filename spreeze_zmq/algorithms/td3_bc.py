@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.algorithms.algorithm import TRANSITION_FIELDS, Loss
+from spreeze_zmq.algorithms.declarations import TRANSITION_FIELDS, Loss
 from spreeze_zmq.algorithms.sequences import steps_of
 from spreeze_zmq.algorithms.td3 import TD3
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Loss
+from spreeze_zmq.algorithms.declarations import Loss
 from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import DistributionalOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions, Sequences, Steps

@@ -18,8 +18,8 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of, show
 from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.form import to_plain
-from spreeze_zmq.plan.parts import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import ChannelPlan, Count
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, NODE, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
 

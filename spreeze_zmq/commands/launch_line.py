@@ -15,8 +15,8 @@ from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.commands.arguments import Parser, add_set
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.plan import topology
-from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
 from spreeze_zmq.plan.topology.document import shipped_topologies
 

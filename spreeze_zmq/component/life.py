@@ -22,8 +22,8 @@ from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan import sizing
-from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import python
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, write_plan

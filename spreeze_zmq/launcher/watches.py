@@ -14,8 +14,8 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.patience import PATIENCE_S
-from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import ChannelPlan
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.wire.channels import SocketFolder
 

@@ -19,8 +19,8 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs.packed import sent
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import unpack
-from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
+from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component

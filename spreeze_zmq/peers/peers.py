@@ -11,8 +11,8 @@ from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.peers.program import Life
-from spreeze_zmq.plan.parts import ComponentPlan
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import ComponentPlan
 from spreeze_zmq.plan.roles import OTHER_END
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import Message, channels, decode

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, StopPlan
+from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import BROKER, FUSED, LEARNERS, MODELS, ROLES, SAMPLER, channels_of
 from spreeze_zmq.plan.topology import resolve
 

@@ -15,15 +15,8 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
-from spreeze_zmq.plan.parts import (
-    BalancePlan,
-    ChannelPlan,
-    ComponentPlan,
-    DataPlan,
-    GroupsPlan,
-    LearningPlan,
-    RunPlan,
-)
+from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, LearningPlan, RunPlan
+from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import EVALUATOR, MEMBER, SAMPLER
 
 #: The version of run.json; programs refuse any other.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.files import POLICY_FILE
-from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.plan.processes import ChannelPlan
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"

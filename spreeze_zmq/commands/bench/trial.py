@@ -12,7 +12,7 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms import Algorithm, ReplayOptions
-from spreeze_zmq.algorithms.algorithm import PARTS, TRANSITION_FIELDS
+from spreeze_zmq.algorithms.declarations import PARTS, TRANSITION_FIELDS
 from spreeze_zmq.commands.bench.figures import Rate, Way, typical
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner import flops_per_transition

@@ -14,7 +14,7 @@ from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import TYPES, Option, Unfit, check, option, options_of
 from spreeze_zmq.envs.engines import ENGINES
-from spreeze_zmq.plan.parts import ComponentPlan
+from spreeze_zmq.plan.processes import ComponentPlan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.plan.topology.document import lines_of, parse_toml, read_text
 from spreeze_zmq.plan.topology.tables import Mistakes, Places, read_table

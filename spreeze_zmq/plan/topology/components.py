@@ -11,7 +11,8 @@ from typing import Any
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.base.schema import did_you_mean, one_of, show, suggestion
 from spreeze_zmq.envs import Timing
-from spreeze_zmq.plan.parts import ComponentPlan, Count, LearningPlan
+from spreeze_zmq.plan.parts import LearningPlan
+from spreeze_zmq.plan.processes import ComponentPlan, Count
 from spreeze_zmq.plan.roles import (
     CRITIC_LEARNER,
     EVALUATOR,

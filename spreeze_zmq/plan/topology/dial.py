@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import updates_per_round
-from spreeze_zmq.plan.parts import BalancePlan, ComponentPlan, Count, LearningPlan
+from spreeze_zmq.plan.parts import BalancePlan, LearningPlan
+from spreeze_zmq.plan.processes import ComponentPlan, Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 from spreeze_zmq.plan.topology.tables import Mistakes
 

@@ -11,15 +11,8 @@ from typing import Any
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import Option, option, options_of
-from spreeze_zmq.plan.parts import (
-    BalancePlan,
-    ChannelPlan,
-    ComponentPlan,
-    DataPlan,
-    GroupsPlan,
-    RunPlan,
-    StopPlan,
-)
+from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, RunPlan, StopPlan
+from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.described import DescribedEnvironment

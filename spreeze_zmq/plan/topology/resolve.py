@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from spreeze_zmq.base.machine import DRIVER
-from spreeze_zmq.plan.parts import Count
+from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
 #: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.

@@ -10,7 +10,7 @@ from typing import Any
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, is_address, is_loopback, read_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.schema import Unfit, show, suggestion
-from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.plan.processes import ChannelPlan
 from spreeze_zmq.plan.roles import CHANNELS, channels_of, experience_of
 from spreeze_zmq.plan.topology.reference import CHANNEL
 from spreeze_zmq.plan.topology.tables import Key, Mistakes, read_table

@@ -12,7 +12,7 @@ import zmq
 
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import ChannelError
-from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.plan.processes import ChannelPlan
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.contexts import terminate
 from spreeze_zmq.wire.channels.folder import Claim, SocketFolder

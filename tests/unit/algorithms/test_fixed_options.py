@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.base.schema import options_of
 from tests.unit.algorithms.shipped import BOX, DISCRETE
 

@@ -7,7 +7,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import ReplayOptions, option, with_default
-from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.base.errors import AlgorithmError, InputError
 from spreeze_zmq.base.schema import Unfit, check, options_of
 from spreeze_zmq.learner.at_hand import random_replay, random_round

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.commands.bench.trial import random_round
 from spreeze_zmq.learner.at_hand import random_replay
 from spreeze_zmq.nn.native.library import library

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.rollout import ARRAY_FIELDS

@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions, TwinCritics

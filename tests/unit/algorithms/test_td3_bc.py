@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.algorithm import TRANSITION_FIELDS
+from spreeze_zmq.algorithms.declarations import TRANSITION_FIELDS
 from spreeze_zmq.algorithms.td3 import TD3
 from spreeze_zmq.algorithms.td3_bc import TD3BC
 from tests.unit.algorithms.shipped import BOX, constant, make, transitions

@@ -8,8 +8,9 @@ import pytest
 from spreeze_zmq.launcher.pinning import divided, own_share
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.groups import plan_of_member
-from spreeze_zmq.plan.parts import Count, StopPlan
+from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan, first_index
+from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import LEARNERS, channels_of, roles_of
 from spreeze_zmq.run.folder import RunFolder, write_plan
 

@@ -3,7 +3,7 @@
 import torch
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.algorithm import Networks
+from spreeze_zmq.algorithms.declarations import Networks
 from spreeze_zmq.algorithms.sac import SAC
 
 

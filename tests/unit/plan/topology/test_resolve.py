@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.plan.parts import Count
+from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.topology.resolve import (
     device_problem,
     num_visible,
