@@ -74,6 +74,7 @@ class Component(Reporting):
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
+        self._said_of_recording = ""
         self._publishers: list[channels.Publisher] = []
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self._broker: int | None = None
@@ -242,14 +243,22 @@ class Component(Reporting):
         for channel in self._channels.values():
             if hopeless := channel.attend():
                 raise InputError(hopeless)
+        self._say_of_recording()
         for fields in self._reports():
             self.report("report", fields)
+
+    def _say_of_recording(self) -> None:
+        """Report once that the recording has ended before this process."""
+        if self._recording and self._recording.ended != self._said_of_recording:
+            self._said_of_recording = self._recording.ended
+            self.report_failure(self._recording.ended, "")
 
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
         self.handing.close()
         if self._outbox is not None:
             self._outbox.patient_until_s = time.monotonic() + LAST_REPORTS_S
+        self._say_of_recording()
         *others, last = self._reports()
         for fields in others:
             self.report("report", fields)

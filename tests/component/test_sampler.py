@@ -101,6 +101,22 @@ def test_a_second_sampler_of_the_same_index_is_refused(peers):
     assert f"sampler-0 is taken by process {first.pid}" in peers.logs()
 
 
+def test_a_recording_that_ends_early_is_said_to_the_run(peers):
+    """Once, among the failures that are survived: its log alone would be read by nobody."""
+    path = peers.folder.run_file
+    path.write_text(replace(peers.plan, recording={"sampler-0": 0.2}).to_json())
+    start(peers)
+    said = peers.next("failure").fields
+    assert said["summary"] == (
+        f"{peers.folder.recordings}/sampler-0.recording: --record-mb 0.2 is reached: what comes from now on "
+        "is not recorded"
+    )
+    peers.report()
+    peers.publish("control", "stop", roles=["sampler"], reason="enough")
+    peers.next("bye")
+    assert len(peers.between(None, None, "failure")) == 1
+
+
 STRAYS = (
     "run.env=tests.unit.envs.own_environments:Strays",
     "run.env_kwargs={ length = 90, max_episode_steps = 95 }",

@@ -51,11 +51,12 @@ class RecordingWriter:
     Args:
         folder: of the recordings; created if it is missing.
         about: the header: ``name``, ``role``, ``index``, ``incarnation``, ``channels``, ``plan``.
-        limit_mb: largest size in 10^6 bytes; later messages are left out, with one line in the log.
+        limit_mb: largest size in 10^6 bytes; later messages are left out.
         mirrored: this process plays the recorded one's peers, so that it receives what that one sends.
 
     Attributes:
         path: ``NAME.recording``, then ``NAME-2.recording`` and so on for later incarnations.
+        ended: why it has ended before its process, in one line for people; empty while it goes on.
 
     Raises:
         InputError: the file cannot be written.
@@ -66,7 +67,7 @@ class RecordingWriter:
     ) -> None:
         self._channels = {name: number for number, name in enumerate(about["channels"])}
         self._left, self._mirrored, self._began_ns = limit_mb * 1e6, mirrored, time.monotonic_ns()
-        self._limit_mb = limit_mb
+        self._limit_mb, self.ended = limit_mb, ""
         header = json.dumps({**about, "began_s": time.time()}).encode()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -106,8 +107,8 @@ class RecordingWriter:
         self._left -= num_bytes
 
     def _end(self, why: str) -> None:
-        log.warning("%s: %s: what comes from now on is not recorded", self.path, why)
-        self._left = 0.0
+        self._left, self.ended = 0.0, f"{self.path}: {why}: what comes from now on is not recorded"
+        log.warning("%s", self.ended)
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:

@@ -1,7 +1,9 @@
 """Recordings: what they hold, how another program reads them, and what is left of a broken one."""
 
+import errno
 import json
 import logging
+import os
 import struct
 from functools import partial
 
@@ -63,6 +65,25 @@ def test_a_torn_end_is_left_out_wherever_it_is_torn(tmp_path):
     clean = RecordingReader(path)
     assert len(list(clean.entries())) == 2
     assert clean.torn_bytes == 0
+
+
+def test_a_full_disk_ends_it_and_is_said_once(tmp_path, monkeypatch):
+    """What was written before it can be read; the process goes on."""
+    writer = RecordingWriter(tmp_path, ABOUT, 1.0)
+    writer.add("channel", True, FRAMES[0])
+    assert writer.ended == ""
+
+    def full(descriptor, parts):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", full)
+        writer.add("channel", True, FRAMES[1])
+    said = f"{writer.path}: No space left on device: what comes from now on is not recorded"
+    assert writer.ended == said
+    writer.add("channel", True, FRAMES[2])
+    writer.close()
+    assert [entry.frames for entry in RecordingReader(writer.path).entries()] == [FRAMES[0]]
 
 
 def test_a_limit_holds_and_is_said_once(tmp_path, caplog):
