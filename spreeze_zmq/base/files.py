@@ -57,9 +57,15 @@ def check_output(path: Path) -> None:
     """Raise InputError where no file can be written at a path that the user has named."""
     if path.is_dir():
         raise InputError(f"{path} is a folder, the name of a file is expected")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}")
-    place = path if _stays(path) and path.exists() else path.parent
+    end = path
+    if path.is_symlink() and not path.exists():
+        end = Path(os.path.realpath(path))
+        if end.is_symlink():
+            raise InputError(f"{path} is a link that leads to itself, the name of a file is expected")
+    if not end.parent.is_dir():
+        leads = f" leads to {end}" * (end != path)
+        raise InputError(f"{path}{leads}: there is no folder {end.parent}")
+    place = path if _stays(path) and path.exists() else end.parent
     if not os.access(place, os.W_OK):
         raise InputError(f"{path} cannot be written: {place} is not yours to write to")
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
-from spreeze_zmq.base.files import output, write_json
+from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.machine import properties
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import make_importable
@@ -112,8 +112,8 @@ def checked_job(arguments: argparse.Namespace) -> Job:
         raise InputError(f"--device {device}: expected cpu, cuda or cuda:1")
     if problem := device_problem(device, num_cuda_devices(), torch_has_cuda()):
         raise InputError(f"--device {problem}; without it the CPU is measured")
-    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
-        raise InputError(f"--json {path}: no file can be written there")
+    if path is not None:
+        check_output(path)
     make_importable(Path.cwd())
     env_id = arguments.env
     try:

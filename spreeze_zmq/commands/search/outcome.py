@@ -8,6 +8,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import output
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.search.phases import Finalist, shown
@@ -64,7 +65,8 @@ def draw(rows: Sequence[Row], space: Sequence[Varied], path: Path) -> None:
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("return (crosses: ended early)")
     try:
-        figure.savefig(path)
+        with output(path) as file:
+            figure.savefig(file)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 

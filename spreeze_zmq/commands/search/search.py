@@ -21,6 +21,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.base.files import check_output
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.commands.check import FirstLook
@@ -95,7 +96,10 @@ def main(arguments: argparse.Namespace) -> int:
     plan = _checked(source, arguments, space)
     shares = _shares(arguments)
     folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
     study = Study(folder, space, about, plan.run.seed, every=arguments.every)
     search = _search(plan, study, words, shares, folder, arguments)
@@ -158,6 +162,8 @@ def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> No
         raise InputError(f"--minutes {arguments.minutes:g}: a time above 0 is expected")
     if arguments.png and find_spec("matplotlib") is None:
         raise InputError("--png needs matplotlib: pip install 'spreeze_zmq[compare]'")
+    if arguments.png:
+        check_output(arguments.png)
     if find_spec("tomli_w") is None:
         raise InputError("this needs tomli_w, which is not installed: pip install 'spreeze_zmq[search]'")
     if arguments.every:

@@ -92,3 +92,20 @@ def test_a_place_for_no_file_is_named_before_the_work(tmp_path, name, said):
     """Nothing is written first."""
     with pytest.raises(InputError, match=said), output(tmp_path / name):
         raise AssertionError("the work")
+
+
+def test_a_link_that_leads_nowhere_is_named_with_its_end(tmp_path):
+    """To a folder that is missing, or to itself; a file is made at the end of one that leads somewhere."""
+    lost, loop, fresh = (tmp_path / name for name in ("lost", "loop", "fresh"))
+    lost.symlink_to(tmp_path / "missing" / "file")
+    loop.symlink_to(loop)
+    fresh.symlink_to(tmp_path / "made.json")
+    with pytest.raises(
+        InputError, match=f"lost leads to {tmp_path}/missing/file: there is no folder {tmp_path}"
+    ):
+        write_json(lost, {}, output)
+    with pytest.raises(InputError, match=f"^{loop} is a link that leads to itself"):
+        write_json(loop, {}, output)
+    write_json(fresh, {"a": 1}, output)
+    assert fresh.is_symlink()
+    assert (tmp_path / "made.json").read_text() == '{\n "a": 1\n}\n'

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.arguments import for_readers
+from tests.unit.evaluation.test_saved import save
 
 
 def sockets():
@@ -86,3 +88,26 @@ def test_a_program_without_streams_does_its_work(closed, tmp_path):
     ended = shell(["-c", program, "--env", "Pendulum-v1", "--check"], closed, tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ("nothing to mend" in ended.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "RUN", "--onnx", "{}"),
+        ("play", "RUN", "--video", "{}"),
+        ("bench", "--json", "{}"),
+        ("search", "pendulum", "--over", "algorithm.tau=0.1,0.2", "--png", "{}"),
+        ("conform", "sampler", "--html", "{}", "--", "true"),
+    ],
+    ids=" ".join,
+)
+def test_an_output_at_a_link_that_leads_nowhere_is_a_line(words, tmp_path, capsys, monkeypatch):
+    """With exit code 2, and where it takes long before any of it is done."""
+    monkeypatch.chdir(tmp_path)
+    link = tmp_path / f"out{'.mp4' if 'play' in words else '.onnx' if 'export' in words else '.png'}"
+    link.symlink_to("missing/file")
+    save(tmp_path / "RUN", "Pendulum-v1")
+    assert spreeze.main([word.format(link.name) for word in words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{link.name} leads to {tmp_path}/missing/file: there is no folder {tmp_path}/missing" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["RUN", link.name]

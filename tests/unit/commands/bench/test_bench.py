@@ -224,7 +224,7 @@ def test_steps_that_the_machine_interrupted_do_not_count(monkeypatch):
         (["envs"], "there is no section 'envs'"),
         (["--seconds", "0"], "--seconds 0: a number of seconds above 0 is expected"),
         (["--seconds", "nan"], "--seconds nan: a number of seconds above 0 is expected"),
-        (["--json", "/no/such/folder/b.json"], "--json /no/such/folder/b.json: no file can be written there"),
+        (["--json", "/no/such/folder/b.json"], "/no/such/folder/b.json: there is no folder /no/such/folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
