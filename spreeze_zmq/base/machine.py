@@ -35,6 +35,8 @@ PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 MOST_FILES = 1 << 16
 #: Where NVIDIA's driver lists its devices.
 DRIVER = Path("/proc/driver/nvidia/gpus")
+#: What WSL2 has instead: one device for the GPUs of Windows, and NVIDIA's libraries of its driver.
+WSL_DEVICE, WSL_LIBRARY = Path("/dev/dxg"), Path("/usr/lib/wsl/lib/libnvidia-ml.so.1")
 
 # --- folders
 
@@ -93,7 +95,25 @@ def properties() -> dict[str, Any]:
 
 @cache
 def _gpu_models() -> list[str]:
-    return [processor(str(path))["Model"] for path in sorted(DRIVER.glob("*/information"))]
+    return [processor(str(path))["Model"] for path in sorted(DRIVER.glob("*/information"))] or wsl_gpus()
+
+
+@cache
+def wsl_gpus() -> list[str]:
+    """The models of NVIDIA's GPUs in WSL2, as its library of management says them; none elsewhere."""
+    models: list[str] = []
+    if WSL_DEVICE.exists():
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):  # Windows has no such GPU, or another driver
+            nvml, count = ctypes.CDLL(str(WSL_LIBRARY)), ctypes.c_uint()
+            if nvml.nvmlInit_v2() == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
+                for index in range(count.value):
+                    device, name = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+                    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+                    nvml.nvmlDeviceGetName(device, name, len(name))
+                    models.append(name.value.decode(errors="replace"))
+    return models
 
 
 @cache

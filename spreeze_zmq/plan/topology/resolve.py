@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from spreeze_zmq.base.machine import DRIVER
+from spreeze_zmq.base.machine import DRIVER, wsl_gpus
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
@@ -64,7 +64,7 @@ def num_cuda_devices() -> int:
     driven = len(list(DRIVER.glob("*")))
     nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
     # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
-    present = min(driven, nodes) or max(driven, nodes)
+    present = min(driven, nodes) or max(driven, nodes) or len(wsl_gpus())
     return num_visible(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
