@@ -141,8 +141,8 @@ class StackedLinear(torch.nn.Module):
 
     def __init__(self, layers: list[torch.nn.Linear]) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
-        self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+        self.weight = _stack([layer.weight for layer in layers])
+        self.bias = _stack([layer.bias for layer in layers])
 
     def forward(self, x: Tensor) -> Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
@@ -155,8 +155,8 @@ class StackedLayerNorm(torch.nn.Module):
     def __init__(self, layers: list[torch.nn.LayerNorm]) -> None:
         super().__init__()
         self.eps = layers[0].eps
-        self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
-        self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+        self.weight = _stack([layer.weight for layer in layers])
+        self.bias = _stack([layer.bias for layer in layers])
 
     def forward(self, x: Tensor) -> Tensor:
         """``[E, B, size]`` to the same."""
@@ -186,6 +186,16 @@ def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
     """
     networks = [make() for _ in range(num)]
     return Ensemble(num, [_stacked(list(layers)) for layers in zip(*networks, strict=True)])
+
+
+def _stack(parts: Sequence[Tensor]) -> torch.nn.Parameter:
+    """``[E, ...]``, on the device of the parts. ``torch.stack`` of the meta device, where samplers measure networks,
+    imports torch's compiler: four seconds of a core.
+    """
+    whole = parts[0].new_empty((len(parts), *parts[0].shape))
+    for index, part in enumerate(parts):
+        whole[index].copy_(part.detach())
+    return torch.nn.Parameter(whole)
 
 
 def _stacked(layers: list[torch.nn.Module]) -> torch.nn.Module:

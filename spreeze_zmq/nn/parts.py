@@ -65,6 +65,12 @@ class Picture(torch.nn.Module):
         return features
 
 
+def _drawn(*shape: int) -> Tensor:
+    """Standard normal numbers; on the meta device none, whose ``normal_`` imports torch's compiler."""
+    numbers = torch.empty(*shape)
+    return numbers if numbers.is_meta else numbers.normal_()
+
+
 class Embedding(torch.nn.Module):
     """A learned vector for each choice; those of several discrete numbers one after the other."""
 
@@ -73,7 +79,7 @@ class Embedding(torch.nn.Module):
         self.choices = list(choices)
         widths = [min(MOST_EMBEDDED, num) for num in choices]
         self.weights = torch.nn.ParameterList(
-            torch.nn.Parameter(torch.randn(num, width)) for num, width in zip(choices, widths, strict=True)
+            torch.nn.Parameter(_drawn(num, width)) for num, width in zip(choices, widths, strict=True)
         )
         self.num_outputs = sum(widths)
 
