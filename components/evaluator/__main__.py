@@ -6,10 +6,10 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
@@ -59,7 +59,7 @@ class Evaluator:
         self.videos = VideoSchedule(
             component.folder,
             options["videos"],
-            Path(plan.topology_file).parent,
+            modules_folder(plan.topology_file),
             own_modules(plan),
             made=component.hand_over,
             failed=component.report_failure,

@@ -17,6 +17,7 @@ from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, STEP_FIELDS
 from spreeze_zmq.base.schema import one_of, options_of, suggestion
+from spreeze_zmq.base.trust import IS_IT_THERE
 from spreeze_zmq.envs.spec import ActionKind, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -89,9 +90,7 @@ def _import(module_name: str, name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        hint = (
-            "is it beside the topology, or installed?" if error.name == module_name.partition(".")[0] else ""
-        )
+        hint = IS_IT_THERE if error.name == module_name.partition(".")[0] else ""
         raise InputError(f"{name}: no module is called {error.name!r}; {hint}".rstrip("; ")) from None
     except SyntaxError as error:
         raise InputError(f"{name}: {place_of(error)}: {error.msg}") from None

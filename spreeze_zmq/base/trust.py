@@ -25,9 +25,11 @@ from typing import Any
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import replacing
-from spreeze_zmq.base.machine import state_folder
+from spreeze_zmq.base.machine import shipped_folder, state_folder
 
 RUN_FILE = "run.json"
+#: What to ask of who names a module that is not found.
+IS_IT_THERE = "is it beside the topology (of a shipped one: in the current folder), or installed?"
 #: Marks that are kept; those of the runs that were not used for the longest time go first.
 MOST_MARKS = 4096
 #: A run.json larger than this is none of ours.
@@ -90,6 +92,12 @@ def make_importable(folder: Path) -> None:
     """Put a folder on ``sys.path``, behind all others: the user's modules may be there."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+
+def modules_folder(topology_file: str) -> Path:
+    """Where the modules are that a topology names: beside it, of a shipped one in the current folder."""
+    folder = Path(topology_file).parent
+    return Path.cwd() if folder == shipped_folder("launch") else folder
 
 
 # --- marks

@@ -16,7 +16,7 @@ from spreeze_zmq.callbacks.events import (
     Started,
     Status,
 )
-from spreeze_zmq.callbacks.loggers import MLflow, Trackio, WandB
+from spreeze_zmq.callbacks.loggers import Logger, MLflow, Trackio, WandB
 
 __all__ = [
     "Best",
@@ -27,6 +27,7 @@ __all__ = [
     "Evaluation",
     "Failure",
     "LiveRun",
+    "Logger",
     "MLflow",
     "Started",
     "Status",

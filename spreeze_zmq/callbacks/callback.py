@@ -43,7 +43,9 @@ class LiveRun:
     _ask: Ask
 
     def stop(self, reason: str) -> None:
-        """End the run in good order: a last checkpoint, the last policy evaluated, exit code 0."""
+        """End the run in good order: a last checkpoint, the last policy evaluated, exit code 0. Meanwhile the
+        callback is called as before; only the first reason that it gives is noted.
+        """
         self._ask({"who": self.who, "what": STOP, "text": str(reason)[:LONGEST_TEXT]})
 
     def set(self, name: str, value: float) -> None:

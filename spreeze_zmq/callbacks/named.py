@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, in_one_line, place_of
-from spreeze_zmq.base.schema import did_you_mean
+from spreeze_zmq.base.schema import did_you_mean, nearest
+from spreeze_zmq.base.trust import IS_IT_THERE
 from spreeze_zmq.callbacks import loggers
 from spreeze_zmq.callbacks.callback import Callback
 
@@ -28,9 +29,7 @@ def kind_of(name: str) -> type[Callback]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"callback {name}: no module is called {error.name!r}; is it beside the topology, or installed?"
-        ) from None
+        raise InputError(f"callback {name}: no module is called {error.name!r}; {IS_IT_THERE}") from None
     except Exception as error:
         raise InputError(f"callback {name}: {place_of(error)}: {in_one_line(error)}") from error
     kind = getattr(module, class_name, None)
@@ -41,7 +40,7 @@ def kind_of(name: str) -> type[Callback]:
         )
     if not (inspect.isclass(kind) and issubclass(kind, Callback)):
         raise InputError(f"callback {name}: {kind!r:.80} is no class that inherits spreeze_zmq.Callback")
-    check_needs(kind)
+    _check(kind)
     return kind
 
 
@@ -74,12 +73,12 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
         if not isinstance(each, Callback):
             hint = "make an object of it: MyClass()" if inspect.isclass(each) else EXPECTED
             raise InputError(f"callbacks[{place}]: {each!r:.80} is no callback; {hint}")
-        check_needs(type(each))
+        _check(type(each))
     return tuple(found)
 
 
-def check_needs(kind: type[Callback]) -> None:
-    """Raise InputError where a module that a callback needs is not installed."""
+def _check(kind: type[Callback]) -> None:
+    """Raise InputError where a module that a callback needs is not installed, or nothing calls its method."""
     for module in kind.needs:
         if importlib.util.find_spec(module) is None:
             shipped = kind.__module__ == loggers.__name__
@@ -87,3 +86,11 @@ def check_needs(kind: type[Callback]) -> None:
             raise InputError(
                 f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
             )
+    heard = [name for name in vars(Callback) if name.startswith("on_")]
+    own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items() if callable(value)]
+    called = {word for _, each in own for word in getattr(getattr(each, "__code__", None), "co_names", ())}
+    for name, _ in own:
+        if name.startswith("on_") and name not in heard and name not in called:
+            near = nearest(name, heard, 0.75)
+            hint = f'did you mean "{near}"?' if near else f"a run calls {', '.join(heard)}"
+            raise InputError(f"callback {kind.__name__}: nothing calls its {name}; {hint}")

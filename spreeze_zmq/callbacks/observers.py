@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.broker.requests import NOTE
+from spreeze_zmq.broker.requests import NOTE, STOP
 from spreeze_zmq.broker.validation import LONGEST_TEXT as LONGEST_TRACE
 from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.caller import Caller
@@ -50,6 +50,7 @@ class Observers:
         self._asked: deque[Mapping[str, Any]] = deque()
         self._failed: deque[Mapping[str, Any]] = deque()
         self._exited: set[Any] = set()
+        self._stopping: set[str] = set()
         self._unasked = 0
         self._callers = []
         for callback, who in zip(callbacks := tuple(callbacks), names_of(callbacks), strict=True):
@@ -117,6 +118,10 @@ class Observers:
     # --- from the callbacks' threads
 
     def _ask(self, fields: Mapping[str, Any]) -> None:
+        if fields["what"] == STOP:  # evaluations go on until the run has ended: once is enough
+            if fields["who"] in self._stopping:
+                return
+            self._stopping.add(fields["who"])
         if len(self._asked) < MOST_ASKED:
             self._asked.append(fields)
             return

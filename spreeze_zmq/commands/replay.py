@@ -17,7 +17,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of
+from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of, modules_folder
 from spreeze_zmq.commands.evaluate import add_trust
 from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.peers.playback import Pace, Playback, in_fixed_order
@@ -127,7 +127,7 @@ def _plan_of(recording: RecordingReader, trust: Sequence[str]) -> Plan:
     for what, name in (("an environment", plan.run.env), ("an algorithm", plan.run.algorithm)):
         if (module := module_of(name)) and module not in {*trust, *grant.modules}:
             raise grant.refusal(recording.path, what, module)
-    make_importable(Path(plan.topology_file).parent)
+    make_importable(modules_folder(plan.topology_file))
     return replace(plan, channels=places, recording={}, launcher=0)  # nobody plays it
 
 

@@ -19,7 +19,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.charset import printable, say
 from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
 from spreeze_zmq.base.machine import allow_open_files
-from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.plan import Plan
@@ -150,7 +150,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
     run_file = RunFolder(Path(arguments[0])).run_file if Path(arguments[0]).is_dir() else Path(arguments[0])
     if run_file.suffix == ".json":
         plan = _with_own_options(Plan.read(run_file), role)
-        make_importable(Path(plan.topology_file).parent)
+        make_importable(modules_folder(plan.topology_file))
         return Component(role, plan, index), None
     from spreeze_zmq.plan import topology  # a process of a live run reads no TOML
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import DiskFull
-from spreeze_zmq.base.trust import grant_of
+from spreeze_zmq.base.trust import grant_of, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
@@ -53,7 +53,7 @@ def closing_lines(
     command = [] if marked else plan.command
     resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown])}"
     resume += further(plan.run.stop, reason)
-    topology = Path(plan.topology_file).parent
+    modules = modules_folder(plan.topology_file)
     lines = [
         "",
         *outcome(summary, reason),
@@ -65,7 +65,7 @@ def closing_lines(
             scored=summary.get("best") is not None,
             prints=_prints(folder, printed),
             trust=() if marked else own_modules(plan),
-            import_from="" if topology == Path.cwd() else str(topology),
+            import_from="" if modules == Path.cwd() else str(modules),
         ),
     ]
     if input_fault:

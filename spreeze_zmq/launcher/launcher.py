@@ -8,12 +8,11 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
 from spreeze_zmq.base.pauses import Pauses
-from spreeze_zmq.base.trust import leave_mark
+from spreeze_zmq.base.trust import leave_mark, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
@@ -71,7 +70,7 @@ class Launch:
         pinning = {"cpus": self.pinning.cpus, "reason": self.pinning.reason}
         plan = replace(plan, pinning=pinning, launcher=self.incarnation)
         self.plan, self.sockets = write_plan(plan, folder)
-        leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
+        leave_mark(folder.path, own_modules(plan), modules_folder(plan.topology_file))
         nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None
         self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads, shares=shares)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports

@@ -189,8 +189,8 @@ def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
 
 
 def _stack(parts: Sequence[Tensor]) -> torch.nn.Parameter:
-    """``[E, ...]``, on the device of the parts. ``torch.stack`` of the meta device, where samplers measure networks,
-    imports torch's compiler: four seconds of a core.
+    """``[E, ...]``, on the device of the parts. On the meta device, where samplers measure networks,
+    ``torch.stack`` imports torch's compiler: four seconds of a core.
     """
     whole = parts[0].new_empty((len(parts), *parts[0].shape))
     for index, part in enumerate(parts):

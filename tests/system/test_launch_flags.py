@@ -187,6 +187,17 @@ def test_a_topologys_folder_is_where_its_modules_are(tmp_path, monkeypatch, caps
     assert capsys.readouterr().out.splitlines()[0] == "project/reach.toml: nothing to mend"
 
 
+def test_modules_of_a_shipped_topology_are_in_the_current_folder(tmp_path, monkeypatch, capsys):
+    """It stands beside none of the user's; another folder's are not found."""
+    own = "from spreeze_zmq import Callback\nfrom spreeze_zmq.algorithms.sac import SAC as OwnSac\n"
+    (tmp_path / "own_beside_nothing.py").write_text(f"{own}class Hears(Callback): pass\n")
+    words = ["pendulum", "--check", "--algorithm=own_beside_nothing:OwnSac"]
+    assert main(words) == 2
+    assert "no module is called 'own_beside_nothing'; is it beside the topology" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--callback=own_beside_nothing:Hears"]) == 0, capsys.readouterr().err
+
+
 def test_the_module_finds_what_the_program_finds(tmp_path):
     """``python -m`` too passes over the current directory, in which no process would find an algorithm."""
     (tmp_path / "project").mkdir()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.files import file_name
-from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.launcher.training.launching import launch
@@ -116,7 +116,7 @@ def train(
     if end.interrupts > 1:
         raise KeyboardInterrupt
     plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
-    make_importable(Path(plan.topology_file).parent)
+    make_importable(modules_folder(plan.topology_file))
     return Run(folder.path.resolve(), own_modules(plan))
 
 

@@ -13,7 +13,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, To
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.schema import Unfit, check, options_of, show, suggestion
-from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.envs import Look
 from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.plan.parts import RunPlan, StopPlan
@@ -75,7 +75,7 @@ def load(
     tables = _tables(read)
     run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, key_hint)
-    make_importable(read.path.parent)
+    make_importable(modules_folder(str(read.path)))
     seen = None
     if run["obs_shape"] is not None:
         environment = described(run, mistakes)

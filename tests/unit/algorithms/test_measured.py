@@ -10,9 +10,10 @@ from spreeze_zmq.algorithms import get
 from tests.unit.algorithms.shipped import BOX, DISCRETE, IN_PARTS
 boxes = replace(BOX, obs_shape=IN_PARTS.obs_shape, obs_parts=IN_PARTS.obs_parts)
 for name, env, options in (
-    ("sac", boxes, {}), ("td3", boxes, {}), ("dqn", IN_PARTS, {}), ("ppo", IN_PARTS, {}), ("pqn", IN_PARTS, {}),
-    ("discrete_sac", IN_PARTS, {}), ("sac", BOX, {"memory_size": 4, "layer_norm": True}),
-    ("td3", BOX, {"memory_size": 4}), ("dqn", DISCRETE, {"memory_size": 4}), ("ppo", DISCRETE, {"memory_size": 4}),
+    ("sac", boxes, {}), ("td3", boxes, {}), ("dqn", IN_PARTS, {}), ("ppo", IN_PARTS, {}),
+    ("pqn", IN_PARTS, {}), ("discrete_sac", IN_PARTS, {}),
+    ("sac", BOX, {"memory_size": 4, "layer_norm": True}), ("td3", BOX, {"memory_size": 4}),
+    ("dqn", DISCRETE, {"memory_size": 4}), ("ppo", DISCRETE, {"memory_size": 4}),
 ):
     kind = get(name)
     with torch.device("meta"):

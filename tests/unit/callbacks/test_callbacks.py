@@ -17,7 +17,7 @@ import pytest
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.callbacks import Callback, MLflow, Trackio, WandB, beside, caller, loggers, observers
+from spreeze_zmq.callbacks import Callback, Logger, MLflow, Trackio, WandB, beside, caller, observers
 from spreeze_zmq.callbacks.beside import watched
 from spreeze_zmq.callbacks.named import checked, kind_of
 from spreeze_zmq.plan import topology
@@ -264,6 +264,17 @@ def test_what_a_callback_asks_for_goes_to_the_broker(broker):
     ]
 
 
+def test_who_asks_to_stop_again_is_heard_once(broker):
+    """Evaluations go on until the run has ended, and each would be a line of the journal."""
+    with broker.watched(Asks()):
+        asked = [broker.heard("request").fields for _ in range(3)]
+        for _ in range(3):
+            broker.tell_all()
+        asked.append(broker.heard("request").fields)
+        assert [each["what"] for each in asked] == ["note", "set", "set", "stop"]
+    assert broker._next() is None
+
+
 REFUSED = [
     (
         ("learning_rat", 0.1),
@@ -325,6 +336,30 @@ def test_what_is_no_callback_is_named_before_anything_starts(given, line):
     assert checked(["spreeze_zmq.callbacks:Callback"])[0].needs == ()
 
 
+class Helped(Callback):
+    """One method calls another of its own."""
+
+    def on_status(self, run, status):
+        """Each time."""
+        self.on_plateau()
+
+    def on_plateau(self):
+        """By the one above."""
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("on_evaluations", 'did you mean "on_evaluation"?'), ("on_step", "a run calls on_started, on_status, ")],
+)
+def test_a_method_that_nothing_calls_is_named(name, hint):
+    """A habit from another library, or a misspelling; one that the class calls itself is its own affair."""
+    kind = type("Misnamed", (Callback,), {name: lambda self, run, what: None})
+    with pytest.raises(InputError) as caught:
+        checked([kind()])
+    assert str(caught.value).startswith(f"callback Misnamed: nothing calls its {name}; {hint}")
+    assert len(checked([Helped()])) == 1
+
+
 @pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
 def test_a_missing_logger_says_what_to_install(kind, package, monkeypatch):
     """In a line, and no library is imported for that."""
@@ -337,7 +372,7 @@ def test_a_missing_logger_says_what_to_install(kind, package, monkeypatch):
 def test_a_logger_draws_what_tensorboards_file_has(broker):
     """By the same names, at env steps that never fall."""
 
-    class Draws(loggers.Logger):
+    class Draws(Logger):
         def __init__(self):
             self.points, self.steps = {}, []
 
@@ -355,7 +390,7 @@ def test_a_logger_draws_what_tensorboards_file_has(broker):
     assert draws.steps == [4096, 4096]
 
 
-class Posts(loggers.Logger):
+class Posts(Logger):
     """Sends its points to a server of this machine."""
 
     def __init__(self, port):
