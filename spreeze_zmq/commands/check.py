@@ -1,9 +1,8 @@
-"""What is said of a topology before its run: a look at the environment, advice, ``--check``, ``--graph``."""
+"""What is said of a topology before its run: a look at the environment, advice, ``--check``."""
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.util import find_spec
@@ -19,8 +18,7 @@ from spreeze_zmq.base.schema import in_words, options_of, show
 from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.processes import ChannelPlan, Count
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, NODE, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
 
 #: Whose work each limit of a run grows by; the clock needs nobody.
@@ -175,12 +173,30 @@ def report(plan: Plan, advised: Sequence[str] = (), remarks: Sequence[str] = ())
         "processes": ", ".join(_count(plan, role) for role in plan.components),
         "replay": replay(check_memory(plan)),
     }
-    if moving := _moving(plan):
-        rows["numbers"] = moving
+    rows |= {"goals": _goals(plan), "data": _data(plan), "numbers": _moving(plan)}
     if plan.environment.described:
         rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
+    rows = {name: text for name, text in rows.items() if text}
     pairs = [*rows.items(), *(("advice", line) for line in advised), *(("remark", line) for line in remarks)]
     return "\n".join(f"  {name:12} {text}" for name, text in pairs)
+
+
+def _goals(plan: Plan) -> str:
+    """What is kept in hindsight."""
+    if plan.algorithm.get("hindsight", "off") == "off":
+        return ""
+    more = plan.algorithm["hindsight_goals"]
+    return f'each transition is kept again with {more} goals, of hindsight "{plan.algorithm["hindsight"]}"'
+
+
+def _data(plan: Plan) -> str:
+    """What is trained on beside what is sampled."""
+    fills = "fill the replay before training"
+    return "; ".join(
+        f"{name}: {source.transitions:,} transitions of {source.source} "
+        + (fills if source.share is None else f"are {source.share:.0%} of each batch")
+        for name, source in plan.data.items()
+    )
 
 
 def _moving(plan: Plan) -> str:
@@ -244,57 +260,3 @@ def _count(plan: Plan, role: str) -> str:
     envs = component.options.get("envs") if role == SAMPLER else None
     of = f" of {envs} environments" if envs else ""
     return f"{number} {role}{of}" if component.launched else f"{role} by hand"
-
-
-# --- what --graph prints
-
-_ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
-_PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}
-
-
-def graph(plan: Plan) -> str:
-    """The processes and channels of a plan as text, with the roles at both ends."""
-    width = max(map(len, plan.components))
-    counts = {role: _counted(component.count) for role, component in plan.components.items()}
-    wide = max(map(len, counts.values()))
-    lines = [f"{plan.name}: {plan.run.algorithm} on {plan.run.env}", "", "processes"]
-    for role in plan.components:
-        lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(plan, role)}")
-    lines += ["", "channels, the binding role first: <== receives from, --> publishes to"]
-    for name, channel in plan.channels.items():
-        lines += ["", f"  {name}"]
-        lines += [f"    {line}" for line in _channel(name, channel)]
-    return "\n".join(lines)
-
-
-def _process(plan: Plan, role: str) -> str:
-    component, parts = plan.components[role], [plan.components[role].use]
-    if role in plan.placement:
-        where = plan.placement[role]
-        parts.append("on a machine that joins" if where == NODE else f"on a machine called {where}")
-    if f"{role}.threads" not in plan.left_to_node:
-        parts.append(f"{component.threads} thread{'s' if component.threads != 1 else ''} each")
-    if "device" in component.options and f"{role}.device" not in plan.left_to_node:
-        parts.append(component.options["device"])
-    if component.nice:
-        parts.append(f"nice {component.nice}")
-    if not component.launched:
-        parts.append("not launched, its place is free")
-    return ", ".join(parts)
-
-
-def _counted(count: Count) -> str:
-    if count.minimum == count.maximum:
-        return f"x {count.initial}"
-    return f"x {count.initial} ({count.minimum} to {count.maximum})"
-
-
-def _channel(name: str, channel: ChannelPlan) -> list[str]:
-    endpoint = channel.endpoint or f"ipc://SOCKETS/{name}"
-    queued = f"{channel.high_water_mark} messages queued at each end"
-    carries = ", ".join(channel.kinds) + (f" of {', '.join(channel.fields)}" if channel.fields else "")
-    return [
-        f"{channel.binds} {_ARROWS[channel.pattern]} {', '.join(channel.connects) or 'nobody'}",
-        f"{_PATTERNS[channel.pattern]} at {endpoint}, {queued}",
-        *textwrap.wrap(f"carries {carries}", width=96, subsequent_indent="  "),
-    ]

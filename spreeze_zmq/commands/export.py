@@ -30,6 +30,11 @@ def main(arguments: argparse.Namespace) -> int:
     counted = f" counted from {start if len(start) > 1 else start[0]}" if start else ""
     memory = saved.policy.memory_size
     remembers = (f" and memory [batch, {memory}]", " and next_memory") if memory else ("", "")
+    if saved.policy.takes_masks:
+        remembers = (
+            f"{remembers[0]} and action_mask bool [batch, {saved.environment.num_choices}]",
+            remembers[1],
+        )
     flattened = " flattened by gymnasium.spaces.flatten" if saved.policy.own.parts else ""
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:

@@ -17,7 +17,8 @@ from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
-from spreeze_zmq.commands.check import FirstLook, advice, endless, graph, report
+from spreeze_zmq.commands.check import FirstLook, advice, endless, report
+from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import load, parser
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch

@@ -58,5 +58,5 @@ def main(arguments: argparse.Namespace) -> int:
         f"{folder}: {len(episodes)} episodes, {steps:,} steps, mean return {returns.mean():.2f} "
         f"+- {returns.std():.2f} (--seed {seed} repeats them)"
     )
-    say(f'in a topology: [data.{name.rpartition("/")[2]}] source = "minari:{name}"')
+    say(f'in a topology:\n[data.{name.rpartition("/")[2]}]\nsource = "minari:{name}"')
     return 0

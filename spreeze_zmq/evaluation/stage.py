@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.plan import PAGE
@@ -76,7 +78,9 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
         if np.ndim(first) != 3:
             raise ValueError(f"render() gave {type(first).__name__} and no picture")
     except Exception as error:  # a user's environment may raise anything
-        why_not = " ".join(str(error).split())[:200] or type(error).__name__
+        first = error.__cause__  # another environment of the run was made: this one has another argument
+        said = str(first if isinstance(first, InvalidEnvironment) else error)
+        why_not = textwrap.shorten(said, 200, placeholder=" ...") or type(error).__name__
         return _with_observations(spec, number, why_not)
     per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
     return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))

@@ -1,6 +1,7 @@
 """Runs that train on data: on them alone, and beside what they sample."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -92,6 +93,8 @@ def test_a_run_without_samplers_trains_on_data_alone(launch, tmp_path, shown):
     code, out, err = said_in(tmp_path, "record", run.folder, "--minari", "own/first-v0", main=spreeze.main)
     assert code == 0, err
     assert "10 episodes" in out
+    pasted = out.partition("in a topology:\n")[2]
+    assert tomllib.loads(pasted) == {"data": {"first-v0": {"source": "minari:own/first-v0"}}}
     assert data.Dataset.open(data.find("minari:own/first-v0", tmp_path)).num_episodes == 10
     more = {**OFFLINE, "run.stop.trained_transitions": 128 * 2100}
     further = started(launch, more, "--resume", str(run.folder))

@@ -35,7 +35,9 @@ def test_a_run_learns_a_game_that_illegal_moves_end(launch, tmp_path, name):
     policy, onnx = Policy.load(run.folder), tmp_path / "policy.onnx"
     assert policy.takes_masks
     spreeze = [LAUNCH[0], "-m", "spreeze_zmq.commands.spreeze"]
-    subprocess.run([*spreeze, "export", str(run.folder), "--onnx", str(onnx)], check=True, timeout=60)
+    command = [*spreeze, "export", str(run.folder), "--onnx", str(onnx)]
+    said = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+    assert "flattened by gymnasium.spaces.flatten and action_mask bool [batch, 4] to action" in said
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
     game = Game(form="part")

@@ -28,9 +28,10 @@ def crowded(vitals: Vitals) -> Finding | None:
         return None
     if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
         return None
+    rate = vitals.status.get("critic_updates_per_s", 0.0)
     return Finding(
         f"other programs use {others:.1f} of the {cpus:g} CPUs",
-        f"this run takes {vitals.status.get('critic_updates_per_s', 0.0):.1f} updates/s beside them",
+        f"this run takes {rate:.1f} updates/s beside them" if rate else "this run starts slowly beside them",
         "end them (top shows which), or give the run fewer processes",
         rank=2 if vitals.has_risen else 1,
     )

@@ -1,9 +1,13 @@
 """What is said of a topology before its run: the picture of ``--graph``, and advice."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.algorithms.dqn import DQN
-from spreeze_zmq.commands.check import advice, endless, ends, environment, graph
+from spreeze_zmq.commands.check import advice, endless, ends, environment, report
+from spreeze_zmq.commands.graph import graph
+from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.topology import load
 
 
@@ -73,6 +77,19 @@ def test_a_run_with_a_limit_that_grows_ends(stop):
     plan = load("pendulum", [f"run.stop={stop}"], without=["evaluator"])
     assert endless(plan) == ""
     assert ends(plan).startswith("at return -200 or ")
+
+
+def test_hindsight_and_data_are_said():
+    """What is asked for beside what is sampled; a run with neither has no row of them."""
+    assert not {"goals", "data"} & {line.split()[0] for line in report(load("pendulum")).splitlines()}
+    asked = {"hindsight": "final", "hindsight_goals": 3}
+    plan = load({"run": {"env": "tests.system.maze:Maze", "algorithm": "sac"}, "algorithm": asked})
+    sources = {"shown": DataPlan("minari:a/b-v0", 0.5, transitions=1200), "old": DataPlan("./old")}
+    lines = [line.split(maxsplit=1) for line in report(replace(plan, data=sources)).splitlines()]
+    rows = dict(lines)
+    assert rows["goals"] == 'each transition is kept again with 3 goals, of hindsight "final"'
+    first = "shown: 1,200 transitions of minari:a/b-v0 are 50% of each batch"
+    assert rows["data"] == f"{first}; old: 0 transitions of ./old fill the replay before training"
 
 
 class Unaware(DQN):

@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.errors import InputError, TopologyError
-from spreeze_zmq.commands.check import graph
+from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 

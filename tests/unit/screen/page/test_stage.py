@@ -44,6 +44,14 @@ def test_without_a_renderer_it_says_why():
     stage.env.close()
 
 
+def test_what_lacks_a_render_mode_is_not_told_of_numbers():
+    """It is another environment than the run's first by its picture alone, not by its port."""
+    stage = open_stage(envs.probe("tests.unit.envs.own_environments:Count"), number=2)
+    assert "no picture to show: it takes no argument 'render_mode'; it takes fails_at" in stage.why_not
+    assert "worker_id" not in stage.why_not
+    stage.env.close()
+
+
 def test_observed_images_are_shown_as_pictures():
     """Channels first or last; grey ones and stacks by their newest."""
     image = np.arange(8 * 10 * 3, dtype=np.uint8).reshape(8, 10, 3)
