@@ -20,18 +20,23 @@ class PackedRing(Ring):
     """A table that keeps the observations of its rows packed, and gives them as they came.
 
     Args:
-        packing: of the observations.
         capacity: rows.
+        packing: of the observations, which are the last axis of their columns.
         columns: the fields of a row; ``obs`` and, if there is one, ``next_obs`` are the observations.
         about: the rest of a ring's arguments.
     """
 
-    def __init__(self, packing: Packing, capacity: int, columns: Sequence[Column], *about: Any) -> None:
+    def __init__(self, capacity: int, packing: Packing, columns: Sequence[Column], *about: Any) -> None:
         self._packing = packing
         self._names = [column.name for column in columns if column.name in ("obs", "next_obs")]
         self._whole = torch.empty(0)
-        packed = {name: Column(name, "uint8", (packing.width,)) for name in self._names}
-        super().__init__(capacity, [packed.get(column.name, column) for column in columns], *about)
+        each = [
+            Column(column.name, "uint8", (*column.shape[:-1], packing.width))
+            if column.name in self._names
+            else column
+            for column in columns
+        ]
+        super().__init__(capacity, each, *about)
 
     def unfit(self, rollout: Rollout) -> str:
         """Which pixel of a rollout is none; empty if all are, as of one that came packed."""
@@ -45,13 +50,14 @@ class PackedRing(Ring):
         super().write({**fields, **{name: self._packing.pack(fields[name]) for name in self._names}})
 
     def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The rows ``index`` ``[B]``, observations ``[B, size]`` float32; valid until the next call."""
-        packed, shape = super().take(index), (len(self._names), len(index), self._packing.size)
+        """The rows ``index`` ``[B]``, observations ``[B, ..., size]`` float32; valid until the next call."""
+        packed = super().take(index)
+        shape = (len(self._names), *packed[self._names[0]].shape[:-1], self._packing.size)
         if self._whole.shape != shape:
             self._whole = torch.empty(shape, device=self.device)
         for name, whole in zip(self._names, self._whole, strict=True):
             rows = packed[name]
-            self._packing.unpack(rows, rows[:, : 4 * self._packing.num_numbers].view(torch.float32), whole)
+            self._packing.unpack(rows, rows[..., : 4 * self._packing.num_numbers].view(torch.float32), whole)
         return {**packed, **dict(zip(self._names, self._whole, strict=True))}
 
     def looked_up(self, name: str, places: NDArray[np.float64]) -> NDArray[Any]:

@@ -188,7 +188,7 @@ class Replay(_RingReplay):
         obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
         each = obs, action, next_obs, *numbers
         if packing := Packing.of(env):
-            return PackedRing(packing, capacity, each, *about)
+            return PackedRing(capacity, packing, each, *about)
         return Ring(capacity, each, *about)
 
     def restate(self, options: ReplaySettings) -> None:
@@ -253,7 +253,7 @@ class ObservationReplay(_RingReplay):
         self._masked = bool(masks)
         ring: Ring
         if packing := Packing.of(env):
-            ring = PackedRing(packing, capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
+            ring = PackedRing(capacity, packing, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
         elif stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
             ring = FrameRing(capacity, masks, shape, stack, False, device, seed)
         else:

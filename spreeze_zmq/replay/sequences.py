@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout, next_observations
-from spreeze_zmq.envs.packed import flat
+from spreeze_zmq.envs.packed import Packing, packed
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.batches import Batch
+from spreeze_zmq.replay.packed_ring import PackedRing
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from spreeze_zmq.replay.replays import ObservationReplay, Replay, ReplaySettings, further_fields
 from spreeze_zmq.replay.ring import Column, Ring
@@ -42,6 +43,10 @@ class SequenceRing(Ring):
     def __init__(self, capacity: int, steps: int, *about: Any) -> None:
         self.transitions_per_row = steps
         super().__init__(max(1, capacity // steps), *about)
+
+
+class PackedSequenceRing(SequenceRing, PackedRing):
+    """Likewise with packed observations; arguments as for ``PackedRing``, ``steps`` after ``capacity``."""
 
 
 class SequenceReplay(Replay):
@@ -76,6 +81,8 @@ class SequenceReplay(Replay):
         each = obs, *columns, next_obs, Column("begins", "bool", ()), Column("last", "int64", ())
         rows = [replace(column, shape=(self.steps, *column.shape)) for column in each]
         rows.append(Column("memory", "float32", (self._memory_size,)))
+        if packing := Packing.of(env):
+            return PackedSequenceRing(options.replay_capacity, self.steps, packing, rows, *about)
         return SequenceRing(options.replay_capacity, self.steps, rows, *about)
 
     def __len__(self) -> int:
@@ -84,12 +91,12 @@ class SequenceReplay(Replay):
     def unfit(self, rollout: Rollout) -> str:
         """Why a rollout cannot be kept; empty if it can."""
         if rollout.num_steps == self.steps:
-            return ""
+            return super().unfit(rollout)
         return f"num_steps is {rollout.num_steps}, expected sequence_length = {self.steps}"
 
     def add(self, rollout: Rollout) -> None:
-        """Store the sequence of each environment, with observations as networks take them."""
-        super().add(flat(rollout, self.packing))
+        """Store the sequence of each environment."""
+        super().add(packed(rollout, self.packing))
 
     def _store(self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp]) -> None:
         assert rollout.obs is not None

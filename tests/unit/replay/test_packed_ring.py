@@ -119,18 +119,41 @@ def test_pixels_that_came_packed_are_stored_as_they_are(monkeypatch):
         replay.add(rollout)
 
 
-def test_sequences_are_the_same_in_either_form():
-    """Of an algorithm with a memory, whose observations and their successors stand flat."""
-    env, drawn = env_of(PARTS[0][0])[0], []
+def sequences(env):
+    """The replay of an algorithm with a memory: sixteen sequences of six steps."""
     fields = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "memory")
     sizes = {"memory_size": 3, "sequence_length": 6, "burn_in": 1, "batch_size": 6}
     settings = SequenceOptions(replay_capacity=100, learning_starts=1, n_step=2, prioritized=True, **sizes)
-    for form in (flat, packed):
-        replay = replay_of(fields, env, settings, "cpu", 0)
-        replay.add(form(rollout_of(env, memory_size=3), Packing.of(env)))
-        drawn.append(replay.sample(60))
-    for name in ("obs", "next_obs", "memory", "begins"):
-        assert torch.equal(*(getattr(batch, name) for batch in drawn)), name
+    return replay_of(fields, env, settings, "cpu", 0)
+
+
+@pytest.mark.parametrize(("parts", "width"), PARTS)
+def test_sequences_keep_pixels_as_bytes_too(parts, width, tmp_path):
+    """As if nothing were known of them, to the bit, in either form, and from one process to the next."""
+    env, plain = env_of(parts)
+    rollout, drawn = rollout_of(env, memory_size=3), []
+    for one, form in ((plain, flat), (env, flat), (env, packed)):
+        replay, other = sequences(one), sequences(one)
+        replay.add(form(rollout, Packing.of(one)))
+        replay.save(tmp_path / str(len(drawn)))
+        other.load(tmp_path / str(len(drawn)))
+        drawn.append((replay, replay.sample(60), other.sample(60)))
+    for name in ("obs", "next_obs", "memory", "begins", "reward"):
+        first, *others = [getattr(batch, name) for _, *batches in drawn for batch in batches]
+        assert all(torch.equal(first, each) for each in others), name
+    whole, packed_one = drawn[0][0].ring, drawn[1][0].ring
+    gain = 16 * 6 * 2 * (4 * plain.obs_shape[0] - width)
+    assert whole.memory_bytes - packed_one.memory_bytes == gain
+
+
+def test_a_sequence_with_what_is_no_pixel_is_refused():
+    """As a transition is."""
+    env, _ = env_of(PARTS[0][0])
+    rollout, replay = rollout_of(env, memory_size=3), sequences(env)
+    assert replay.unfit(rollout) == ""
+    array = np.array(rollout.obs)
+    array[..., 4] = 0.5
+    assert replay.unfit(replace(rollout, obs=array)).endswith("4], expected a pixel of 0 to 255")
 
 
 def test_episodes_are_the_same_in_either_form():
