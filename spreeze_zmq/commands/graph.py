@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from spreeze_zmq.plan.processes import ChannelPlan, Count
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.processes import ChannelPlan, Count
 from spreeze_zmq.plan.roles import NODE
 
 _ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
