@@ -31,8 +31,8 @@ NO_HARM = 2
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run ended, what kept it from learning, what was refused most often or lost, where the cores'
-    time went, its best evaluation.
+    """Why the run ended, what kept it from learning, what was refused most often or lost, where the time of
+    cores and GPUs went, its best evaluation.
 
     Args:
         summary: the contents of summary.json; empty if there is none.
@@ -52,6 +52,9 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     lines += [f"dropped {count:,} transitions: {cause}" for cause, count in _lost(summary)]
     if shares := core_shares(summary.get("cores")):
         lines.append(f"cores since the first update: {shares}")
+    for name, row in summary.get("devices", {}).items():
+        if "busy_in_all" in row:
+            lines.append(f"the GPU of {name} since its first update: {row['busy_in_all']:.0%} in updates")
     if best is None:
         return [*lines, "nothing evaluated"]
     mean, std = decimal(best["mean_return"]), decimal(best["std_return"])

@@ -32,6 +32,18 @@ def test_the_last_words_are_of_the_runs_own_summary():
     assert " in 30 fresh episodes, at " in outcome(summary, "return -176.0 >= -200")[1]
 
 
+def test_the_last_words_say_how_busy_each_gpu_was():
+    """By the learner that uses it; a learner on a CPU has its share of the cores."""
+    run = Recorded()
+    gpu = {"busy": 0.95, "busy_in_all": 0.618, "memory_bytes": 2e9}
+    run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, device=gpu), 9.0)
+    run.record.take_report("actor_learner-0", 2, report("actor_learner", 2, device={"busy": 0.0}), 9.0)
+    said = outcome(run.record.summary("", 9.31, final=True), "minutes 0.50 >= 0.5")
+    assert [line for line in said if "GPU" in line] == [
+        "the GPU of critic_learner-0 since its first update: 62% in updates"
+    ]
+
+
 def test_the_last_words_say_where_all_episodes_were_the_same():
     """An evaluator leaves the interval out then, and of returns that differ where it has none."""
     run = Recorded()
