@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # where a script
 
 import comparisons
 import first_look
+import held
 import learning_curves
 import pong
 import time_to_return
@@ -224,3 +225,23 @@ def test_a_failed_run_is_reported_with_its_last_words():
     code = "import sys; print('last words', file=sys.stderr); sys.exit(3)"
     with pytest.raises(whole_runs.RunFailed, match=r"exit code 3:\nlast words"):
         whole_runs.finish([sys.executable, "-c", code])
+
+
+def test_what_a_run_held_counts_from_its_last_fifth():
+    """The best look is no measure of what came after it."""
+    looks = [
+        (0, 10.0),
+        (100, 500.0),
+        (400, 3000.0),
+        (700, 3200.0),
+        (800, 1500.0),
+        (900, 3100.0),
+        (1000, 1400.0),
+    ]
+    assert held.held(looks) == {
+        "best": 3200.0,
+        "median_of_last_fifth": 1500.0,
+        "worst_after": 1400.0,
+        "looks": 6,
+    }
+    assert held.held([(0, -200.0), (10, -100.0), (20, -105.0)])["worst_after"] == -105.0
