@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.facts import Bounds
+from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.packed import Packing
 
 #: Most numbers of observations that a report looks at.

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.engines import engine_of
 
 #: Steps of random actions that are looked at, and the longest time for them; and those without a time limit,
@@ -26,8 +25,6 @@ MOST_NAMES = 64
 #: Digits of a number are lost where rounding it to float32 moves it by this share of its deviation. One that
 #: varies by less than ``NOISE`` of its size is a constant with float64's own rounding.
 LOST, NOISE = 0.1, 1e-12
-#: An observation may exceed its bounds by this share of them, as float32 rounds.
-ROUNDING = 1e-5
 #: Wrappers whose running statistics change what a seed gives.
 _CHANGING = {"NormalizeObservation"}
 
@@ -90,59 +87,6 @@ class _Walk:
             self.first.append(obs.copy())
         if not self.outside and (found := self._bounds.first_beyond(obs)):
             self.outside = str(found)
-
-
-@dataclass(frozen=True)
-class Beyond:
-    """A number of an observation that is not within the bounds of its space: its place, and one bound."""
-
-    place: int
-    value: float
-    bound: float
-
-    def __str__(self) -> str:
-        allowed = f"at {'most' if self.value > self.bound else 'least'} {self.bound:g}"
-        return f"number {self.place} of an observation was {self.value:g}, observation_space allows {allowed}"
-
-
-class Bounds:
-    """The finite bounds of observations.
-
-    Args:
-        space: of one observation.
-
-    Attributes:
-        exist: whether there are any that numbers of its dtype can exceed.
-    """
-
-    def __init__(self, space: Any) -> None:
-        self.exist = isinstance(space, Box) and bool(np.isfinite([space.low, space.high]).any())
-        if self.exist and space.dtype.kind in "iu":
-            kind = np.iinfo(space.dtype)
-            self.exist = bool((space.low > kind.min).any() or (space.high < kind.max).any())
-        if self.exist:
-            self._low, self._high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
-            self._least, self._most = self._low - _slack(self._low), self._high + _slack(self._high)
-
-    def first_beyond(self, obs: NDArray[Any]) -> Beyond | None:
-        """The first number of observations ``[N, *obs_shape]`` that is not within them; None where all are,
-        and for other spaces.
-        """
-        if not self.exist or obs[:1].size != self._low.size:
-            return None
-        rows = obs.reshape(len(obs), -1)
-        out = (rows < self._least) | (rows > self._most)
-        if not out.any():
-            return None
-        row, place = (int(index) for index in np.argwhere(out)[0])
-        value = float(rows[row, place])
-        bound = self._high[place] if value > self._most[place] else self._low[place]
-        return Beyond(place, value, float(bound))
-
-
-def _slack(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far numbers may exceed their bounds, as float32 rounds."""
-    return ROUNDING * np.maximum(1.0, np.where(np.isfinite(bounds), np.abs(bounds), 0.0))
 
 
 def lost_digits(obs: NDArray[Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spreeze_zmq.broker.doctor.trend import numbers
 from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals
 from spreeze_zmq.broker.sightings import OUTSIDE
-from spreeze_zmq.envs.facts import Beyond
+from spreeze_zmq.envs.bounds import Beyond
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.

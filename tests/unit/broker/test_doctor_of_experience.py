@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.sightings import Sightings, experience_row
-from spreeze_zmq.envs.facts import Bounds
+from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.packed import Packing
 from tests.unit.broker.lived import Lived
 
