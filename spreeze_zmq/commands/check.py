@@ -83,7 +83,14 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     stepped.
     """
     lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan), *_about_videos(plan)
-    return tuple(filter(None, lines))
+    return (*filter(None, lines), *_about_data(plan))
+
+
+def _about_data(plan: Plan) -> Iterator[str]:
+    """Yield a line for each source that another environment's episodes are of."""
+    for name, source in plan.data.items():
+        if source.differs:
+            yield f"data.{name} was {source.differs}: its rewards may be others than this run's"
 
 
 def _about_effect(plan: Plan) -> Iterator[str]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, in_one_line
-from spreeze_zmq.base.schema import suggestion
+from spreeze_zmq.base.schema import show, suggestion
+from spreeze_zmq.envs import EnvironmentSpec
 
 #: How the source of a dataset begins that Minari knows by name.
 MINARI = "minari:"
 #: Below a dataset's folder: the folder of its files, and what describes them.
 DATA, METADATA = "data", "metadata.json"
 _SPACES = ("observation_space", "action_space")
+#: Keywords of an environment that change no reward.
+_NO_MATTER = {"render_mode", "max_episode_steps", "width", "height", "camera_id", "camera_name"}
 
 
 def minari() -> Any:
@@ -75,10 +78,12 @@ class Dataset:
     Attributes:
         path: its folder.
         num_episodes: that it has.
+        made_by: the environment's registration, as Gymnasium writes one; empty if it names none.
     """
 
     path: Path
     num_episodes: int
+    made_by: Mapping[str, Any]
     _opened: Any
 
     @classmethod
@@ -93,12 +98,33 @@ class Dataset:
             about = json.loads((files / METADATA).read_text(encoding="utf-8"))
             if missing := [name for name in _SPACES if not isinstance(about.get(name), str)]:
                 raise ValueError(f"it does not say its {missing[0]}")
-            opened = package.MinariDataset(str(files))
-            return cls(path, int(opened.total_episodes), opened)
+            opened, made_by = package.MinariDataset(str(files)), json.loads(about.get("env_spec") or "{}")
+            return cls(path, int(opened.total_episodes), dict(made_by), opened)
         except ImportError as error:
             raise InputError(f"{path}: {error}") from None
         except Exception as error:  # a torn or odd file makes its readers raise anything
             raise InputError(f"{path} cannot be read as a Minari dataset: {in_one_line(error)}") from None
+
+    def differs(self, env: EnvironmentSpec) -> str:
+        """How its episodes' environment was another than ``env``, so that rewards may be others: in words,
+        empty as far as the dataset says that it was the same.
+        """
+        known, own = self.made_by.get("id"), env.id.rpartition(":")[2]
+        if not isinstance(known, str):
+            return ""
+        if known != own:
+            return f"recorded in {show(known)}, not {own}"
+        registered = importlib.import_module("gymnasium").registry.get(own)
+        ours = {**(registered.kwargs if registered else {}), **env.kwargs}
+        theirs = self.made_by.get("kwargs")
+        theirs = theirs if isinstance(theirs, dict) else {}
+        other = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
+        said = [
+            f"{name[:80]} = {show(theirs[name])}" if name in theirs else f"no {name}"
+            for name in other
+            if name not in _NO_MATTER
+        ]
+        return f"recorded with {', '.join(said[:4])}, unlike run.env_kwargs" if said else ""
 
     def episodes(self, most: int | None = None) -> Iterator[Any]:
         """The first episodes in their order, as Minari gives them. Raises InputError for a damaged one."""

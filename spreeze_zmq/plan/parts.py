@@ -162,6 +162,7 @@ class DataPlan:
         share: ``None`` fills the run's own replay once, before training.
         path: the dataset's folder, absolute.
         transitions: of the episodes that are read.
+        differs: how its environment was another than the run's, in words; empty if it was the same.
     """
 
     source: str = option(
@@ -176,6 +177,7 @@ class DataPlan:
     episodes: int | None = option(None, "read so many of its first episodes; all by default", minimum=1)
     path: str = ""
     transitions: int = 0
+    differs: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,10 @@ def read_data(table: Any, beside: Path, mistakes: Mistakes) -> dict[str, DataPla
         if len(mistakes.found) > before:
             continue
         try:
-            found[name] = _at(source, data.find(source.source, beside))
+            found[name] = replace(source, path=str(data.find(source.source, beside)))
         except InputError as error:
             mistakes.add((*key, "source"), str(error))
     return found
-
-
-def _at(source: DataPlan, path: Path, transitions: int = 0) -> DataPlan:
-    return DataPlan(source.source, source.share, source.episodes, str(path), transitions)
 
 
 def check_data(
@@ -158,7 +155,7 @@ def counted(
         except InputError as error:
             mistakes.add(("data", name, "source"), str(error))
             continue
-        found[name] = _at(source, Path(source.path), number)
+        found[name] = replace(source, transitions=number, differs=opened.differs(env))
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)

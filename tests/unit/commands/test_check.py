@@ -90,6 +90,10 @@ def test_hindsight_and_data_are_said():
     assert rows["goals"] == 'each transition is kept again with 3 goals, of hindsight "final"'
     first = "shown: 1,200 transitions of minari:a/b-v0 are 50% of each batch"
     assert rows["data"] == f"{first}; old: 0 transitions of ./old fill the replay before training"
+    assert advice(replace(plan, data=sources), None) == ()
+    sources["old"] = replace(sources["old"], differs="recorded with g = 5, unlike run.env_kwargs")
+    (line,) = advice(replace(plan, data=sources), None)
+    assert line.startswith("data.old was recorded with g = 5, unlike run.env_kwargs: its rewards may be")
 
 
 class Unaware(DQN):

@@ -120,6 +120,30 @@ def test_a_dataset_of_other_spaces_is_refused(env, says):
         rollouts(path, env)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "kwargs", "says"),
+    [
+        ({"id": "Pendulum-v1"}, {}, ""),
+        ({"id": "Pendulum-v1", "render_mode": "rgb_array", "max_episode_steps": 7}, {}, ""),
+        ({"id": "Pendulum-v1", "g": 5.0}, {"g": 5}, ""),
+        ({"id": "Pendulum-v1", "g": 5.0}, {}, "recorded with g = 5.0, unlike run.env_kwargs"),
+        ({"id": "Pendulum-v1"}, {"g": 5.0}, "recorded with no g, unlike run.env_kwargs"),
+        ({"id": "MountainCarContinuous-v0"}, {}, 'recorded in "MountainCarContinuous-v0", not Pendulum-v1'),
+    ],
+)
+def test_episodes_of_an_environment_made_otherwise_are_told(recorded, kwargs, says):
+    """Whose rewards may be others, though its spaces are the same."""
+    opened = data.Dataset.open(dataset("own-v0", gymnasium.make(**recorded)))
+    assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), kwargs=kwargs)) == says
+
+
+def test_episodes_that_name_no_environment_are_taken_as_they_are():
+    """A class of one's own is not registered."""
+    opened = data.Dataset.open(dataset("parts-v0", Parts()))
+    assert opened.made_by == {}
+    assert opened.differs(envs.probe("tests.unit.data.made:Parts")) == ""
+
+
 def test_actions_of_another_kind_are_refused():
     """A number of a box is no choice; a choice is one of those that there are."""
     path = dataset("pendulum-v0")
