@@ -266,4 +266,5 @@ def _count(plan: Plan, role: str) -> str:
     number = f"{count.initial}" + f" to {count.maximum}" * (count.minimum < count.maximum)
     envs = component.options.get("envs") if role == SAMPLER else None
     of = f" of {envs} environments" if envs else ""
-    return f"{number} {role}{of}" if component.launched else f"{role} by hand"
+    named = role + "s" * (count.maximum > 1)
+    return f"{number} {named}{of}" if component.launched else f"{role} by hand"
