@@ -226,10 +226,7 @@ def _seconds(
 def distance(results: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest relative Euclidean distance of a tensor from the expected one; infinite for NaN."""
     found = [
-        float(
-            (result.detach().double() - right.detach().double()).norm()
-            / right.double().norm().clamp(min=1e-30)
-        )
-        for result, right in zip(results, expected, strict=True)
+        float((result.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30))
+        for result, right in zip(map(Tensor.detach, results), map(Tensor.detach, expected), strict=True)
     ]
     return max((each if each == each else float("inf")) for each in found)
