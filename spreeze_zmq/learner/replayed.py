@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
@@ -31,9 +32,11 @@ class ReplayExperience(Experience):
 
     Attributes:
         batch_size: transitions of an update.
+        by_priority: whether transitions may be drawn by the errors that this learner finds.
     """
 
     replay: Replay | ObservationReplay
+    by_priority = True
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -41,7 +44,8 @@ class ReplayExperience(Experience):
         device, seed = component.options["device"], plan.run.seed
         kind = type(self.half.algorithm)
         fields = kind.kept_fields(self.half.part, self.options)
-        self.replay = replay_of(fields, component.environment, self.options, device, seed)
+        drawn = self.options if self.by_priority else replace(self.options, prioritized=False)
+        self.replay = replay_of(fields, component.environment, drawn, device, seed)
         how = relabelling(component, self.half) if kind.relabels(self.options) else None
         if how is not None:
             self.replay.relabel_by(how)

@@ -75,9 +75,10 @@ def reached(policy, episodes=50):
 @pytest.mark.timeout(150)
 def test_a_run_without_samplers_trains_on_data_alone(launch, tmp_path, shown):
     """To its limit of transitions and not one batch further; it takes no step, waits for no sample, is
-    evaluated, saved, recorded from, and gone on with.
+    evaluated, saved, recorded from, and gone on with. Priorities are the critics' alone.
     """
-    run = started(launch, {**OFFLINE, "run.stop.trained_transitions": 128 * 2000})
+    settings = {**OFFLINE, "algorithm.prioritized": "true", "run.save_replay": "true"}
+    run = started(launch, {**settings, "run.stop.trained_transitions": 128 * 2000})
     assert run.end(130) == 0, run.said()
     summary = run.summary()
     assert summary["trained_transitions"] == 128 * 2000
@@ -86,6 +87,8 @@ def test_a_run_without_samplers_trains_on_data_alone(launch, tmp_path, shown):
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     assert not [row for row in summary["findings"] if "other programs" not in row["seen"]]
     said = run.said()
+    (priorities,) = run.folder.glob("checkpoints/*/*priorities*")
+    assert priorities.name.startswith("critic_learner")
     assert "ended after" in said
     assert "256,000 trained transitions" in said
     assert f"data.shown: {shown} transitions fill the replay" in said
@@ -96,7 +99,7 @@ def test_a_run_without_samplers_trains_on_data_alone(launch, tmp_path, shown):
     pasted = out.partition("in a topology:\n")[2]
     assert tomllib.loads(pasted) == {"data": {"first-v0": {"source": "minari:own/first-v0"}}}
     assert data.Dataset.open(data.find("minari:own/first-v0", tmp_path)).num_episodes == 10
-    more = {**OFFLINE, "run.stop.trained_transitions": 128 * 2100}
+    more = {**settings, "run.stop.trained_transitions": 128 * 2100}
     further = started(launch, more, "--resume", str(run.folder))
     assert further.end(100) == 0, further.said()
     assert further.summary()["critic_updates"] == 2100
