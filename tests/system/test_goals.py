@@ -11,6 +11,8 @@ from tests.system.maze import Maze
 SETTINGS = {
     "run.env": '"tests.system.maze:Maze"',
     "run.stop.minutes": 2,
+    "run.stop.return": "none",
+    "run.stop.env_steps": 60_000,  # hindsight takes 20,000 to 40,000
     "algorithm.hidden_sizes": "[64, 64]",
     "algorithm.batch_size": 256,
     "algorithm.gamma": 0.95,
@@ -20,8 +22,6 @@ SETTINGS = {
     "components.sampler.count": 1,
     "components.sampler.envs": 16,
 }
-#: Steps that are far more than hindsight takes.
-STEPS = 100_000
 
 
 def started(launch, **more):
@@ -51,11 +51,10 @@ def test_a_sparse_task_is_learned_in_hindsight(launch):
     """In most fresh episodes, from a reward that random actions do not find; the account of samples is
     that of the steps taken, not of the goals that they are kept with.
     """
-    run = started(launch, **{"run.stop.return": -11, "algorithm.hindsight": "future"})
+    run = started(launch, **{"algorithm.hindsight": '"future"'})
     assert run.end(140) == 0, run.said()
     summary = run.summary()
-    assert summary["exit_reason"].startswith("return"), run.said()
-    assert summary["env_steps"] < 2 * STEPS  # crowded cores see it late
+    assert summary["exit_reason"].startswith("env_steps"), run.said()
     assert summary["failures"] == []
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     policy = Policy.load(run.folder)
@@ -68,7 +67,7 @@ def test_a_sparse_task_is_learned_in_hindsight(launch):
 @pytest.mark.timeout(150)
 def test_without_hindsight_it_is_not_learned(launch):
     """In as many steps."""
-    run = started(launch, **{"run.stop.return": -11, "run.stop.env_steps": STEPS})
+    run = started(launch)
     assert run.end(140) == 0, run.said()
-    assert run.summary()["env_steps"] >= STEPS, run.said()
+    assert run.summary()["exit_reason"].startswith("env_steps"), run.said()
     assert max(mean for _, _, mean, *_ in run.summary()["evaluations"]) < -45
