@@ -98,6 +98,7 @@ def test_machines_that_join_are_parts_of_one_run(run, join, tmp_path, capsys):
     first = join(run, *samplers)
     stranger = join(run, *samplers, key=foreign(run, tmp_path))
     run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator")
+    run.until(lambda: run.output.read_text().count(" has joined as ") == 2, "both machines", 120)
     run.until(lambda: len(takers(run)) >= 3, "rollouts of every machine", 90)
     assert stranger.half.wait(60) == 2, stranger.said()
     assert "does not accept this machine's key" in stranger.said()
