@@ -122,11 +122,13 @@ export class Explorer {
     this.offer();
   }
 
-  /** Read the other runs again that go on. */
+  /** Read the other runs again that go on, and once more those that have ended since. */
   async follow() {
     if (!this.others.size) return;
+    const went = this.states;
     await this.find();
-    for (const name of this.others.keys()) if (this.states[name]?.state === "running") await this.read(name);
+    const goes = (states, name) => states[name]?.state === "running";
+    for (const name of this.others.keys()) if (goes(went, name) || goes(this.states, name)) await this.read(name);
     this.draw();
   }
 

@@ -27,7 +27,7 @@ export class Run {
       return true;
     }
     if (topic !== "status" && topic !== "point") {
-      const key = `${topic} ${t_s} ${about.name ?? about.role ?? about.line ?? ""}`;
+      const key = `${topic} ${t_s} ${about.name ?? about.role ?? about.line ?? about.seen ?? about.version ?? ""}`;
       if (this.known.has(key)) return false;
       this.known.add(key);
     }
