@@ -45,6 +45,7 @@ class Fuser:
         parts = [PART_OF[role] for role in component.plan.learning.learners]
         self.parts = {part: rounds_of(self.groups) for part in parts}
         self.layouts = dict.fromkeys(parts, "")
+        self.reached: dict[str, dict[str, float]] = {}
         self.rows = {group: Group() for group in range(self.groups.count)}
         self.next_tell_s = 0.0
         for part in parts:
@@ -73,6 +74,8 @@ class Fuser:
         row.received_bytes += sum(array.nbytes for array in message.arrays.values())
         row.env_steps = max(row.env_steps, fields["env_steps"])
         row.trained_transitions = max(row.trained_transitions, fields["trained"])
+        if group == 0 and "reached" in fields:
+            self.reached[part] = fields["reached"]
         if shared.parameters is not None and fields["round"]:
             shared.take(group, change, time.monotonic())
         elif shared.parameters is None and not fields["round"] and group == 0:
@@ -120,6 +123,8 @@ class Fuser:
         if shared.statistics.size:
             arrays["statistics"] = shared.statistics.copy()
         fields = {"part": part, "layout": self.layouts[part], "round": shared.round}
+        if part in self.reached:
+            fields["reached"] = self.reached[part]
         numbers = {str(group): number for group, number in shared.numbers.items()}
         self.fused.publish(Message("fused", {**fields, "numbers": numbers}, arrays))
 

@@ -15,8 +15,9 @@ from spreeze_zmq.wire import Message
 class Course:
     """Moves the options of a half to where the run is.
 
-    The critic-learner, or the only learner, counts; the actor-learner is where the newest critics say. A run
-    in order has no clock, so that it gives the same numbers again.
+    The critic-learner, or the only learner, counts, in a run of several groups that of group 0: an
+    actor-learner is where the newest critics say, another group where the fused model says. A run in order
+    has no clock, so that it gives the same numbers again.
 
     Args:
         half: whose options move.

@@ -2,6 +2,7 @@
 
 Every so many updates the learner sends how far it has moved since the fused model that it went on from, and
 trains on. When the next fused model comes, it moves to that, and keeps what it has learned since it sent.
+Group 0 is the run: options that are schedules are in every group where they are there.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class Fusion:
         move = fused.since(here or self._model.snapshot())
         self._sent = None if holds_ours or self._sent is None else self._sent.moved(move)
         self._model.shift(move)
+        self._half.follow(fields.get("reached", {}))
         if self._base is None:
             log.info("goes on from the fused model of round %d", fields["round"])
             self._due = self._half.num_updates + self._groups.every_updates
@@ -105,6 +107,7 @@ class Fusion:
     def _send(self) -> bool:
         """Send what has been learned since the fused model that this half went on from, or all it is."""
         here, counts = self._model.snapshot(), self._experience.counts
+        leads = self._groups.number == 0 and self._half.moves
         change = here if self._base is None else here.since(self._base)
         fields = {
             "group": self._groups.number,
@@ -115,6 +118,7 @@ class Fusion:
             "stepped": self._model.num_stepped,
             "env_steps": counts.env_steps,
             "trained": counts.trained,
+            **({"reached": dict(self._half.reached)} if leads else {}),
         }
         arrays: dict[str, NDArray[Any]] = {"change": change.parameters.copy()}
         if change.statistics.size:

@@ -94,7 +94,7 @@ class Learner:
         is_one = plan.groups.count == 1
         of_policy = self.outlet.of_policy
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
-        leads = self.others is None or not self.outlet.of_policy
+        leads = (self.others is None or not self.outlet.of_policy) and plan.groups.number == 0
         in_order = plan.balance.in_order
         limits = plan.run.stop.counted(in_order)
         self.course = Course(self.half, self.counts, limits, leads, in_order)

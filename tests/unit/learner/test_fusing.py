@@ -144,6 +144,21 @@ def test_both_groups_are_equal_after_a_round_but_for_what_they_have_learned_sinc
     np.testing.assert_allclose(first.weights - learned_since, second.weights, atol=1e-6)
 
 
+def test_a_schedule_is_in_every_group_where_it_is_in_the_run(tmp_path):
+    """Group 0 counts; a group that comes later, whose own counts are nothing, is there too."""
+    rate = "algorithm.learning_rate={from=1e-3, to=1e-5}"
+    with contextlib.closing(World(tmp_path / "run", rate, "run.stop.env_steps=100000")) as world:
+        first, second = world.groups
+        first.half.follow({"env_steps": 100_000, "run": 1.0})
+        world.until(lambda: second.fusion._base is not None and first.fusion._base is not None)
+        for group in world.groups:
+            group.learn(4)
+        world.until(lambda: second.fusion._round == 2)
+        rates = [float(group.half.learning_rate) for group in world.groups]
+    channels.terminate()
+    assert rates == pytest.approx([1e-5, 1e-5])
+
+
 def test_a_lost_group_comes_back_with_the_fused_model(world):
     """The others go on without it; a new life of its learner takes over what they have learned."""
     first, second = world.groups
