@@ -166,7 +166,8 @@ PAGE, FILM, FIRST = 1, 2, 3
 
 
 def first_index(plan: Plan, role: str, index: int = 0) -> int:
-    """The number of a process's first environment: the evaluator's come first, then each sampler's in turn.
+    """The number of a process's first environment: the evaluator's come first, then each sampler's in turn,
+    of several groups one of each in turn, however many each has.
 
     Args:
         plan: of the run.
@@ -177,7 +178,7 @@ def first_index(plan: Plan, role: str, index: int = 0) -> int:
         return FIRST
     evaluators = plan.components[EVALUATOR].options.get("episodes", 0)
     sampler = plan.components[role]
-    index += plan.groups.number * sampler.count.maximum
+    index = index * plan.groups.count + plan.groups.number
     return FIRST + int(evaluators) + index * int(sampler.options.get("envs", 1))
 
 

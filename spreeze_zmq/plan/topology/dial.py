@@ -45,7 +45,7 @@ def resolve_balance(
     rollout = int(sampler.options.get("rollout_steps", 0)) * int(sampler.options.get("envs", 0))
     if learning.on_policy:
         _resolve_rounds(values, sampler.count.initial, learning, rollout, mistakes)
-        components = _with_fixed_samplers(components)
+        components = with_fixed_samplers(components)
     if values["publish_every_updates"] and not learning.batch_size:
         problem = (
             '"auto" is measured, and can be another number in the next run; publishing by count, as in the '
@@ -83,13 +83,17 @@ def _resolve_rounds(
     if not rollout:
         problem = "rounds need to know the sampler's rollout_steps and envs"
         mistakes.add(("components", SAMPLER), problem, "give it these options")
-    transitions = max(1, num_samplers * rollout)
     values["replay_ratio"] = float(learning.epochs)
     if values["publish_every_updates"]:
-        values["publish_every_updates"] = learning.epochs * -(-transitions // learning.batch_size)
+        values["publish_every_updates"] = updates_of_a_round(num_samplers * rollout, learning)
 
 
-def _with_fixed_samplers(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPlan]:
+def updates_of_a_round(transitions: int, learning: LearningPlan) -> int:
+    """Updates of an on-policy algorithm on one round."""
+    return learning.epochs * -(-max(1, transitions) // learning.batch_size)
+
+
+def with_fixed_samplers(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPlan]:
     """The components with a number of samplers that stays as it is at the start."""
     count = components[SAMPLER].count.initial
     return {**components, SAMPLER: replace(components[SAMPLER], count=Count(count, count, count))}
@@ -101,7 +105,7 @@ def _in_order(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPla
     The number of samplers is fixed, the actor-learner does not run ahead of its critics, and no process is
     restarted: a new one could not resume at the place in the order where the old one ended.
     """
-    fixed = _with_fixed_samplers(components)
+    fixed = with_fixed_samplers(components)
     for role in fixed.keys() & {SAMPLER, *LEARNERS}:
         fixed[role] = replace(fixed[role], max_restarts=0)
     actor = fixed.get(ACTOR_LEARNER)

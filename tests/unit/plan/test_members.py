@@ -1,12 +1,14 @@
 """The plan of a member: a run of its own, but for the channels of the model that all groups share."""
 
+import math
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.launcher.pinning import divided, own_share
-from spreeze_zmq.plan import topology
+from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan, first_index
@@ -32,8 +34,6 @@ def test_a_member_is_a_run_of_its_own(plan):
     assert (own.run.stop, own.groups.number) == (StopPlan(), 2)
     seeds = [plan.run.seed, *(plan_of_member(plan, number, 8).run.seed for number in (1, 2))]
     assert len(set(seeds)) == 3
-    before = first_index(plan, "sampler", plan.components["sampler"].count.maximum)
-    assert first_index(plan_of_member(plan, 1, 8), "sampler") >= before
     assert Plan.from_json(own.placed(Path("/run"), Path("/sockets")).to_json()).groups == own.groups
 
 
@@ -50,6 +50,30 @@ def test_what_the_topology_leaves_open_follows_from_the_members_own_cores(plan):
     """Six cores for three groups are two for each; a machine of eight has more samplers."""
     assert plan.components["sampler"].count == Count(1, 1, 8)
     assert plan_of_member(plan, 1, 8).components["sampler"].count == Count(6, 1, 8)
+
+
+def test_no_two_environments_of_a_run_have_the_same_number():
+    """Of groups on machines of other sizes."""
+    plan = topology.load("pendulum", ["groups.count=3"], cores=192)
+    groups = [plan, plan_of_member(plan, 1, 16), plan_of_member(plan, 2, 128)]
+    samplers = [group.components["sampler"] for group in groups]
+    envs, most = samplers[0].options["envs"], [sampler.count.maximum for sampler in samplers]
+    firsts = [
+        first_index(group, "sampler", i) for group, n in zip(groups, most, strict=True) for i in range(n)
+    ]
+    assert most == [64, 16, 128]
+    assert sorted(firsts)[0] >= first_index(plan, "evaluator") + 1
+    assert min(after - first for first, after in pairwise(sorted(firsts))) == envs
+
+
+def test_rounds_of_a_member_are_of_all_its_samplers():
+    """A round needs a rollout of each: their number stays, and a policy comes after as many updates."""
+    plan = topology.load("hopper_ppo", ["groups.count=2", "components.sampler.count=auto"], cores=2)
+    own = plan_of_member(plan, 1, 16)
+    assert own.components["sampler"].count == Count(14, 14, 14)
+    assert not tuning.movable(own)
+    updates = own.learning.epochs * math.ceil(14 * plan.balance.rollout_transitions / own.learning.batch_size)
+    assert own.balance.publish_every_updates == updates != plan.balance.publish_every_updates
 
 
 def test_groups_have_cores_of_their_own():
