@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
-from spreeze_zmq.base.trust import grant_of
+from spreeze_zmq.base.trust import grant_of, module_of, modules_folder, place_of
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import exit_code, for_readers
@@ -20,6 +21,7 @@ from spreeze_zmq.commands.begin import leave, pass_over_current_folder
 from spreeze_zmq.commands.check import FirstLook, advice, endless, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import load, parser
+from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
@@ -31,6 +33,7 @@ from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.screen.terminal.ending import done
@@ -54,13 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    begun = None
     if arguments.resume and arguments.topology is None and arguments.env is None:
-        arguments = parser().parse_args([*_command_of(Path(arguments.resume)), *argv])
+        begun = Path(arguments.resume)
+        arguments = parser().parse_args([*_command_of(begun), *argv])
+        arguments.beside = modules_folder(read_run(begun).plan["topology_file"])
     if arguments.list:
         table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
         return 0
     look = FirstLook()
     plan = load(arguments, look)
+    if begun:
+        _check_modules(plan, begun)
     if arguments.graph:
         say(graph(plan))
         return 0
@@ -159,6 +167,21 @@ def _command_of(run: Path) -> list[str]:
         shown = f" (it says {said})" if said.isprintable() else ""
         raise InputError(f"--resume {run}: its command would run code, and {why_not}; {what_to_do}{shown}")
     return list(command)
+
+
+def _check_modules(plan: Plan, run: Path) -> None:
+    """Raise InputError if a run's own command would now import another module than the run did."""
+    before = tuple(grant_of(run).import_paths)
+    here = [os.getcwd(), *sys.path, str(modules_folder(plan.topology_file))]
+    callbacks = plan.components[OBSERVER].options["callbacks"] if OBSERVER in plan.components else ()
+    for module in (*own_modules(plan), *filter(None, map(module_of, callbacks))):
+        package = module.partition(".")[0]
+        now, then = place_of(package, here), place_of(package, before)
+        if then and os.path.realpath(now) not in before:
+            raise InputError(
+                f"--resume {run}: {package} is the one in {now} here, and the run's is in {then}: go on in "
+                "that folder, or write TOPOLOGY or --env ID beside --resume to take this one"
+            )
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:

@@ -104,12 +104,13 @@ def parser() -> Parser:
         help="with --nodes slurm: print the script for sbatch; start nothing",
     )
     found.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
+    found.set_defaults(beside="")
     found.add_argument("--version", action="version", version=__version__)
     return found
 
 
 def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str] = ()) -> Plan:
-    """The plan that the command line asks for.
+    """The plan that the command line asks for; modules and paths of ``--env`` are in ``arguments.beside``.
 
     Raises:
         InputError: neither or both of TOPOLOGY and ``--env`` are given, or there are mistakes in them.
@@ -122,7 +123,7 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
     named = json.dumps(arguments.callback, ensure_ascii=False)
     chosen += [f"components.{OBSERVER}.callbacks={named}"] if arguments.callback else []
     overrides = [*chosen, *arguments.set, *overrides]
-    plan = topology.load(source, overrides, without=arguments.without, look=look)
+    plan = topology.load(source, overrides, without=arguments.without, look=look, beside=arguments.beside)
     if OBSERVER in plan.components:
         _check_callbacks(plan.components[OBSERVER].options.get("callbacks", ()))
     for name in arguments.record:

@@ -71,8 +71,13 @@ def shipped() -> list[tuple[str, str, str, str]]:
     return found
 
 
-def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
-    """Read a topology by path or bare name, or copy its tables, and apply the overrides (``"run.seed=2"``).
+def read_source(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    beside: str | os.PathLike[str] = "",
+) -> Source:
+    """Read a topology by path or bare name, or copy its tables, as of a file in the folder ``beside``, and
+    apply the overrides (``"run.seed=2"``).
 
     Raises:
         TopologyError: the file cannot be read or is not TOML.
@@ -83,7 +88,7 @@ def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: I
         run = values.get("run")
         env = run.get("env") if isinstance(run, Mapping) else None
         shown = env if isinstance(env, str) and env else "topology"
-        path = Path(file_name(shown.rpartition(":")[2]) + ".toml")
+        path = Path(beside, file_name(shown.rpartition(":")[2]) + ".toml")
     else:
         shown = os.fspath(source)
         path = _find(shown)

@@ -56,6 +56,7 @@ def load(
     without: Collection[str] = (),
     cores: int | None = None,
     look: Callable[..., Look] = envs.look,
+    beside: str | os.PathLike[str] = "",
 ) -> Plan:
     """Read, validate and resolve a topology.
 
@@ -66,11 +67,12 @@ def load(
         without: roles that the launcher does not start, because they are started by hand.
         cores: the number of cores for "auto" counts and threads; by default this machine's.
         look: ``envs.look``, or a function like it, which makes the environment once.
+        beside: the folder that tables are taken to be of.
 
     Raises:
         TopologyError: with every mistake and its place.
     """
-    read = read_source(source, overrides)
+    read = read_source(source, overrides, beside)
     mistakes = read.mistakes
     tables = _tables(read)
     run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
