@@ -79,8 +79,10 @@ def _observe(plan: Plan, callbacks: Sequence[Callback], over: threading.Event) -
     assert isinstance(reports, channels.Outbox)
 
     def post(kind: str, fields: Mapping[str, Any]) -> None:
-        if not over.is_set():  # nobody listens any more
+        if not over.is_set():
             reports.post(Message(kind, dict(fields), {}, SCRIPT, incarnation))
+        elif kind == "failure":  # nobody listens any more
+            log.warning("%s\n%s", fields["summary"], fields["traceback"])
 
     try:
         observers = Observers(plan, callbacks, feed, post, SCRIPT)

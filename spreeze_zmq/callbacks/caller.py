@@ -55,8 +55,9 @@ class Caller:
         return self._run.who
 
     def hears(self, method: str) -> bool:
-        """Whether the callback overrides a method."""
-        return getattr(type(self._callback), method, None) is not getattr(Callback, method)
+        """Whether the callback overrides a method, in its class or as an attribute."""
+        found = getattr(self._callback, method)
+        return getattr(found, "__func__", found) is not getattr(Callback, method)
 
     def hand(self, method: str, event: Event, *, last: bool = False) -> None:
         """Have a method called with an event, after those that wait; nothing follows the last one."""

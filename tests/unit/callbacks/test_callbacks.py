@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import queue
 import socket
 import subprocess
 import sys
@@ -188,6 +189,27 @@ def test_one_that_raises_is_named_with_its_line_and_called_no_more(broker):
     assert "Traceback" in about["traceback"]
     assert broker._next() is None, "each is named once"
     assert hears.named("on_ended")
+
+
+def test_what_fails_at_the_end_is_told_to_the_script(broker, caplog):
+    """No broker listens any more: in a warning, with the line and the traceback."""
+    with broker.watched(raises_in("on_ended")):
+        broker.until(lambda: broker.feed.subscriptions, "subscription")
+    [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said.startswith(
+        "callback Raises_on_ended is called no more: on_ended raised LookupError: in on_ended"
+    )
+    assert "Traceback" in said
+
+
+def test_a_method_that_is_set_on_the_object_is_called(broker):
+    """As one of its class is."""
+    calls = queue.Queue()
+    callback = Callback()
+    callback.on_best = lambda run, best: calls.put(best.mean_return)
+    with broker.watched(callback):
+        broker.tell("evaluation", EVALUATION)
+        assert calls.get(timeout=DEADLINE_S) == EVALUATION["mean_return"]
 
 
 class Sleeps(Callback):
