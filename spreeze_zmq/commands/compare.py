@@ -23,6 +23,9 @@ from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iq
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
 from spreeze_zmq.screen.terminal.numbers import clock
 
+#: What decides how groups learn, of a run of several.
+_OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -143,6 +146,11 @@ def setting_of(run: PastRun) -> dict[str, Any]:
     if "batch_size" in plan["measured"]:
         setting["algorithm.batch_size"] = "auto"
     setting |= {f"balance.{name}": value for name, value in plan["balance"].items()}
+    for key, source in plan["data"].items():
+        found = source if isinstance(source, Mapping) else {}
+        setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
+    if plan["groups"].get("count", 1) != 1:
+        setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
     sampler = plan["components"].get(SAMPLER, {}).get("options", {})
     return setting | {f"sampler.{name}": sampler.get(name) for name in ("envs", "rollout_steps")}
 

@@ -25,7 +25,17 @@ from spreeze_zmq.wire.channels import SocketFolder
 #: Parts of the exit reasons of failed runs; see ``supervisor.GaveUp`` and the broker's ``finish``.
 FAILED = ("is not started again", "the launcher was killed", "SIGTERM", "removed the run's sockets")
 #: The tables of run.json that are read of past runs, and the figures of summary.json.
-TABLES = ("run", "algorithm", "balance", "components", "measured", "channels", "environment")
+TABLES = (
+    "run",
+    "algorithm",
+    "balance",
+    "components",
+    "measured",
+    "channels",
+    "environment",
+    "data",
+    "groups",
+)
 FIGURES = ("best_return", "wall_s", "env_steps")
 
 

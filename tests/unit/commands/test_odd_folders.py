@@ -20,7 +20,13 @@ IN_PLAN += [
     ["components", "sampler"],
     ["ancestors"],
 ]
-IN_PLAN += [["components", "sampler", "options"], ["measured", "scaling"], ["run", "command"]]
+IN_PLAN += [
+    ["components", "sampler", "options"],
+    ["measured", "scaling"],
+    ["run", "command"],
+    ["data"],
+    ["groups"],
+]
 IN_SUMMARY = [["best_return"], ["wall_s"], ["env_steps"], ["exit_reason"]]
 
 
