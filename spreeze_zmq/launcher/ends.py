@@ -50,11 +50,13 @@ class Ends:
             self.on_printed(event)
         elif is_observer(event.name):
             self.on_observer(event, elsewhere)
-        elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
+        elif isinstance(event, Exited) and event.is_fault and not (event.heeds_sigterm and asked):
             self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             fault = texts.fault_in(event)
             if event.code == InputError.exit_code and elsewhere is None:
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)
+            if elsewhere is None and (asked or self._outcome.stop_reason):
+                self._outcome.fail_at_end(event.name, fault)
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
             self._tell("exited", name=event.name, how=event.how, restarting=False)
@@ -93,11 +95,13 @@ class Ends:
         """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
         if isinstance(event, Exited):
             self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
-            if not event.expected:
+            if event.is_fault:
                 fault = texts.fault_in(event)
-                self._outcome.losses.fail(event.name, fault.splitlines()[0])
                 what = fault if event.code == InputError.exit_code else event.how
-                self.fail(event.name, f"{what}; the run goes on\n{event.words}")
+                then = "when it was asked to stop" if event.expected else "the run goes on"
+                self.fail(event.name, f"{what}; {then}\n{event.words}")
+                if not event.expected:
+                    self._outcome.losses.fail(event.name, fault.splitlines()[0])
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])
             self._outcome.losses.add(event.name, event.reason, self._note)

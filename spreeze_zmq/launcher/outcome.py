@@ -104,6 +104,7 @@ class Outcome:
         gave_up: the run has failed.
         was_stopped_whole: a signal that asks to stop has reached all processes.
         input_fault: a process and the fault that it found in the user's input.
+        end_fault: the first process that failed while the run ended, and its first line; empty for none.
         failures: processes and what happened to each.
         printed: the processes that have printed something, the first one first.
         losses: what the run goes on without.
@@ -116,6 +117,7 @@ class Outcome:
     gave_up: bool = False
     was_stopped_whole: bool = False
     input_fault: tuple[str, str] | None = None
+    end_fault: str = ""
     failures: list[tuple[str, str]] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
@@ -124,26 +126,36 @@ class Outcome:
         """End the run; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
 
+    def fail_at_end(self, name: str, what: str) -> None:
+        """Note that a process has failed while the run ends; nothing restarts it, so the first one counts."""
+        self.end_fault = self.end_fault or f"{name} failed as the run ended: {what.splitlines()[0]}"
+
     def give_up(self, reason: str, last_word: str = "") -> None:
         """End the run as failed; this reason counts."""
         self.gave_up, self.stop_reason, self.last_word = True, reason, last_word or self.last_word
 
     def settle(self, processes: Mapping[str, Mapping[str, Any]], *, at_once: bool) -> int:
         """The exit code: 2 where a process found the user's input at fault, 1 where the run failed, took no
-        env step, had only episodes that failed, ended without what it was asked to have (``Losses``), or
-        without its last checkpoint, unless it was to stop ``at_once``, otherwise 0.
+        env step, had only episodes that failed, had a process that failed at its end, ended without what it
+        was asked to have (``Losses``), or without its last checkpoint, unless it was to stop ``at_once``,
+        otherwise 0.
 
         Args:
             processes: the rows of the last status.
             at_once: the user would not wait for the end.
         """
+        fault_code = 1 if self.input_fault is None else InputError.exit_code
         if self.gave_up:
-            return 1 if self.input_fault is None else InputError.exit_code
+            return fault_code
         failed = closing.why_no_step(self.folder, processes) or closing.why_no_episode(self.folder)
         lost = self.losses.write(self.folder, stopped_whole=self.was_stopped_whole)
         left_out = closing.why_no_checkpoint(self.folder)
-        self.last_word = failed or "; ".join(filter(None, (left_out, lost, *self.losses.silent)))
+        self.last_word = failed or "; ".join(
+            filter(None, (self.end_fault, left_out, lost, *self.losses.silent))
+        )
         at_once = at_once or self.was_stopped_whole
+        if self.end_fault and not failed:
+            return fault_code
         return 1 if failed or lost or (left_out and not at_once) else 0
 
     @property

@@ -1,9 +1,10 @@
 """Starts, restarts and stops the processes of a run and leaves none behind; independent of topologies."""
 
+from spreeze_zmq.supervisor.events import Event, Exited, GaveUp, Printed, Restarted
 from spreeze_zmq.supervisor.forking import ForkServer, ForkSpawner
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.sentences import last_words
-from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Printed, Restarted, Supervisor
+from spreeze_zmq.supervisor.supervision import Supervisor
 
 __all__ = [
     "Event",

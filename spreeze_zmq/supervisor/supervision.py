@@ -2,96 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.supervisor.events import UNKILLABLE_S, Event, Exited, GaveUp, Printed, Restarted
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.sentences import last_words
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
-#: A process that survives SIGKILL this long hangs in the kernel (a driver, a dead disk) and is given up.
-UNKILLABLE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Exited:
-    """A process has ended.
-
-    Attributes:
-        name: the process.
-        code: exit code; None where a signal ended it.
-        signal: the signal that ended it; None where it exited.
-        expected: whether it was asked to stop.
-        overdue: whether it was killed because ``stop_grace_s`` had passed.
-        restarting: whether it will be restarted.
-        words: its traceback or last lines; empty where its end was expected.
-        log_path: its whole log.
-        lived_s: seconds from its start.
-    """
-
-    name: str
-    code: int | None
-    signal: int | None
-    expected: bool
-    overdue: bool
-    restarting: bool
-    words: str
-    log_path: Path
-    lived_s: float
-
-    @property
-    def how(self) -> str:
-        """How it ended, in words."""
-        if self.code == 0 and not self.expected:
-            return "left with code 0 although nothing here asked it to (a SIGTERM from elsewhere?)"
-        if self.code is not None:
-            return f"exited with code {self.code}"
-        if self.signal is None:
-            return f"hangs in the kernel: SIGKILL has not ended it in {UNKILLABLE_S:.0f} s"
-        return f"was killed by {signal_name(self.signal)}"
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.how} after {self.lived_s:.1f} s"
-
-
-@dataclass(frozen=True)
-class Restarted:
-    """A process was restarted ``delay_s`` after its unexpected end; ``attempt`` counts within the window."""
-
-    name: str
-    attempt: int
-    delay_s: float
-
-    def __str__(self) -> str:
-        return f"{self.name} started again (restart {self.attempt}, after {self.delay_s:.1f} s)"
-
-
-@dataclass(frozen=True)
-class GaveUp:
-    """A process has crashed too often, or cannot be restarted."""
-
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name} is not started again: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Printed:
-    """The first output of a process, such as a ``print`` of its environment, is in its log."""
-
-    name: str
-    log_path: Path
-
-
-Event = Exited | Restarted | GaveUp | Printed
 
 
 @dataclass
@@ -260,32 +182,27 @@ class Supervisor:
         return [Restarted(spec.name, len(one.crashes_s), one.delay_s)]
 
 
-def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9; ``signal 35`` for a real-time signal, which has no name."""
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
-
-
 def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool, restarting: bool) -> Exited:
     assert one.process is not None
     by_signal = -code if code is not None and code < 0 else None
-    words = "" if expected else last_words(one.spec.log_path, one.process.log_start)
-    if not expected and by_signal == signal.SIGKILL and one.forget_at_s is None:
-        words += (
-            "\n" * bool(words)
-            + "(that SIGKILL was not ours; often it is the kernel's, for want of memory: see dmesg)"
-        )
-    elif not expected and not words:
-        words = "(its log says nothing)"
-    return Exited(
+    exited = Exited(
         name=one.spec.name,
         code=code if by_signal is None else None,
         signal=by_signal,
         expected=expected,
+        killed=one.forget_at_s is not None,
         overdue=one.overdue,
         restarting=restarting,
-        words=words,
+        words="",
         log_path=one.spec.log_path,
         lived_s=now_s - one.started_s,
     )
+    if not exited.is_fault:
+        return exited
+    words = last_words(one.spec.log_path, one.process.log_start)
+    if by_signal == signal.SIGKILL and not exited.killed:
+        words += (
+            "\n" * bool(words)
+            + "(that SIGKILL was not ours; often it is the kernel's, for want of memory: see dmesg)"
+        )
+    return replace(exited, words=words or "(its log says nothing)")

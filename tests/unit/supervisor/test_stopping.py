@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, guard
-from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, shell, until
+from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, python, shell, until
 
 
 def test_a_polite_process_stops_on_sigterm_and_is_not_restarted(supervisor, spec):
@@ -200,3 +200,20 @@ def test_close_leaves_nothing_not_even_the_guard(spec):
         supervisor.start(shell(spec, "trap '' TERM; sleep 60"))
         assert len(set(children_of(os.getpid())) - before) == 2
     assert set(children_of(os.getpid())) == before
+
+
+def test_a_process_that_crashes_when_it_is_asked_to_stop_says_so(supervisor, spec):
+    """Its last words are kept: nobody would look into its log."""
+    code = (
+        "import signal, sys, time\n"
+        "def fail(*_): raise OSError('the last policy')\n"
+        "signal.signal(signal.SIGTERM, fail)\n"
+        "print('set', file=sys.stderr, flush=True)\n"
+        "time.sleep(60)"
+    )
+    supervisor.start(python(spec, code))
+    until(lambda: "set\n" in spec.log_path.read_text().splitlines(keepends=True), "the handler")
+    supervisor.stop([spec.name])
+    [exited] = events_until(supervisor, Exited)
+    assert (exited.code, exited.expected, exited.is_fault) == (1, True, True)
+    assert exited.words.endswith("OSError: the last policy")

@@ -1,0 +1,78 @@
+"""How the ends of processes are told, and what they mean for the run's exit code."""
+
+import json
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq.launcher.ends import Ends
+from spreeze_zmq.launcher.interrupts import Interrupts
+from spreeze_zmq.launcher.outcome import Outcome
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor import Exited
+
+WORDS = "Traceback (most recent call last):\nOSError: disk"
+
+
+@pytest.fixture
+def told(tmp_path):
+    """The handler of events of a run, its outcome, and what the user sees."""
+    folder, notes = RunFolder(tmp_path), []
+    folder.summary.write_text(json.dumps({"samples": {"produced": 1}, "trained_transitions": 1}))
+    outcome = Outcome(folder, topology.load("pendulum"), stop_reason="env_steps 10 >= 10")
+    crew = SimpleNamespace(deadlines=SimpleNamespace(begin=lambda name: None))
+    ends = Ends(outcome, crew, None, Interrupts(), lambda kind, **fields: None, notes.append)
+    return SimpleNamespace(ends=ends, outcome=outcome, notes=notes, folder=folder)
+
+
+def exited(name="evaluator-0", *, code=None, number=None, **changes):
+    """A process that was asked to stop has ended."""
+    about = {"expected": True, "killed": False, "overdue": False, "restarting": False, "lived_s": 3.0}
+    log_path = Path(f"logs/{name}.log")
+    return Exited(name=name, code=code, signal=number, words=WORDS, log_path=log_path, **{**about, **changes})
+
+
+@pytest.mark.parametrize(("how", "exit_code"), [({"code": 1}, 1), ({"code": 2}, 2), ({"number": 11}, 1)])
+def test_who_crashes_when_it_is_asked_to_stop_has_failed(told, how, exit_code):
+    """Its last words are shown, and the run is no success."""
+    told.ends.on_event(exited(**how))
+    [(name, what)] = told.outcome.failures
+    assert (name, "OSError: disk" in what, len(told.notes)) == ("evaluator-0", True, 1)
+    assert told.outcome.settle({}, at_once=False) == exit_code
+    assert told.outcome.last_word.startswith("evaluator-0 failed as the run ended: ")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"code": 0},
+        {"number": signal.SIGTERM},
+        {"code": 128 + signal.SIGTERM},
+        {"number": signal.SIGKILL, "killed": True},
+    ],
+)
+def test_who_ends_as_it_was_asked_to_is_no_failure(told, how):
+    """Also a program without a handler, a shell that waited for one, and one killed at a second Ctrl-C."""
+    told.ends.on_event(exited(**how))
+    assert (told.outcome.failures, told.notes) == ([], [])
+    assert told.outcome.settle({}, at_once=False) == 0
+
+
+def test_a_sampler_that_crashes_as_it_is_taken_away_does_not_fail_the_run(told):
+    """It is shown, as a crash that a restart mends is."""
+    told.outcome.stop_reason = ""
+    told.ends.on_event(exited("sampler-3", code=1))
+    assert [name for name, _ in told.outcome.failures] == ["sampler-3"]
+    assert told.outcome.settle({}, at_once=False) == 0
+
+
+def test_an_observer_that_crashes_at_the_end_is_named_and_no_more(told):
+    """The run has what it was asked to have."""
+    told.ends.on_event(exited("observer-0", code=1))
+    assert told.notes == [
+        f"observer-0: exited with code 1; when it was asked to stop ({told.folder.logs}/observer-0.log)"
+    ]
+    assert told.outcome.settle({}, at_once=False) == 0
