@@ -182,10 +182,13 @@ class Broker:
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
-        if message.fields["name"] != self.component.name:  # a predecessor's end says nothing of this broker
-            self.record.lose(message.fields["name"], message.fields["how"])
+        name, pid = message.fields["name"], message.fields.get("pid", 0)
         self.record.restarts += message.fields["restarting"]
-        self.balancer.lose(message.fields["name"], self.now_s)
+        if name == self.component.name or self.record.lives.has_followed(name, pid):
+            self.balancer.disturb(self.now_s)  # a predecessor's end says nothing of the life that is heard
+        else:
+            self.record.lose(name, message.fields["how"])
+            self.balancer.lose(name, self.now_s)
 
     def on_workers(self, message: Message) -> None:
         """The launcher has changed the number of processes of a role."""

@@ -80,6 +80,21 @@ class Lives:
         """Whether another life may have the name of this one."""
         return bool(process.gone) or now_s - process.heard_s > self._silent_s
 
+    def has_followed(self, name: str, pid: int) -> bool:
+        """Whether the life of a name that is heard has followed the one that ended: where a process and the
+        broker were killed together, its next life may be heard before the launcher is.
+
+        Args:
+            name: of the process that has ended.
+            pid: its process id, not that of a program that it had started; 0 where it is not known.
+        """
+        process = self._processes.get(name)
+        if process is None or process.pid == pid or (holder := self.holder(name)) is None:
+            return False
+        if holder.pid:
+            return holder.pid == process.pid and is_alive(holder.pid)
+        return 0 != holder.incarnation == process.incarnation  # of another machine
+
     def begin(self, name: str, incarnation: int, role: str, pid: int, now_s: float) -> ProcessRecord:
         """The record of a life that takes its name now.
 

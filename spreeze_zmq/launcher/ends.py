@@ -51,7 +51,7 @@ class Ends:
         elif is_observer(event.name):
             self.on_observer(event, elsewhere)
         elif isinstance(event, Exited) and event.is_fault and not (event.heeds_sigterm and asked):
-            self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            self._tell_exit(event, restarting=event.restarting)
             fault = texts.fault_in(event)
             if event.code == InputError.exit_code and elsewhere is None:
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)
@@ -59,7 +59,7 @@ class Ends:
                 self._outcome.fail_at_end(event.name, fault)
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
-            self._tell("exited", name=event.name, how=event.how, restarting=False)
+            self._tell_exit(event, restarting=False)
             self._outcome.was_stopped_whole = self._outcome.was_stopped_whole or not event.expected
             if event.overdue:
                 grace_s = self._outcome.plan.components[event.name.rpartition("-")[0]].stop_grace_s
@@ -94,7 +94,7 @@ class Ends:
     def on_observer(self, event: Event, elsewhere: Lending | None) -> None:
         """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
         if isinstance(event, Exited):
-            self._tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            self._tell_exit(event, restarting=event.restarting)
             if event.is_fault:
                 fault = texts.fault_in(event)
                 what = fault if event.code == InputError.exit_code else event.how
@@ -107,6 +107,9 @@ class Ends:
             self._outcome.losses.add(event.name, event.reason, self._note)
             if elsewhere is not None:
                 elsewhere.turn_out(event.name, f"{event.name}: {event}")
+
+    def _tell_exit(self, event: Exited, *, restarting: bool) -> None:
+        self._tell("exited", name=event.name, pid=event.pid, how=event.how, restarting=restarting)
 
     def take_stock(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
         """Note what the run lacks as it is asked to end; the first call counts.

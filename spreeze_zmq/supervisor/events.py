@@ -17,6 +17,7 @@ class Exited:
 
     Attributes:
         name: the process.
+        pid: its process id, on its machine.
         code: exit code; None where a signal ended it.
         signal: the signal that ended it; None where it exited.
         expected: whether it was asked to stop.
@@ -29,6 +30,7 @@ class Exited:
     """
 
     name: str
+    pid: int
     code: int | None
     signal: int | None
     expected: bool

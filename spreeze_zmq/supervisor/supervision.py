@@ -187,6 +187,7 @@ def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool,
     by_signal = -code if code is not None and code < 0 else None
     exited = Exited(
         name=one.spec.name,
+        pid=one.process.pid,
         code=code if by_signal is None else None,
         signal=by_signal,
         expected=expected,

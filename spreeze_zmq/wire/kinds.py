@@ -107,7 +107,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "part": KindSpec(_fields("folder: text, part: map, counts: numbers?")),
     "fusion": KindSpec(_fields("groups: rows")),
-    "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
+    "exited": KindSpec(_fields("name: text, how: text, restarting: flag, pid: count?")),
     "workers": KindSpec(_fields("role: text, count: count<=PROCESSES, reason: text")),
     "machine": KindSpec(
         _fields(

@@ -1,5 +1,6 @@
 """Whatever a peer says, the broker takes it or refuses it with a word, and what it keeps stays small."""
 
+import os
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from spreeze_zmq.broker.claims import most_cpu_s
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import Message, encode
+from spreeze_zmq.wire.channels import Claim
 
 
 @THOROUGH
@@ -69,6 +71,25 @@ def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
             broker.hear(Message(kind, fields, {}, name, life))
     assert broker.record.learners_are_ready
     assert [broker.record.processes[name].incarnation for name in names] == [91, 91]
+
+
+def test_an_end_that_is_told_late_is_not_that_of_the_next_life(broker, house):
+    """Where the broker was killed with a learner, the new learner may be heard before the launcher is."""
+    names = [f"{role}-0" for role in broker.plan.learning.learners]
+    claims = [Claim.take(house.sockets.path / name, 95) for name in names]
+    for name in names:
+        broker.record.lose(name, "was killed by SIGKILL")  # a life of another test
+        about = {**MESSAGES["hello"].fields, "role": name.removesuffix("-0"), "name": name}
+        broker.hear(Message("hello", {**about, "pid": os.getpid()}, {}, name, 95))
+        end = {"name": name, "how": "was killed by SIGKILL", "restarting": True}
+        broker.hear(Message("exited", {**end, "pid": os.getpid() + 1}, {}, "launcher", 1))
+    assert broker.record.learners_are_ready
+    assert set(names) <= broker.helm.status(broker.now_s)["processes"].keys()
+    for name, claim in zip(names, claims, strict=True):
+        end = {"name": name, "how": "exited with code 1", "restarting": False, "pid": os.getpid()}
+        broker.hear(Message("exited", end, {}, "launcher", 1))
+        claim.release()
+    assert not broker.record.learners_are_ready
 
 
 @pytest.mark.parametrize("role", ["sampler", "evaluator"])

@@ -156,6 +156,24 @@ def test_a_name_that_is_lent_is_a_process_of_another_machine(claims):
     claim.release()
 
 
+def test_an_end_is_that_of_the_life_which_is_heard_unless_another_holds_the_name(claims):
+    """By the name's lock: the process that ended may have been a script that had started the program."""
+    heard, own = Heard(), os.getpid()
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
+    assert not heard.record.lives.has_followed(NAME, 1)
+    (claims.path / f"{NAME}.lock").write_text("4194305")
+    heard.say("hello", 6, 0.0, pid=4194305)
+    assert not heard.record.lives.has_followed(NAME, 1)
+    claim = Claim.take(claims.path / NAME, TRUE)
+    heard.say("hello", TRUE, 0.1, pid=own)
+    assert [heard.record.lives.has_followed(NAME, pid) for pid in (own, own + 1, 0)] == [False, True, True]
+    claim.lend(TRUE)
+    assert [heard.record.lives.has_followed(NAME, pid) for pid in (own, own + 1)] == [False, True]
+    claim.lend()
+    assert not heard.record.lives.has_followed(NAME, own + 1)
+    claim.release()
+
+
 #: What is said of a process, and by it alone.
 OWN = ("hello", "report", "bye", "part", "failure", "evaluation", "episodes")
 

@@ -32,7 +32,9 @@ def exited(name="evaluator-0", *, code=None, number=None, **changes):
     """A process that was asked to stop has ended."""
     about = {"expected": True, "killed": False, "overdue": False, "restarting": False, "lived_s": 3.0}
     log_path = Path(f"logs/{name}.log")
-    return Exited(name=name, code=code, signal=number, words=WORDS, log_path=log_path, **{**about, **changes})
+    return Exited(
+        name=name, pid=1, code=code, signal=number, words=WORDS, log_path=log_path, **{**about, **changes}
+    )
 
 
 @pytest.mark.parametrize(("how", "exit_code"), [({"code": 1}, 1), ({"code": 2}, 2), ({"number": 11}, 1)])
