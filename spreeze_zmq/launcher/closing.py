@@ -87,14 +87,16 @@ def _prints(folder: RunFolder, printed: Sequence[str]) -> str:
 
 
 def further(stop: StopPlan, reached: str) -> str:
-    """The option that lets a run go on which ended at a limit: twice as far, or without a return. Empty where
-    another reason ended it.
+    """The option that lets a run go on which ended at a limit, or is past it: about twice as far as it got,
+    or without a return. Empty where another reason ended it.
     """
-    name = reached.partition(" ")[0]
+    name, _, place = reached.partition(" ")
     if name == "return":
         return " --set run.stop.return=none"
     limit = getattr(stop, name, None) if name in ("env_steps", "trained_transitions", "minutes") else None
-    return "" if limit is None else f" --set run.stop.{name}={2 * limit}"
+    if limit is None:
+        return ""
+    return f" --set run.stop.{name}={round(2 * float(place.split()[0]) / limit) * limit}"
 
 
 def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -107,7 +109,8 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     summary = _summary(folder)
     if not summary:
         return "no env step was taken: the run ended before its broker had begun"
-    if summary["samples"]["produced"] > 0 or summary["trained_transitions"] > 0:
+    before = (summary.get("resumed") or {}).get("counts", {}).get("trained_transitions", 0)
+    if summary["samples"]["produced"] > 0 or summary["trained_transitions"] > before:
         return ""
     waiting = [
         f"{name} waited for {process.get('waiting_for') or 'its own start'}"
@@ -126,7 +129,9 @@ def why_no_episode(folder: RunFolder) -> str:
     summary = _summary(folder)
     rows = _survived_kinds(summary)
     roles = {row["name"].rpartition("-")[0] for row in rows}
-    if summary.get("episodes") or summary.get("evaluations") or not {SAMPLER, EVALUATOR} <= roles:
+    began_s = (summary.get("resumed") or {}).get("t_s", -1.0)
+    looks = [look for look in summary.get("evaluations", ()) if look[0] > round(began_s, 3)]
+    if summary.get("episodes") or looks or not {SAMPLER, EVALUATOR} <= roles:
         return ""
     return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
 

@@ -220,6 +220,8 @@ def test_the_command_that_goes_on_leaves_the_limit_behind():
     stop = StopPlan(mean_return=3.0, env_steps=600, minutes=1.5)
     assert further(stop, "env_steps 600 >= 600") == " --set run.stop.env_steps=1200"
     assert further(stop, "minutes 1.50 >= 1.5") == " --set run.stop.minutes=3.0"
+    assert further(stop, "env_steps 615 >= 600") == " --set run.stop.env_steps=1200"
+    assert further(stop, "env_steps 5000 >= 600") == " --set run.stop.env_steps=10200"
     assert further(stop, "return 3.0 >= 3") == " --set run.stop.return=none"
     assert further(stop, "interrupted by Ctrl-C") == further(stop, "") == ""
 
