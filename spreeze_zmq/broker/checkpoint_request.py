@@ -34,7 +34,7 @@ class CheckpointRequest:
     def begin(self, env_steps: int, now_s: float) -> str:
         """Begin a checkpoint and return its folder name; one that is still pending is abandoned."""
         self._parts, self._counts = {}, {}
-        self.pending = f"{env_steps:012d}-{int(now_s * 1000):09d}"
+        self.pending = f"{env_steps:012d}-{int(now_s * 1000):012d}"
         self.next_s = now_s + self._interval_s
         return self.pending
 

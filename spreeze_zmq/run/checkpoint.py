@@ -1,6 +1,6 @@
 """Checkpoints on disk: each learner writes its parts, the broker writes the manifest that completes them.
 
-CHECKPOINTS/<id>/                ids sort by name, the newest last
+CHECKPOINTS/<id>/                ids sort by the numbers in their names, the newest last
     critic_learner.pt            one file per part; renamed to this when it is complete on the disk
     actor_learner.pt
     MANIFEST.json                written last; a folder without it is never read
@@ -192,9 +192,12 @@ def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
 def _newest_first(checkpoints: Path) -> list[Path]:
     if not checkpoints.is_dir():
         return []
-    return sorted(
-        (path for path in checkpoints.iterdir() if path.is_dir()), key=lambda p: p.name, reverse=True
-    )
+    return sorted((path for path in checkpoints.iterdir() if path.is_dir()), key=_place, reverse=True)
+
+
+def _place(folder: Path) -> tuple[list[int], str]:
+    """Where a checkpoint stands among others: by its env steps and time, however many digits these have."""
+    return [int(number) for number in re.findall(r"\d+", folder.name)], folder.name
 
 
 def _read_manifest(folder: Path) -> SavedCheckpoint:

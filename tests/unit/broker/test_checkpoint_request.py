@@ -4,8 +4,10 @@ import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
-from spreeze_zmq.run.checkpoint import latest, write_part
+from spreeze_zmq.run.checkpoint import complete, latest, write_part
 
+#: Eleven and a half days, in seconds: then milliseconds have ten digits.
+LONG_S = 1e6
 PARTS = {"critic_learner.pt": b"critic" * 1000, "actor_learner.pt": b"actor" * 1000}
 
 
@@ -29,3 +31,17 @@ def test_a_request_names_the_learners_that_owe_their_parts(tmp_path):
     request.take("actor_learner", fields["actor_learner"], {})
     assert request.missing == []
     assert latest(tmp_path).path.name == folder
+
+
+def test_the_later_checkpoint_is_the_latest_after_weeks_too(tmp_path):
+    """Where no env step tells two apart, as offline; also beside names of fewer digits."""
+    request = CheckpointRequest(tmp_path, ("critic_learner",), 60.0)
+    (tmp_path / "000000000000-900000000").mkdir()
+    complete(tmp_path / "000000000000-900000000", [], {})
+    made = []
+    for now_s in (LONG_S - 1, LONG_S, LONG_S + 1):
+        made.append(request.begin(0, now_s))
+        (tmp_path / made[-1]).mkdir()
+        assert request.take("critic_learner", {"folder": made[-1], "part": {}}, {}) == made[-1]
+        assert latest(tmp_path).path.name == made[-1]
+    assert made == sorted(made)
