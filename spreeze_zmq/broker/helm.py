@@ -30,6 +30,8 @@ LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
 #: rate, at first and at most; and how long the end of a run that somebody stops waits before they write where
 #: they are.
 AHEAD_S, MOST_AHEAD_S, COUNT_S = 1.0, 8.0, 4.0
+#: Within this time the learners hear a broker that was started again; what is said before may be lost.
+RECONNECTED_S = 2.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -60,13 +62,17 @@ class Helm:
         self.checkpoints = CheckpointRequest(folder.checkpoints, learners, interval_s)
         self.state, self.exit_reason = "starting", ""
         self._next_balance_s = self._stop_by_s = 0.0
-        self._ahead_s, self._count_by_s = AHEAD_S, math.inf
+        self._ahead_s, self._count_by_s, self._ask_by_s = AHEAD_S, math.inf, math.inf
         self._has_published_stop = False
 
     def restore(self, exit_reason: str, now_s: float) -> None:
         """Say again what an earlier broker of this run had decided, once the record is restored."""
+        self.checkpoints.next_s = max(self.checkpoints.next_s, now_s + RECONNECTED_S)
         self.exit_reason = exit_reason
         self.state = "stopping" if exit_reason else self.state
+        has_trained = self._record.learning.counts["critic_updates"] > 0 or self._plan.balance.in_order
+        if exit_reason and has_trained and self._record.learners_are_ready:
+            self._stop_by_s = self._ask_by_s = now_s + RECONNECTED_S
         if (size := self._record.moved(CRITIC_LEARNER, moves.BATCH)) is not None:
             self.balancer.set_batch_size(size)
             for role in self._plan.learning.learners:
@@ -95,10 +101,13 @@ class Helm:
     def decide(self, now_s: float) -> None:
         """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
+            if now_s >= self._ask_by_s:
+                self._ask_for_the_last(now_s)
             if self.checkpoints.pending and now_s >= self._count_by_s:
                 self._count_by_s = math.inf
                 self.checkpoint(now_s, at_once=True)
-            if not self._has_published_stop and (not self.checkpoints.pending or now_s >= self._stop_by_s):
+            awaited = self.checkpoints.pending or self._ask_by_s < math.inf
+            if not self._has_published_stop and (not awaited or now_s >= self._stop_by_s):
                 self._has_published_stop = True
                 roles = ["launcher"] if self._record.workers else ["*"]
                 self.say("stop", roles=roles, reason=self.exit_reason)
@@ -189,20 +198,25 @@ class Helm:
             return
         log.info("the run ends: %s", reason)
         self._notes.note("end", {"reason": reason}, now_s)
-        in_order = (
-            self._plan.balance.in_order
-        )  # its last checkpoint comes after updates that are not made yet
-        learning = self.state == "training" or (in_order and self._record.learners_are_ready)
+        # in order, the last checkpoint comes after updates that are not made yet
+        in_order = self._plan.balance.in_order and self._record.learners_are_ready
+        learning = self.state == "training" or in_order
         self.exit_reason, self.state = reason, "stopping"
         self.show(now_s)  # the evaluator only receives policies from now on
         self._stop_by_s = now_s
         if learning:
-            self.checkpoint(now_s)
-            counted = in_order and self._is_at_its_last_step
-            self._stop_by_s += LAST_IN_ORDER_S if counted else LAST_CHECKPOINT_S
-            if in_order and not counted:
-                self._stop_by_s += COUNT_S
-                self._count_by_s = now_s + COUNT_S
+            self._ask_for_the_last(now_s)
+
+    def _ask_for_the_last(self, now_s: float) -> None:
+        """Ask for the last checkpoint, and set how long the end of the run waits for it."""
+        self._ask_by_s = math.inf
+        self.checkpoint(now_s)
+        in_order = self._plan.balance.in_order
+        counted = in_order and self._is_at_its_last_step
+        self._stop_by_s = now_s + (LAST_IN_ORDER_S if counted else LAST_CHECKPOINT_S)
+        if in_order and not counted:
+            self._stop_by_s += COUNT_S
+            self._count_by_s = now_s + COUNT_S
 
     @property
     def _is_at_its_last_step(self) -> bool:

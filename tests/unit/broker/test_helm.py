@@ -1,0 +1,64 @@
+"""The end of a run, as its broker decides it, also one that was started again in the middle of it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq.broker.figures import ProcessRecord
+from spreeze_zmq.broker.helm import LAST_CHECKPOINT_S, RECONNECTED_S, Helm
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder
+
+REASON = "env_steps 1000 >= 1000"
+
+
+class Steered:
+    """A helm, and what it says to the processes."""
+
+    def __init__(self, path, updates):
+        plan = topology.load("pendulum")
+        self.record, self.said = RunRecord(plan), []
+        for role in plan.learning.learners:
+            self.record.processes[f"{role}-0"] = ProcessRecord(role, 1, ready=True)
+        self.record.learning.counts["critic_updates"] = updates
+        control = SimpleNamespace(publish=lambda message: self.said.append(message.kind))
+        self.helm = Helm(plan, RunFolder(path), self.record, SimpleNamespace(), control)
+
+    def decide(self, now_s):
+        """What it says at this time."""
+        self.said.clear()
+        self.helm.decide(now_s)
+        return list(self.said)
+
+
+def test_a_broker_that_is_killed_while_it_waits_for_the_last_checkpoint_asks_again(tmp_path):
+    """Once the learners can hear it; only then does the run end, without it after a time."""
+    steered = Steered(tmp_path, updates=5)
+    steered.helm.restore(REASON, 100.0)
+    assert steered.decide(100.1) == []
+    asked_s = 100.0 + RECONNECTED_S
+    assert steered.decide(asked_s) == ["checkpoint"]
+    assert steered.helm.checkpoints.pending
+    assert steered.decide(asked_s + LAST_CHECKPOINT_S - 0.1) == []
+    assert steered.decide(asked_s + LAST_CHECKPOINT_S) == ["stop"]
+    assert steered.helm.checkpoints.missing == ["critic_learner", "actor_learner"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_run_that_has_not_trained_ends_at_once(tmp_path, gone):
+    """As it would have without a restart; and one whose learners have gone."""
+    steered = Steered(tmp_path, updates=5 if gone else 0)
+    for process in steered.record.processes.values():
+        process.gone = "done" if gone else ""
+    steered.helm.restore(REASON, 100.0)
+    assert steered.decide(100.1) == ["stop"]
+
+
+def test_a_checkpoint_that_is_due_waits_until_the_learners_hear_the_next_broker(tmp_path):
+    """One that was asked for at once would be lost, and the next one come an interval later."""
+    steered = Steered(tmp_path, updates=5)
+    steered.helm.balance = steered.helm.end = lambda *about: None
+    steered.helm.restore("", 100_000.0)
+    assert steered.decide(100_000.1) == []
+    assert steered.decide(100_000.0 + RECONNECTED_S) == ["checkpoint"]
