@@ -17,7 +17,7 @@ Vector = NDArray[np.float32]
 Sums = NDArray[np.float64]
 
 
-#: Intervals between two changes of a group after which it is late.
+#: Intervals between two changes of a group after which it is late, as it has kept them at least twice.
 INTERVALS = 2
 
 
@@ -75,6 +75,7 @@ class SharedRounds:
         self._told: dict[int, GroupChange] = {}
         self._heard_s: dict[int, float] = {}
         self._interval_s: dict[int, float] = {}
+        self._passed_s: dict[int, float] = {}
         self._since_s = 0.0
 
     def found(self, change: GroupChange) -> None:
@@ -88,7 +89,11 @@ class SharedRounds:
         if not self._told:
             self._since_s = now_s
         self._told[group] = change
-        self._interval_s[group] = now_s - self._heard_s.get(group, now_s)
+        if group in self._heard_s:
+            passed_s = now_s - self._heard_s[group]
+            before_s = self._passed_s.get(group, passed_s if group in self.living else 0.0)
+            # one that was away for long has no such pace: of two intervals, the shorter one is
+            self._interval_s[group], self._passed_s[group] = min(passed_s, before_s), passed_s
         self._heard_s[group] = now_s
 
     def is_due(self, now_s: float) -> bool:

@@ -73,6 +73,44 @@ def test_a_slow_group_is_waited_for_at_its_own_pace():
     assert rounds.is_due(130.0)
 
 
+def test_how_long_a_group_was_away_is_not_its_pace():
+    """It comes back after eight hours and dies soon after: the others wait for it as for any other."""
+    rounds, back_s = founded(0.0), 8 * 3600.0
+    for at_s in (0.0, 5.0, 10.0, back_s):
+        for group in (0, 1):
+            rounds.take(group, change(1, 1.0), at_s)
+        rounds.close()
+    rounds.take(0, change(2, 1.0), back_s + 5.0)
+    assert not rounds.is_due(back_s + 19.9)
+    assert rounds.is_due(back_s + 20.0)
+
+
+def test_a_group_that_has_told_once_is_not_waited_for_for_as_long_as_it_was_away():
+    """No interval of it is known."""
+    rounds = founded(0.0)
+    for at_s, groups in ((0.0, (0, 1)), (20.0, (0,)), (5000.0, (0, 1))):
+        for group in groups:
+            rounds.take(group, change(1, 1.0), at_s)
+        rounds.close()
+    rounds.take(0, change(2, 1.0), 5005.0)
+    assert not rounds.is_due(5014.9)
+    assert rounds.is_due(5015.0)
+
+
+def test_a_group_that_was_too_slow_for_a_round_is_waited_for_once_its_pace_is_known():
+    """A fast one closed the first rounds without it, every 20 s."""
+    rounds = founded(0.0)
+    for at_s in range(0, 140, 10):
+        if at_s % 60 == 0:
+            rounds.take(1, change(1, 1.0), float(at_s))
+        rounds.take(0, change(1, 1.0), float(at_s))
+        rounds.close()
+    rounds.living = {0, 1}
+    rounds.take(0, change(1, 1.0), 140.0)
+    assert not rounds.is_due(120.0 + 2 * 60.0 + 9.9)
+    assert rounds.is_due(120.0 + 2 * 60.0 + 10.0)
+
+
 def test_statistics_of_observations_add_up():
     """Each group has seen its own."""
     rounds = founded(0.0, statistics=(2.0, 1.0, 3.0))
