@@ -233,10 +233,15 @@ class LearningFigures:
             if name in self.gauges or len(self.gauges) < GAUGES_KEPT:
                 self.gauges[name] = value
         for name in COUNTS:
-            if name in fields["counters"]:
+            if name in fields["counters"] and self._is_of_this_run(name, fields["counters"]):
                 self.counts[name] = max(fields["counters"][name], self.before.get(name, 0))
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
+
+    def _is_of_this_run(self, name: str, counters: Mapping[str, float]) -> bool:
+        """Whether it goes on from the resumed run's checkpoint: products do once their updates do."""
+        updates = name.replace("_flops", "_updates")
+        return updates == name or counters.get(updates, 0) >= self.before.get(updates, 0)
 
     def resume(self, counts: Mapping[str, float]) -> None:
         """Start from the counts at a checkpoint of another run."""

@@ -244,6 +244,16 @@ def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():
     assert (shown["best"]["interval"], shown["best"]["confirmed"]) == ([-160.0, -140.0], True)
 
 
+def test_products_of_earlier_runs_are_no_gain_of_a_resumed_one():
+    """A learner that fetches its checkpoint from another machine reports before it has restored it."""
+    run = record()
+    run.resume({"t_s": 100.0, "counts": {"critic_updates": 1000, "critic_flops": 1e12}})
+    for now_s, updates, flops in ((101.0, 0, 0.0), (102.0, 1000, 1e12), (110.0, 1500, 1.5e12)):
+        counters = {"critic_updates": updates, "critic_flops": flops}
+        run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), now_s)
+    assert run.learning.mean_rates(10.0)["critic_flops_per_s"] == 5e10
+
+
 def test_rates_of_a_resumed_run_leave_out_what_came_before():
     """It began at 10,000 steps and is at 12,000 after ten seconds: 200 a second."""
     run = record()
