@@ -12,6 +12,7 @@ from typing import Any
 from spreeze_zmq.base.endpoints import BAD_KEYS
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.roles import BROKER
+from spreeze_zmq.wire.channels.refusals import NO_MISTAKES
 
 #: Most failures that are kept with their tracebacks.
 FAILURES_KEPT = 100
@@ -21,8 +22,8 @@ KINDS_KEPT = 50
 LONGEST = 400
 
 _NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
-#: Most rows that are kept of refused messages, and of missing ones, so that a peer that invents names cannot
-#: fill the memory.
+#: Most rows that are kept of mistakes, of messages that became too old, and of missing ones, so that a peer
+#: that invents names cannot fill the memory.
 MOST_ROWS = 64
 #: Kinds that a process exists to send. It is stuck if this many of one kind are refused over this time and
 #: none is accepted.
@@ -30,8 +31,6 @@ VITAL = ("hello", "report", "rollout", "policy", "critic")
 STUCK_AFTER, STUCK_AFTER_S = 3, 1.5
 #: The same for a process of which nothing is known yet: it may be starting, and another use its name.
 UNKNOWN_AFTER_S = 10.0
-#: Words of refusals that are no mistake of the sender: a message that became too old.
-NO_MISTAKES = ("stale",)
 #: The word of a message that came where none of its kind travels; others may come where they should.
 ASTRAY = "wrong_kind"
 #: The word of a message that another than the process of its name may have sent.
@@ -211,9 +210,10 @@ class RefusalRecord:
         return news
 
     def _has_room(self, word: str) -> bool:
-        """Whether there is a place for one more row: a thousand silent processes leave those of refusals."""
-        alike = sum((known in MISSING) == (word in MISSING) for *_, known in self._refused)
-        return alike < MOST_ROWS
+        """Whether there is a place for one more row: a thousand processes that are silent, or whose rollouts
+        come too late, leave the places of mistakes.
+        """
+        return sum(_sort(known) == _sort(word) for *_, known in self._refused) < MOST_ROWS
 
     def miss(self, sender: str, word: str, now_s: float) -> list[Refused]:
         """Record, once, that the broker expects a message of a process; returns it for display."""
@@ -228,11 +228,16 @@ class RefusalRecord:
         return sum(one.count for one in self._refused.values() if one.word not in NO_MISTAKES)
 
     def rows(self, now_s: float, most: int = 2 * MOST_ROWS) -> list[Refused]:
-        """At most ``most`` rows: stuck senders first, then by count."""
+        """At most ``most`` rows: stuck senders first, then mistakes before what is none, then by count."""
         for one in self._refused.values():
             one.patience_s = self._patience_s(one.sender, one.kind, one.taker)
         rows = [one.row(now_s) for one in self._refused.values()]
-        return sorted(rows, key=lambda row: (not row.stuck, -row.count))[:most]
+        return sorted(rows, key=lambda row: (not row.stuck, row.word in NO_MISTAKES, -row.count))[:most]
+
+
+def _sort(word: str) -> tuple[bool, bool]:
+    """Rows of one sort have places of their own."""
+    return word in MISSING, word in NO_MISTAKES
 
 
 def _grouped(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Mapping[str, Any]]]:

@@ -17,6 +17,9 @@ log = logging.getLogger("spreeze")
 #: thousand processes send four kinds.
 MOST_REFUSALS, MOST_SENDERS = 16, 8192
 OTHERS = "others"
+#: Words of refusals that are no mistake of the sender, a message that became too old: counted apart from the
+#: mistakes, which they neither hide nor join.
+NO_MISTAKES = ("stale",)
 #: Characters kept of an example.
 LONGEST_EXAMPLE = 240
 #: The first refusal of a kind is logged at once, later ones at most this often.
@@ -63,8 +66,8 @@ class Refusals:
         if taken:
             self.pass_over(sender, kind)
         key = (sender, kind, error.reason)
-        if key not in self._refused and len(self._refused) >= MOST_REFUSALS:
-            key = (OTHERS, "", OTHERS)
+        if key not in self._refused and not self._has_room(error.reason):
+            key = (OTHERS, "", error.reason if error.reason in NO_MISTAKES else OTHERS)
         refusal = self._refused.setdefault(key, Refusal(error.detail[:LONGEST_EXAMPLE]))
         refusal.count += 1
         now_s = time.monotonic()
@@ -75,6 +78,13 @@ class Refusals:
                 return
             what = f"a {kind or 'message'} of {sender or 'an unknown sender'}"
             log.warning("%s: refused %s (%d so far): %s", self._place, what, refusal.count, error)
+
+    def _has_room(self, word: str) -> bool:
+        """Whether one more refusal for this reason is counted apart."""
+        return (
+            sum((known in NO_MISTAKES) == (word in NO_MISTAKES) for *_, known in self._refused)
+            < MOST_REFUSALS
+        )
 
     def _counted_as(self, sender: str, kind: str) -> tuple[str, str]:
         """The key of a message's counter; shared by all senders after the first ``MOST_SENDERS``."""

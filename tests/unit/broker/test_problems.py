@@ -125,3 +125,13 @@ def test_a_thousand_silent_processes_leave_places_for_refusals():
         record.miss(f"sampler-{number}", NO_REPORT, 1.0)
     assert len(record.take("c-0", [row(1)], 2.0)) == 1
     assert len(record.rows(2.0)) == MOST_ROWS + 1
+
+
+def test_rollouts_that_come_too_late_hide_no_mistake():
+    """Of a hundred samplers; the mistakes of one come before them, and have a place."""
+    record = RefusalRecord()
+    for number in range(100):
+        record.take("c-0", [row(1000, good=9, word="stale", sender=f"sampler-{number}")], 1.0)
+    assert len(record.take("c-0", [row(40, good=9, word="not_finite", sender="sampler-3")], 2.0)) == 1
+    first, second = record.rows(2.0, 2)
+    assert (first.word, second.word, record.mistakes) == ("not_finite", "stale", 40)

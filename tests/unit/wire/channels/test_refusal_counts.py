@@ -36,3 +36,16 @@ def test_a_sender_among_thousands_is_not_said_to_be_kept_out():
     for number in (2000, MOST_SENDERS):
         refusals.refuse(MISFIT, f"sampler-{number}", "report")
     assert [row["good"] for row in refusals.rows()] == [1, 1]
+
+
+def test_what_is_too_old_takes_no_place_of_a_mistake():
+    """Nor is it one, of whomever."""
+    refusals = Refusals("ipc:///x")
+    for number in range(2 * MOST_REFUSALS):
+        refusals.refuse(WireError("stale", "21 versions behind"), f"sampler-{number}", "rollout")
+    refusals.refuse(MISFIT, "sampler-3", "rollout")
+    rows = refusals.rows()
+    assert sum(row["count"] for row in rows if row["word"] == "stale") == 2 * MOST_REFUSALS
+    assert [(row["sender"], row["word"]) for row in rows if row["word"] != "stale"] == [
+        ("sampler-3", "misfit")
+    ]
