@@ -85,14 +85,18 @@ class FrameRing(Ring):
     def add(
         self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None = None
     ) -> None:
-        """As every ring; stacked observations need the rollout's ``history`` and the ends of its episodes.
+        """As every ring; stacks of several observations need the rollout's ``history`` and the ends of its
+        episodes.
 
         Raises:
             InputError: the frames of one rollout do not fit.
         """
-        assert rollout.terminated is not None
-        assert rollout.truncated is not None
-        ended = rollout.terminated | rollout.truncated
+        if self._stack == 1:  # a stack that reaches over no end
+            ended = np.zeros((rollout.num_steps, rollout.num_envs), np.bool_)
+        else:
+            assert rollout.terminated is not None
+            assert rollout.truncated is not None
+            ended = rollout.terminated | rollout.truncated
         frames = self._place(rollout)
         envs = np.arange(rollout.num_envs)
         stacks = frames[stack_times(ended, self._stack), envs[:, None]]  # [T + 1, N, k]

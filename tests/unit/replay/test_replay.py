@@ -1,11 +1,16 @@
 """Returns computed at insertion, the ring, the sampling and the files of the replay."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import CheckpointError, InputError
-from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.base.frames import channels_first, has_channels_last, stacked_shape
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.replays import n_step_returns
 from spreeze_zmq.replay.ring import Column, Ring
@@ -215,6 +220,22 @@ def test_the_actor_keeps_observations_that_were_acted_on():
     replay.add(make_rollout([1.0, 2.0], first_obs=2))
     assert sorted(set(replay.sample(500)[:, 0].tolist())) == [0, 1, 2, 3]
     assert len(replay) == 4
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+@pytest.mark.parametrize("shape", [(24, 24, 3), (3, 24, 24), (20, 24)])
+def test_an_actor_keeps_images_from_the_arrays_that_it_asks_for(shape, stack):
+    """Nothing else comes: without a stack not even the ends of episodes."""
+    env, asked = spec(shape, "uint8"), SAC.fields_of("policy", stack)
+    whole = random_rollout(env, frame_stack=stack)
+    sent = {name: getattr(whole, name) if name in asked else None for name in ARRAY_FIELDS}
+    replay = ObservationReplay(env, options(1000, stack=stack))
+    replay.add(replace(whole, **sent))
+    seen = replay.ring.take(torch.arange(whole.num_transitions))["obs"]
+    assert seen.shape == (whole.num_transitions, *stacked_shape(shape, stack))
+    newest = seen.view(whole.num_transitions, stack, -1)[:, -1]
+    turned = channels_first(whole.obs) if has_channels_last(shape) else whole.obs
+    np.testing.assert_array_equal(newest, turned[:-1].reshape(whole.num_transitions, -1))
 
 
 def test_a_saved_replay_goes_on_exactly(tmp_path):
