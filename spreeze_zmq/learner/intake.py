@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Intake:
         fields: the arrays of a rollout that the learner needs.
         receipts: the learner's side of the account of samples.
         stale_transitions: transitions refused as too stale.
-        states: sampler -> the state that came with its newest rollout; see ``run.sampler_state``.
+        states: in order: sampler -> the state that came with its newest rollout; see ``run.sampler_state``.
     """
 
     def __init__(
@@ -125,10 +126,16 @@ class Intake:
     def _pull(self) -> Rollout | None:
         while (message := self.puller.pull()) is not None:
             try:
-                return rollout_from(message)
+                return self._asked(rollout_from(message))
             except WireError as error:
                 self.puller.refuse(error, message.sender, message.kind)
         return None
+
+    def _asked(self, rollout: Rollout) -> Rollout:
+        """A rollout without the arrays that nobody asked for, which no check has seen."""
+        asked = {*self.fields, *(() if self._turns is None else ("state",))}
+        odd = [name for name in ARRAY_FIELDS if name not in asked and getattr(rollout, name) is not None]
+        return replace(rollout, **dict.fromkeys(odd)) if odd else rollout
 
     def _on_unread(self, claims: Message) -> None:
         """Enter a rollout that could not be decoded in the account, as its header describes it."""

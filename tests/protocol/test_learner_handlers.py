@@ -131,6 +131,24 @@ def test_learners_take_any_rollout(learners, which, data):
     encode(Message("report", learner.component.own_report(), {}, learner.component.name, 1))
 
 
+def test_arrays_that_nobody_asked_for_are_passed_over(learners):
+    """No check sees them: masks of no width, another memory, and a state, which is kept in order alone."""
+    for learner in learners:
+        intake = learner.experience.intake
+        message = rollout_of(learner)._replace(sender="../../x")
+        odd = {
+            "action_mask": np.zeros((5, 2, 0), np.bool_),
+            "final_action_mask": np.zeros((0, 3), np.bool_),
+            "final_index": np.zeros((0, 2), np.int32),
+            "memory": np.full((2, 7), np.nan, np.float32),
+            "state": np.zeros(9, np.uint8),
+        }
+        rollout = take(learner, message._replace(arrays={**odd, **message.arrays}))
+        assert rollout.arrays().keys() == message.arrays.keys()
+        assert intake.states == {}
+        learner.experience.add(rollout)
+
+
 @THOROUGH
 @given(st.sampled_from(["policy", "critic", "set", "checkpoint", "stop", "status", "scale"]), st.data())
 def test_learners_take_any_weights_and_control(learners, kind, data):
