@@ -182,6 +182,10 @@ class RatioExperience(ReplayExperience):
 
     # --- what is kept
 
+    def go_back(self) -> None:
+        """Forget the errors of weights that are gone, which may not even be finite."""
+        self.replay.forget_errors()
+
     def _count_replay_as_trained(self) -> None:
         """Count the transitions in the replay as received and trained on; a run in order counts from 0, as
         its samplers do.

@@ -134,8 +134,13 @@ class PrioritizedReplay(Replay):
     def keep_in(self, descriptor: int) -> None:
         """As for every replay. Priorities are not kept: all recovered transitions get the same."""
         super().keep_in(descriptor)
-        back = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
-        self.tree.set(back % self.ring.capacity, torch.ones_like(back))
+        self.forget_errors()
+
+    def forget_errors(self) -> None:
+        """Give all transitions the priority of new ones."""
+        self._highest = torch.ones_like(self._highest)
+        rows = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
+        self.tree.set(rows % self.ring.capacity, torch.ones_like(rows))
 
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""

@@ -233,6 +233,9 @@ class Replay(_RingReplay):
     def prioritize(self, errors: torch.Tensor) -> None:
         """Set priorities from the errors ``[B]`` of the last batch; a uniform replay ignores them."""
 
+    def forget_errors(self) -> None:
+        """Draw all transitions alike until errors of theirs come again, as a uniform replay always does."""
+
 
 def _columns(more: Sequence[str], env: EnvironmentSpec) -> Iterator[Column]:
     """The columns of further arrays, in the first dtype that each may have."""

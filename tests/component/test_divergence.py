@@ -7,6 +7,7 @@ import torch
 from spreeze_zmq.base.errors import Diverged
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.run.checkpoint import Part, complete
 
@@ -62,6 +63,18 @@ def test_a_checkpoint_never_holds_what_is_not_finite(learner, peers):
         assert (checkpoints / f"later{number}" / f"{role}.pt").exists()
     with pytest.raises(Diverged):
         vault.last_good(caught.value, 4)
+
+
+@pytest.mark.parametrize("peers", [[*SMALL, "algorithm.prioritized=true"]], indirect=True)
+def test_the_errors_of_weights_that_are_gone_are_forgotten(learner):
+    """Else every batch would be of the transitions that were drawn when the learner diverged."""
+    good, replay = learner.state(), learner.experience.replay
+    replay.add(random_rollout(learner.component.environment))
+    if replay.prioritized:
+        replay.sample(64)
+        replay.prioritize(torch.full((64,), float("nan")))
+    learner.go_back(good)
+    assert not replay.prioritized or replay.tree.total == len(replay)
 
 
 def _crc32(path):

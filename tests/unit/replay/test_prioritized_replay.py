@@ -107,6 +107,21 @@ def test_what_is_new_comes_first():
     assert replay.sample(1000).reward.mean() > 0.9
 
 
+@pytest.mark.parametrize("error", [float("nan"), float("inf"), 1e12])
+def test_errors_of_a_divergence_are_forgotten(error):
+    """Then all transitions are drawn alike again, with finite weights, and new ones as those before."""
+    replay = make_replay()
+    replay.add(make_rollout(np.arange(10)))
+    replay.sample(4)
+    replay.prioritize(torch.full((4,), error))
+    replay.forget_errors()
+    replay.add(make_rollout(np.arange(10, 20)))
+    batch = replay.sample(20_000)
+    counts = np.bincount(batch.reward.long().numpy(), minlength=20)
+    assert (abs(counts - 1000) < 5 * np.sqrt(1000)).all()
+    assert (batch.weight == 1.0).all()
+
+
 def test_the_oldest_lose_their_priority_with_their_place():
     """In a ring of 8, after 20 transitions each of the last 8 is drawn, and alike."""
     replay = make_replay(capacity=8, n_step=3)
