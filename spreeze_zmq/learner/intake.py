@@ -135,7 +135,8 @@ class Intake:
         """A rollout without the arrays that nobody asked for, which no check has seen."""
         asked = {*self.fields, *(() if self._turns is None else ("state",))}
         odd = [name for name in ARRAY_FIELDS if name not in asked and getattr(rollout, name) is not None]
-        return replace(rollout, **dict.fromkeys(odd)) if odd else rollout
+        none: dict[str, Any] = dict.fromkeys(odd)
+        return replace(rollout, **none) if odd else rollout
 
     def _on_unread(self, claims: Message) -> None:
         """Enter a rollout that could not be decoded in the account, as its header describes it."""
