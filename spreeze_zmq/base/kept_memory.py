@@ -92,11 +92,11 @@ class KeptRing:
             table = np.frombuffer(memory, dtype, rows * width, offset).reshape(rows, width)
             self.tables[dtype], offset = table, offset + _whole_pages(table.nbytes)
         self._rows = min(rows for rows, _ in shapes.values())
-        # CRC of the layout, rows begun, rows written: all rows are whole while the last two are equal.
-        self._header = np.frombuffer(memory, np.int64, 3, begin)
+        # CRC of the layout, rows begun, rows written: all rows are whole while the last two are equal. The
+        # fourth is 1 while rows come that are nothing without those after them.
+        self._header = np.frombuffer(memory, np.int64, 4, begin)
         if self._header[0] != (crc := zlib.crc32(layout.encode())):
-            self._header[:] = 0, 0, 0
-            self._header[0] = crc
+            self._header[:] = crc, 0, 0, 0
 
     def begin(self, rows: int) -> None:
         """Mark a write as begun, after which ``rows`` rows have been appended in all."""
@@ -104,13 +104,20 @@ class KeptRing:
 
     def end(self, rows: int) -> None:
         """Mark a write as finished, or without ``begin`` that the tables were filled in another way."""
-        self._header[1:] = rows
+        self._header[1:3] = rows
+
+    def fill(self, *, whole: bool) -> None:
+        """Mark all rows as not to be recovered, or once they are ``whole`` as any others."""
+        self._header[3] = not whole
 
     def recovered(self) -> int:
         """The number of rows that an earlier process has appended, without those of an unfinished write.
         Where that write overwrote older rows, copies of the newest whole rows replace them.
         """
-        _, begun, written = self._header.tolist()
+        _, begun, written, is_part = self._header.tolist()
+        if is_part:
+            begun = written = 0
+            self.fill(whole=True)
         if begun > self._rows:
             torn = np.arange(max(written, begun - self._rows), begun)
             num_whole = written - (begun - self._rows)

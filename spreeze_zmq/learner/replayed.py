@@ -57,10 +57,10 @@ class ReplayExperience(Experience):
         self.batch_size = self._largest_batch = plan.learning.batch_size
 
     def begin(self) -> None:
-        """Read the data that the run does not sample itself."""
+        """Read the data that the run does not sample itself, and know what rewards are divided by."""
         if self.sources is not None:
             self.sources.read(self.outlet.observe)
-            self._tell_scale()
+        self._tell_scale()
 
     @property
     def num_filled(self) -> int:

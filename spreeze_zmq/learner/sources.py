@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,24 +79,31 @@ class Sources:
         Raises:
             InputError: a source has changed since the run was planned.
         """
-        fill, stack = not len(self._own), self._half.options.frame_stack
-        for name, plan in self._plans.items():
-            into = self._shared.get(name, self._own)
-            env, number = self._component.environment, 0
-            try:
-                for rollout in data.rollouts_of(self._datasets[name], env, name, plan.episodes, stack):
-                    if odd := into.unfit(rollout):
-                        raise InputError(odd)
-                    observe(rollout)
-                    if fill or into is not self._own:
-                        into.add(rollout)
-                    number += rollout.num_steps
-                    self._component.breathe()
-            except InputError as error:
-                raise InputError(f"data.{name}: {error}") from None
-            how = "fill the replay" if plan.share is None else f"are {plan.share:.0%} of each batch"
-            log.info("data.%s: %s transitions %s", name, f"{number:,}", how)
+        fill = not len(self._own)
+        with self._own.ring.filling() if fill else nullcontext():
+            for name, plan in self._plans.items():
+                try:
+                    number = self._read(name, observe, fill=fill)
+                except InputError as error:
+                    raise InputError(f"data.{name}: {error}") from None
+                how = "fill the replay" if fill else "are in the replay, which is back"
+                how = how if plan.share is None else f"are {plan.share:.0%} of each batch"
+                log.info("data.%s: %s transitions %s", name, f"{number:,}", how)
         self.num_filled = len(self._own) if fill else 0
+
+    def _read(self, name: str, observe: Callable[[Rollout], None], *, fill: bool) -> int:
+        """Read one source; returns its transitions."""
+        into, number = self._shared.get(name, self._own), 0
+        about = self._component.environment, name, self._plans[name].episodes, self._half.options.frame_stack
+        for rollout in data.rollouts_of(self._datasets[name], *about):
+            if odd := into.unfit(rollout):
+                raise InputError(odd)
+            observe(rollout)
+            if fill or into is not self._own:
+                into.add(rollout)
+            number += rollout.num_steps
+            self._component.breathe()
+        return number
 
     def state(self) -> dict[str, Any]:
         """The state of the drawing from the replays of sources."""

@@ -216,15 +216,16 @@ class FrameRing(Ring):
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_added:
             raise CheckpointError(f"the replay in {folder} refers to frames that it does not hold")
 
-    def keep_in(self, descriptor: int) -> None:
+    def keep_in(self, descriptor: int, beside: int) -> NDArray[np.float64]:
         """As every ring; transitions that have lost a frame are not drawn."""
-        super().keep_in(descriptor)
+        numbers = super().keep_in(descriptor, beside)
         self._first, self._rollouts = 0, deque()
         end = super().first
         for together in torch.split(self._frames_of_all(), RECOVERED_TOGETHER):
             if num := len(together):
                 self._rollouts.append((end := end + num, int(together.min())))
         self._drop_incomplete()
+        return numbers
 
     def _rings(self) -> list[Ring]:
         return [self, self._frames]

@@ -93,11 +93,14 @@ class _RingReplay:
         return self.ring.unfit(rollout)
 
     def keep_in(self, descriptor: int) -> None:
-        """Hold the transitions in memory that outlives this process (``kept_memory``), and recover those that
-        an earlier process left there. A replay on a GPU stays where it is.
+        """Hold the transitions, and what rewards are divided by, in memory that outlives this process
+        (``kept_memory``), and recover what an earlier process left there. A replay on a GPU stays where it
+        is.
         """
         if self.ring.device.type == "cpu":
-            self.ring.keep_in(descriptor)
+            numbers = self.ring.keep_in(descriptor, 0 if self.scale is None else self.scale.counts.size)
+            if self.scale is not None:
+                self.scale.keep_in(numbers)
 
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""

@@ -132,7 +132,12 @@ class ReturnScale:
 
     def __init__(self, gamma: float, largest: float) -> None:
         self._returns, self._largest = RunningReturns(gamma, past_truncation=True), largest
-        self.adopt(np.zeros(STEPS * (GREATEST - LEAST)))
+        self.keep_in(np.zeros(STEPS * (GREATEST - LEAST)))
+
+    def keep_in(self, counts: NDArray[np.float64]) -> None:
+        """Go on from these counts, and hold them there."""
+        self.counts = counts
+        self.adopt(counts)
 
     def add(self, rollout: Rollout) -> None:
         """Count the returns of a rollout after each reward; between rewards they only fade."""
@@ -147,7 +152,7 @@ class ReturnScale:
 
     def adopt(self, sums: NDArray[np.float64]) -> None:
         """Continue from :meth:`sums`."""
-        self.counts = sums
+        self.counts[:] = sums
         self.divisor = self.spread = 1.0
         if (total := sums.sum()) > 0.0:
             most, middle = np.flatnonzero(sums)[-1], np.searchsorted(sums.cumsum(), total / 2.0)
@@ -160,7 +165,7 @@ class ReturnScale:
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`state_dict`."""
-        self.adopt(state["counts"].numpy().copy())
+        self.adopt(state["counts"].numpy())
 
     def running(self) -> dict[str, torch.Tensor]:
         """The running returns, for a run whose samplers go on in their episodes."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,14 +131,33 @@ class Ring:
                 f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
             )
 
-    def keep_in(self, descriptor: int) -> None:
-        """Move the empty table, which is on the CPU, into kept memory, and recover the rows there."""
+    def keep_in(self, descriptor: int, beside: int) -> NDArray[np.float64]:
+        """Move the empty table, which is on the CPU, into kept memory, and recover the rows there.
+
+        Returns:
+            ``[beside]`` numbers of the owner's in the same memory: as an earlier process left them beside its
+            rows, else 0.
+        """
         rings = self._rings()
-        kept_tables = kept_rings(descriptor, json.dumps(self._layout()), *(ring._shapes() for ring in rings))
+        shapes = [*(ring._shapes() for ring in rings), {"float64": (1, beside)}]
+        *kept_tables, numbers = kept_rings(descriptor, json.dumps(self._layout()), *shapes)
         for ring, kept in zip(rings, kept_tables, strict=True):
             ring._kept = kept
             ring._tables = {dtype: torch.from_numpy(table) for dtype, table in kept.tables.items()}
             ring.num_added = kept.recovered()
+        found: NDArray[np.float64] = numbers.tables["float64"][0]
+        if not self.num_added:
+            found[:] = 0.0
+        return found
+
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Rows that come inside are recovered from kept memory only once all have come."""
+        if self._kept is not None:
+            self._kept.fill(whole=False)
+        yield
+        if self._kept is not None:  # not after an error: what has come is a part
+            self._kept.fill(whole=True)
 
     def _rings(self) -> list[Ring]:
         """This ring, and those that it refers to."""

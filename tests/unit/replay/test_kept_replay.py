@@ -149,6 +149,28 @@ def test_what_is_back_is_what_was_there(memory):
             assert (getattr(batches[0], name) == getattr(batches[1], name)).all()
 
 
+@pytest.mark.parametrize("kind", [{}, {"prioritized": True}, {"environment": IMAGES, "stack": 2}])
+def test_transitions_that_are_nothing_without_others_are_back_with_all_of_them_alone(memory, kind):
+    """Data of which an earlier process has read a part are not there; a later one reads all of them."""
+    environment = kind.get("environment", ENVIRONMENT)
+    one = made(**kind)
+    one.keep_in(memory)
+    with pytest.raises(KeyboardInterrupt), one.ring.filling():
+        one.add(rollout(1, environment=environment))
+        raise KeyboardInterrupt
+    two = made(**kind)
+    two.keep_in(memory)
+    assert len(two) == 0
+    with two.ring.filling():
+        for number in (2, 3):
+            two.add(rollout(number, environment=environment))
+    three = made(**kind)
+    three.keep_in(memory)
+    batch = three.sample(1000)
+    assert (len(three), set(batch.reward.tolist())) == (2 * 256, {2.0, 3.0})
+    assert (batch.obs.flatten(1) == batch.reward[:, None]).all()
+
+
 def test_memory_of_another_layout_is_not_read(memory):
     """As where a run's options have changed: the replay begins empty."""
     one = made()

@@ -1,0 +1,85 @@
+"""The data of a run are read by each process of a learner: by the next one, too, after a crash."""
+
+import os
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.base import kept_memory
+from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.learner.sources import Sources
+from spreeze_zmq.plan import topology
+from spreeze_zmq.replay import replay_of
+from tests.unit.data.made import dataset
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+@pytest.fixture
+def memory():
+    """New memory, as the launcher makes it."""
+    descriptor = kept_memory.create("test")
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture(params=[False, True])
+def plan(tmp_path, monkeypatch, request):
+    """Of five episodes of four steps, whose transitions are told apart by their reward."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    numbers = iter(range(1, 100))
+
+    def number(episodes):
+        for episode in episodes:
+            episode.rewards[:] = [next(numbers) for _ in episode.rewards]
+
+    dataset("some-v0", episodes=5, steps=4, change=number)
+    run = {"env": "Pendulum-v1", "algorithm": "sac"}
+    told = {"normalize_rewards": True, "prioritized": request.param}
+    return topology.load({"run": run, "algorithm": told, "data": {"a": {"source": "minari:some-v0"}}})
+
+
+def life(plan, memory, crash_after=None):
+    """A process's replay with the data; returns it and the number of transitions that it was filled with."""
+    algorithm, options = algorithm_of(plan)
+    env, breaths = plan.environment, iter(range(100))
+
+    def breathe():
+        if next(breaths) == crash_after:
+            raise Crash
+
+    component = SimpleNamespace(plan=plan, environment=env, options={"device": "cpu"}, breathe=breathe)
+    half = algorithms.make("critic", algorithm, options, env, "cpu", 1)
+    replay = replay_of(algorithm.kept_fields("critic", options), env, options, "cpu", 1)
+    sources = Sources(component, half, replay, None)
+    replay.keep_in(memory)
+    with suppress(Crash):
+        sources.read(lambda rollout: None)
+    return replay, sources.num_filled
+
+
+def rewards(replay):
+    """Of all transitions that may be drawn."""
+    return sorted({round(value * replay.scale.divisor) for value in replay.sample(2000).reward.tolist()})
+
+
+def test_a_replay_that_was_filled_in_part_is_filled_again(plan, memory):
+    """By the next process, wholly; the one after that finds all and adds nothing."""
+    part, _ = life(plan, memory, crash_after=1)
+    assert rewards(part) == [*range(1, 9)]
+    whole, filled = life(plan, memory)
+    assert (rewards(whole), len(whole), filled) == ([*range(1, 21)], 20, 20)
+    again, filled = life(plan, memory)
+    assert (rewards(again), len(again), filled) == ([*range(1, 21)], 20, 0)
+
+
+def test_what_rewards_are_divided_by_outlives_a_process_as_its_replay_does(plan, memory):
+    """Else all that is back would count as it came, beside a network that is new."""
+    first, _ = life(plan, memory)
+    second, _ = life(plan, memory)
+    assert first.scale.divisor != 1.0
+    assert second.scale.divisor == first.scale.divisor
