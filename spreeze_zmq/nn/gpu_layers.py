@@ -161,9 +161,9 @@ class GpuRun:
         places = iter(range(len(parameters), 0, -1))
         for number in reversed(range(len(self._layers))):
             layer, of_layer = self._layers[number], kept[number]
+            gradient = gradient[..., : of_layer.weight.shape[1]]  # without the next layer's columns of zeros
             if layer.activation is not None:
                 assert of_layer.activated is not None
-                gradient = gradient[..., : of_layer.activated.shape[-1]]
                 gradient = BACKWARD[type(layer.activation)](gradient, of_layer.activated)
             if layer.norm is not None:
                 of_bias, of_weight = next(places), next(places)

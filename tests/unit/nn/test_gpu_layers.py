@@ -86,6 +86,23 @@ def test_an_activation_that_works_in_place_leaves_what_is_kept(kind):
     assert distance(ours, exact) < 1e-5
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("kind", [torch.nn.SiLU, torch.nn.ReLU, None])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("width", [1, 7, 16, 30])
+def test_a_layer_of_any_width_may_have_nothing_behind_it(width, norm, kind, bf16):
+    """Its gradient has no column of the zeros that the next layer's factors are filled up with."""
+    torch.manual_seed(0)
+    between = [torch.nn.LayerNorm(width)] * norm + ([] if kind is None else [kind()])
+    (run,) = split([torch.nn.Linear(4, width), *between, torch.nn.Linear(width, 2)])
+    x = torch.randn(ROWS, 4)
+    exact = found(run, x, run.in_torch)
+    ours = found(run, x, lambda x: NativeFunction.apply(run._gpu_calls[bf16], x, *run.parameters()))
+    assert [each.shape for each in ours] == [each.shape for each in exact]
+    if width > 1:
+        assert distance(ours, exact) < (0.2 if bf16 else 1e-5)
+
+
 def test_no_column_is_left_that_tensor_cores_do_not_take():
     """Zeros follow the numbers, and what has the width stays as it is."""
     rows = torch.arange(6.0).view(2, 3)
