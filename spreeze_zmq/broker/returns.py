@@ -108,10 +108,13 @@ class Evaluations:
     def reached(self, goal: float, num_episodes: int) -> str:
         """The stop reason if the best policy reached the goal in ``num_episodes`` fresh episodes; else empty.
 
-        An evaluator that does not send ``confirmed`` needs no fresh episodes.
+        An evaluator that does not send ``confirmed`` needs no fresh episodes. Episodes that the limit of time
+        cut confirm nothing: where rewards are negative, their returns are too high.
         """
         best = self.best
         if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
+            return ""
+        if best.get("timed_out", False):
             return ""
         if best["num_episodes"] < num_episodes and "confirmed" in best:
             return ""
