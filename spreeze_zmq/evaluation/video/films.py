@@ -42,6 +42,7 @@ class VideoSchedule:
         trust: modules of the run's environment and algorithm, which may be there.
         made: called with each file that is complete.
         failed: called with a line about each video that could not be written, and the end of its log.
+        goes_on: whether the run goes on from another, which has had the steps that its first status is past.
     """
 
     def __init__(
@@ -52,18 +53,34 @@ class VideoSchedule:
         trust: Sequence[str],
         made: Callable[[Path], object] = lambda path: None,
         failed: Callable[[str, str], object] = lambda summary, said: None,
+        *,
+        goes_on: bool = False,
     ) -> None:
-        self._made, self._failed = made, failed
+        self._made, self._failed, self._goes_on = made, failed, goes_on
         self._folder, self._steps = folder, sorted(steps)
         self._import_from, self._trust = str(import_from), trust
         self._writer: subprocess.Popen[bytes] | None = None
         self._waiting: list[Path] = []
         self._video = Path()
+        self._take_up()
+
+    def _policy_at(self, steps: int) -> Path:
+        return self._folder.path / "videos" / f"{steps}.safetensors"
+
+    def _take_up(self) -> None:
+        """Go on where an earlier process of this run was: what it has kept is of the policy of that time."""
+        kept = [steps for steps in self._steps if self._policy_at(steps).exists()]
+        self._steps = [steps for steps in self._steps if steps not in kept]
+        self._waiting = [
+            self._policy_at(n) for n in kept if not self._policy_at(n).with_suffix(".mp4").exists()
+        ]
 
     def reached(self, env_steps: int) -> None:
         """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
+        if self._goes_on:
+            self._goes_on, self._steps = False, [steps for steps in self._steps if steps > env_steps]
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
-            policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
+            policy = self._policy_at(self._steps.pop(0))
             policy.parent.mkdir(exist_ok=True)
             shutil.copyfile(self._folder.best_policy, policy)
             self._made(policy)
@@ -105,16 +122,19 @@ class VideoSchedule:
             )
 
     def close(self) -> None:
-        """Abandon the video that is being written; the policies stay and can be played later."""
+        """Abandon the video that is being written and those that wait, and say so: their policies stay."""
         self._take_ended()
-        if self._writer is None:
-            return
-        self._writer.send_signal(signal.SIGINT)  # the writer then removes its partial file
-        try:
-            self._writer.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._writer.kill()
-            self._writer.wait()
+        if self._writer is not None:
+            self._waiting.insert(0, self._video.with_suffix(".safetensors"))
+            self._writer.send_signal(signal.SIGINT)  # the writer then removes its partial file
+            try:
+                self._writer.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._writer.kill()
+                self._writer.wait()
+        for policy in self._waiting:
+            line = f"the video at {int(policy.stem):,} env steps is abandoned, as the run ends"
+            self._failed(f"{line}: spreeze play {policy} --video {policy.stem}.mp4 writes it", "")
 
 
 def main(policy: str, video: str, import_from: str, *trust: str) -> int:

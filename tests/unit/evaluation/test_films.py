@@ -3,6 +3,8 @@
 import sys
 import time
 
+import pytest
+
 from spreeze_zmq.evaluation.video import films
 from spreeze_zmq.run.folder import RunFolder
 
@@ -40,3 +42,62 @@ def test_a_video_that_fails_last_is_named_too(tmp_path, monkeypatch):
     videos._writer.wait(30)
     videos.close()
     assert len(failures) == 1
+
+
+@pytest.fixture
+def schedule(tmp_path, monkeypatch):
+    """Makes schedules of one run, whose best policy the test writes; a video is the bytes of its policy."""
+    code = "import shutil, sys, time; shutil.copy(*sys.argv[1:3]); time.sleep(float(sys.argv[4]))"
+    monkeypatch.setattr(films, "WRITER", (sys.executable, "-c", code))
+    folder, said = RunFolder.create("run", str(tmp_path / "run")), []
+
+    def make(*steps, slow=0, **about):
+        told = {"failed": lambda line, _: said.append(line), **about}
+        return films.VideoSchedule(folder, steps, tmp_path, (str(slow),), **told)
+
+    return make, folder, said
+
+
+def shown(videos, folder, env_steps):
+    """Let a schedule write what is due; the policy in each video, by its name."""
+    videos.reached(env_steps)
+    while videos._writer is not None or videos._waiting:
+        videos.reached(env_steps)
+        time.sleep(0.01)
+    return {path.name: path.read_text() for path in sorted((folder.path / "videos").glob("*.mp4"))}
+
+
+def test_a_video_is_of_the_policy_of_its_time_also_after_a_restart(schedule):
+    """What was kept stays; a video that is missing is written from it."""
+    make, folder, said = schedule
+    folder.best_policy.write_text("early")
+    expected = {"100.mp4": "early", "200.mp4": "early"}
+    assert shown(make(100, 200, 900), folder, 300) == expected
+    folder.best_policy.write_text("late")
+    (folder.path / "videos" / "200.mp4").unlink()
+    assert shown(make(100, 200, 900), folder, 500) == expected
+    assert shown(make(100, 200, 900), folder, 900) == {**expected, "900.mp4": "late"}
+    assert not said
+
+
+def test_a_run_that_goes_on_shows_nothing_of_what_the_one_before_has_shown(schedule):
+    """At its first status it is at 300 steps."""
+    make, folder, _ = schedule
+    folder.best_policy.write_text("late")
+    videos = make(100, 300, 301, goes_on=True)
+    videos.reached(300)
+    assert shown(videos, folder, 301) == {"301.mp4": "late"}
+
+
+def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):
+    """With the command that writes each from the policy that stays."""
+    make, folder, said = schedule
+    folder.best_policy.write_text("early")
+    videos = make(1000, 2000, 9000, slow=60)
+    videos.reached(2000)
+    videos.close()
+    assert said == [
+        f"the video at {steps:,} env steps is abandoned, as the run ends: "
+        f"spreeze play {folder.path / 'videos' / str(steps)}.safetensors --video {steps}.mp4 writes it"
+        for steps in (1000, 2000)
+    ]
