@@ -13,6 +13,7 @@ from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
+from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.evaluation.arena import Arena, timing_of
 from spreeze_zmq.evaluation.budget import EvaluationBudget
 from spreeze_zmq.evaluation.contestant import Contestant
@@ -63,8 +64,10 @@ class Evaluator:
             own_modules(plan),
             made=component.hand_over,
             failed=component.report_failure,
+            goes_on=plan.run.resume_from is not None,
         )
-        self.seed, self.final_seed = (int(word) for word in component.seed_sequence().generate_state(2))
+        words = component.seed_sequence().generate_state(2).tolist()
+        self.seed, self.final_seed = (seed_for(word, STRIDE) for word in words)
         self.title = Title(
             component.folder.best_policy,
             lambda fields, files: component.report("evaluation", fields, files=files),
@@ -103,6 +106,11 @@ class Evaluator:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began_s
+
+    @property
+    def later_seed(self) -> int:
+        """The first seed of the next policy's episodes."""
+        return seed_for(self.seed + STRIDE, STRIDE)
 
     def newest_policy(self) -> Policy:
         """The newest policy, which counts as evaluated from now on."""
@@ -152,7 +160,7 @@ class Evaluator:
         """
         cpu_s, title = self.component.cpu_s, self.title
         title.take_up()
-        self.seed += STRIDE
+        self.seed = self.later_seed
         look = Contestant(self.newest_policy(), self.seed, fresh=False)
         self.play(look, self.num_episodes)
         challenges = title.is_challenged_by(look)
@@ -191,7 +199,7 @@ class Evaluator:
 
     def play_last(self, until_s: float) -> None:
         """Keep the last policy if it beats the best one."""
-        last, best = Contestant(self.newest_policy(), self.seed + STRIDE, fresh=False), self.title.holder
+        last, best = Contestant(self.newest_policy(), self.later_seed, fresh=False), self.title.holder
         if best is not None and last.policy.version == best.policy.version:
             return
         if best is None:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.door import Given
-from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, overlay, seeds_of, select, without_reserved
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, overlay, select, without_reserved
 from spreeze_zmq.envs.kept import KeptRows
 from spreeze_zmq.envs.masks import Behind
+from spreeze_zmq.envs.seeds import seeds_of
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.task import Task

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import in_one_line, let_interrupts_pass, place_of
 from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import WrongReturn, odd_rows
-from spreeze_zmq.envs.failures import Failures, seed_after_failure
+from spreeze_zmq.envs.failures import Failures
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, overlay
+from spreeze_zmq.envs.seeds import seed_after_failure
 
 
 class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
 
 log = logging.getLogger("spreeze.envs")
@@ -102,11 +100,6 @@ class Failures:
             f"{first.summary}; {len(self._recent)} failures within {WINDOW} episodes, of which this was the"
             f" first, and at most {self.max_failures} are tolerated (max_failures)\n{first.traceback}"
         ).rstrip()
-
-
-def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
-    """A new seed for the environment ``row`` of a batch; it differs from failure to failure."""
-    return int(np.random.SeedSequence((seed % 2**63, row, num_failures)).generate_state(1)[0])
 
 
 def traceback_of(error: BaseException) -> str:

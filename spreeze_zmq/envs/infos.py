@@ -32,19 +32,6 @@ MAX_SCALARS, MAX_NAME, MAX_DEPTH = 64, 200, 8
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
-def seeds_of(env_id: str, num_envs: int, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
-    """A seed for each environment: ``seed + i``, or ``seed[i]``; ``None`` continues a random state.
-
-    Raises:
-        ValueError: there are more or fewer seeds than environments.
-    """
-    if seed is None or isinstance(seed, (int, np.integer)):
-        return [None if seed is None else int(seed) + i for i in range(num_envs)]
-    if len(seed) != num_envs:
-        raise ValueError(f"{env_id}: {num_envs} seeds expected, got {len(seed)}")
-    return seed
-
-
 def stacked(rows: Mapping[int, Mapping[Any, Any]], num_envs: int, depth: int = 0) -> dict[Any, Any]:
     """The info of a batch from those of some of its environments, whatever they hold.
 

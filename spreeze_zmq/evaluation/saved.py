@@ -16,6 +16,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.evaluation import Score, play
 from spreeze_zmq.plan.plan import Plan
@@ -153,7 +154,7 @@ def _whole(text: str, name: str, least: int, most: int) -> int:
 
 def fresh_seed() -> int:
     """A seed that no earlier evaluation has used, but by chance."""
-    return secrets.randbits(31)
+    return seed_for(secrets.randbits(31), MOST_EPISODES)
 
 
 def own_modules(plan: Plan) -> tuple[str, ...]:

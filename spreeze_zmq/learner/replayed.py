@@ -14,6 +14,7 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.envs.goals import LACK, GoalRewards, is_goal_dict
+from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
@@ -167,7 +168,7 @@ def _rewards(component: Component, plan: Plan) -> GoalRewards:
 
     env = choose(plan.environment.id, plan.environment.kwargs).make_one(0)
     component.at_end.append(env.close)
-    env.reset(seed=plan.run.seed)
+    env.reset(seed=seed_for(plan.run.seed, 1))
     rewards = GoalRewards(env, plan.environment.id)
     how = "many goals at once" if rewards.in_batches else "one goal at a time"
     log.info("episodes are kept once more in hindsight; compute_reward takes %s", how)

@@ -25,10 +25,11 @@ from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_lin
 from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, seed_after_failure, traceback_of
+from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.envs.seeds import seed_after_failure
 from spreeze_zmq.envs.source import find
 
 #: Time for workers to close their environments, before they are killed.

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, seeds_of, stacked
+from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.parallel.dispatcher import Dispatcher
 from spreeze_zmq.envs.parallel.pool import Slots, WorkerPool, arrays_for, check_options, divide
+from spreeze_zmq.envs.seeds import seeds_of
 
 
 class WorkerBatch(BatchedEnv):
@@ -101,6 +102,7 @@ class WorkerBatch(BatchedEnv):
         with tolerance:
             self._steps.collect(len(units))
             self._steps.read_messages()
+        slots.failed[chosen] = False  # a worker that died has truncated episodes that had not begun
         self._length[chosen], self._return[chosen] = 0, 0.0
         obs = np.zeros_like(slots.obs)
         obs[chosen] = self._returned[chosen] = slots.obs[chosen]
@@ -188,11 +190,11 @@ class WorkerBatch(BatchedEnv):
         if np.count_nonzero(ended):
             final_obs = obs.copy()
             final_obs[ended] = slots.final_obs[ids[ended]]
-            failed = slots.failed[ids]
+            failed = slots.failed[ids] & ended
             if np.count_nonzero(failed):
                 final_obs[failed] = self._returned[ids[failed]]
                 self._length[ids[failed]] -= 1
-                slots.failed[ids] = False
+                slots.failed[ids[failed]] = False
                 info["failed"] = failed
             info |= self._end_episodes(ids, ended, final_obs)
         self._returned[ids] = obs

@@ -1,0 +1,35 @@
+"""The seeds that environments are reset with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+#: Seeds that are drawn are below this: some environments take a C int, others hand theirs to
+#: ``np.random.seed``.
+SEEDS = 2**31
+
+
+def seed_for(number: int, num: int) -> int:
+    """The first of ``num`` seeds, all below ``SEEDS``: ``number`` itself, unless they would exceed that."""
+    return number % (SEEDS - num)
+
+
+def seeds_of(env_id: str, num_envs: int, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+    """A seed for each environment: ``seed + i``, or ``seed[i]``; ``None`` continues a random state.
+
+    Raises:
+        ValueError: there are more or fewer seeds than environments.
+    """
+    if seed is None or isinstance(seed, (int, np.integer)):
+        return [None if seed is None else int(seed) + i for i in range(num_envs)]
+    if len(seed) != num_envs:
+        raise ValueError(f"{env_id}: {num_envs} seeds expected, got {len(seed)}")
+    return seed
+
+
+def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
+    """A new seed for the environment ``row`` of a batch; it differs from failure to failure."""
+    word = np.random.SeedSequence((seed % 2**63, row, num_failures)).generate_state(1)[0]
+    return int(word) % SEEDS
