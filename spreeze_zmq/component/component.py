@@ -98,9 +98,15 @@ class Component(Reporting):
         return found
 
     def seed_sequence(self) -> np.random.SeedSequence:
-        """Seeds from the run's seed, this process's name and ``resume_from``, so that no two are equal."""
+        """Seeds from the run's seed, this process's name and ``resume_from``, so that no two are equal.
+
+        Outside lock-step a later life of the name has others: what ended the one before need not come again.
+        """
         own = f"{self.name} {self.plan.run.resume_from or ''}"
-        return np.random.SeedSequence([self.plan.run.seed, zlib.crc32(own.encode())])
+        words = [self.plan.run.seed, zlib.crc32(own.encode())]
+        if self._name_lock.had_another and not self.plan.balance.in_order:
+            words.append(self.incarnation)
+        return np.random.SeedSequence(words)
 
     def on(self, kind: str, handler: Callable[[Mapping[str, Any]], None]) -> None:
         """Call ``handler(fields)`` on each control message of ``kind``."""
@@ -117,9 +123,7 @@ class Component(Reporting):
         messages wait for room.
 
         Args:
-            kind: of the message.
-            fields: of it.
-            arrays: of it.
+            kind, fields, arrays: of the message.
             files: those in the run's folder that it speaks of.
         """
         message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
@@ -168,16 +172,8 @@ class Component(Reporting):
         self.send_report()
 
     def _say_hello(self) -> None:
-        self.report(
-            "hello",
-            {
-                "role": self.role,
-                "name": self.name,
-                "pid": os.getpid(),
-                "protocol": PROTOCOL_VERSION,
-                "host": socket.gethostname(),
-            },
-        )
+        fields = {"role": self.role, "name": self.name, "pid": os.getpid(), "protocol": PROTOCOL_VERSION}
+        self.report("hello", {**fields, "host": socket.gethostname()})
 
     def poll(
         self,
@@ -289,8 +285,7 @@ class Component(Reporting):
                     if self._broker is not None and self._is_ready:
                         self._say_hello()
                     self._broker = message.incarnation
-                handler = self._handlers.get(message.kind)
-                if handler is not None:
+                if (handler := self._handlers.get(message.kind)) is not None:
                     handler(message.fields)
 
     def _on_stop(self, fields: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ let index = Number(process.argv[3] ?? (mine.launched ? mine.count.maximum : 0));
 while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : index++;
 const name = `sampler-${index}`;
 const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };
-let [stopping, waiting_for, state] = [false, "", (1000 * plan.run.seed + index + 1) | 0 || 1];
+let [stopping, waiting_for, state] = [false, "", (1000 * plan.run.seed + index + 1 + (plan.balance.in_order ? 0 : incarnation)) | 0 || 1];
 const shifted = (by) => (state ^= by > 0 ? state << by : state >>> -by); // xorshift (Marsaglia 2003)
 const random = {
   uniform: () => ([13, -17, 5].map(shifted)[2] >>> 0) / 2 ** 32,

@@ -271,7 +271,8 @@ def collect(policy, frames, masks):
 
 signal.signal(signal.SIGTERM, on_sigterm)
 dropped = 0
-rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2])])
+life = 0 if plan["balance"]["in_order"] else incarnation
+rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
 total = plan["components"]["sampler"]["count"]["initial"] * N
 place = np.minimum((int(sys.argv[2]) * N + np.arange(N)) / max(total - 1, 1), 1.0)
 envs = gym.make_vec(
@@ -281,7 +282,7 @@ envs = gym.make_vec(
     vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
     **plan["environment"]["kwargs"],
 )
-first, info = envs.reset(seed=int(rng.integers(2**31)))
+first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
 frames, masks = first[None], legal(info)
 hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
 tell("hello", hello)

@@ -14,6 +14,8 @@ Random random_of(const Component& component) {
     const std::string own = component.identity.name + " " + run.value("resume_from", Json()).dump();
     std::vector<uint64_t> seeds = {run.at("seed").get<uint64_t>()};
     seeds.insert(seeds.end(), own.begin(), own.end());
+    if (component.had_another && !component.plan.at("balance").at("in_order").get<bool>())
+        seeds.insert(seeds.end(), {component.identity.incarnation >> 32, component.identity.incarnation & 0xffffffff});
     return Random(std::seed_seq(seeds.begin(), seeds.end()));
 }
 

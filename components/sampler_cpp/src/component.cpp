@@ -104,6 +104,8 @@ bool Component::lock(int number) {
         close(descriptor);
         return false;
     }
+    struct stat before;
+    had_another = fstat(descriptor, &before) == 0 && before.st_size > 0;
     if (ftruncate(descriptor, 0) != 0 || dprintf(descriptor, "%d %llu\n", getpid(), (unsigned long long)identity.incarnation) < 0)
         throw std::runtime_error(path + ": cannot be written: " + std::strerror(errno));
     return true;

@@ -49,6 +49,7 @@ class Component {
     std::string role;
     int index = 0;
     Identity identity;
+    bool had_another = false;  // whether the name had another life before this one
     std::function<Json()> pushed;  // learner -> transitions pushed to it
 
   private:

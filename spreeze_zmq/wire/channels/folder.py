@@ -41,10 +41,15 @@ class Holder(NamedTuple):
 
 
 class Claim:
-    """One path that this process owns exclusively until ``release`` or its death."""
+    """One path that this process owns exclusively until ``release`` or its death.
 
-    def __init__(self, path: Path, lock_path: Path, descriptor: int) -> None:
-        self.path = path
+    Attributes:
+        path: the path.
+        had_another: whether another process has owned it before and not released it.
+    """
+
+    def __init__(self, path: Path, lock_path: Path, descriptor: int, *, had_another: bool = False) -> None:
+        self.path, self.had_another = path, had_another
         self._lock_path = lock_path
         self._descriptor: int | None = descriptor
 
@@ -57,6 +62,7 @@ class Claim:
             ChannelError: another process, named in the message, holds it; or the lock cannot be written.
         """
         lock_path = path.with_name(path.name + ".lock")
+        before = _text(lock_path)
         try:
             descriptor = _lock(lock_path, incarnation=incarnation)
         except OSError as error:
@@ -67,7 +73,7 @@ class Claim:
             raise ChannelError(
                 f"{path} is taken by process {who or 'unknown'}; stop that one or choose another endpoint"
             )
-        return cls(path, lock_path, descriptor)
+        return cls(path, lock_path, descriptor, had_another=bool(before))
 
     def lend(self, incarnation: int = 0) -> None:
         """Have the lock name no process of this machine: one of another has the name, with this incarnation
