@@ -282,7 +282,7 @@ envs = gym.make_vec(
     vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
     **plan["environment"]["kwargs"],
 )
-first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
+first, info = envs.reset(seed=int(rng.integers(2**31)))
 frames, masks = first[None], legal(info)
 hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
 tell("hello", hello)
