@@ -47,8 +47,10 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """``file:line`` of an environment's own method; empty if it is not the user's."""
         return ""
 
-    def _repair(self, row: int) -> int:
-        """Repair an environment that failed; returns a new seed, with which the next episode differs."""
+    def _repair(self, row: int) -> int | None:
+        """Repair an environment that failed; returns a new seed, with which the next episode differs. None
+        continues a random state.
+        """
         self._replace(row)
         return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
 

@@ -108,6 +108,9 @@ class EnvPoolBatch(BatchedEnv):
             )
         return self._reset_all(), {}
 
+    def _repair(self, row: int) -> None:
+        """A reset repairs it; EnvPool seeds none alone."""
+
     def _make_again(self, seeds: Sequence[int]) -> None:
         """Replace the pool by a new one, since EnvPool takes seeds only when it is made."""
         self._pool.close()

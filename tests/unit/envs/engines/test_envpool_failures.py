@@ -1,0 +1,66 @@
+"""What fails in EnvPool's environments, of which a double stands in where it is not installed."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import EnvironmentFailure
+from spreeze_zmq.envs.engines import envpool_batch
+
+
+class Pool:
+    """Counts steps; environment 1 gives NaN at its third one. It is seeded when it is made."""
+
+    config = SimpleNamespace(max_episode_steps=100)
+    spec = SimpleNamespace(
+        observation_space=Box(-1e9, 1e9, (1,)), action_space=Box(-1.0, 1.0, (1,)), config=config
+    )
+    made = 0
+
+    def __init__(self, env_id, num_envs, **config):
+        Pool.made += 1
+        self.steps = np.zeros(num_envs)
+
+    def reset(self, rows):
+        """Of some; EnvPool's own returns these alone."""
+        self.steps[rows] = 0
+        return self.steps[rows, None].copy(), {"env_id": rows}
+
+    def step(self, actions):
+        """None ends by itself."""
+        self.steps += 1
+        never, obs = np.zeros(len(self.steps), bool), self.steps[:, None].copy()
+        obs[1] = np.nan if self.steps[1] == 3 else obs[1]
+        return obs, np.ones(len(self.steps)), never, never, {}
+
+    def close(self):
+        """Nothing to end."""
+
+
+@pytest.fixture
+def batch(monkeypatch):
+    """Three environments, of which two failures are tolerated."""
+    monkeypatch.setattr(Pool, "made", 0)
+    monkeypatch.setattr(envpool_batch, "why_not", lambda env_id: "")
+    monkeypatch.setattr(envpool_batch, "_envpool", lambda: SimpleNamespace(make=Pool))
+    made = envs.make("Fake-v0", 3, backend="envpool", max_failures=2)
+    made.reset(seed=0)
+    return made
+
+
+def test_one_bad_number_costs_one_episode(batch):
+    """The others go on; more failures than are tolerated end the batch."""
+    for _ in range(2):
+        batch.step(np.zeros((3, 1)))
+    obs, reward, _, truncated, info = batch.step(np.zeros((3, 1)))
+    assert truncated.tolist() == info["failed"].tolist() == [False, True, False]
+    assert obs[:, 0].tolist() == [3, 0, 3]
+    assert (info["final_obs"][1, 0], reward[1]) == (2.0, 0.0)
+    assert Pool.made == 1
+    for _ in range(5):
+        batch.step(np.zeros((3, 1)))
+    with pytest.raises(EnvironmentFailure, match="3 failures within 100 episodes"):
+        batch.step(np.zeros((3, 1)))
