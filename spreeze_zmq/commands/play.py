@@ -39,6 +39,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     seed = saved.seed if arguments.seed is None else arguments.seed
+    if saved.only_nominal:
+        say(saved.only_nominal)
     how = {"episodes": arguments.episodes, "seed": seed, "speed": arguments.speed}
     if arguments.video is None:
         for number, episode in enumerate(video.show(saved.policy, saved.environment, **how)):

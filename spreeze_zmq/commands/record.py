@@ -39,6 +39,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--episodes {number}: expected at least 1")
     data.check_name(name)
     saved = SavedPolicy.load(arguments.run, arguments.trust)
+    if saved.only_nominal:
+        say(saved.only_nominal)
     seed = fresh_seed() if arguments.seed is None else arguments.seed
     episodes: list[OwnEpisode] = []
     rng = np.random.default_rng(seed)

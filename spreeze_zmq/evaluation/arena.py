@@ -53,6 +53,7 @@ class Arena:
         spec: has ``max_episode_steps`` among its kwargs if the evaluation sets it.
         step_cap: the time limit that the evaluation sets; None if the environment's own is as low.
         num_workers: processes that step the environments; 0 if this process does.
+        randomize: ranges from which each reset draws their models; empty for the nominal one.
 
     Raises:
         InvalidEnvironment: the environment cannot be made.
@@ -78,6 +79,7 @@ class Arena:
             self.step_cap, self.spec = limit, replace(spec, kwargs=kwargs, max_episode_steps=limit)
         self.width = width
         calls = {"on_failure": on_failure, "on_tick": on_tick}
+        self.randomize: Mapping[str, Any] = (options or {}).get("randomize") or {}
         self._options = {**(options or {}), "step_info": "final", **calls}
         timing = timing or envs.look(spec.id, spec.kwargs).timing
         engine = engine_of(timing.backend)

@@ -5,8 +5,10 @@ file, and the rule by which another one takes its place.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -99,13 +101,20 @@ class Contestant:
             **({"final": True} if self.final else {}),
         }
 
-    def save(self, path: Path, spec: EnvironmentSpec, step_cap: int | None) -> None:
+    def save(
+        self,
+        path: Path,
+        spec: EnvironmentSpec,
+        step_cap: int | None,
+        randomize: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         """Write the file.
 
         Args:
             path: of the file.
             spec: of the environment in which the policy was evaluated.
             step_cap: the time limit that the evaluation has set for it, if any.
+            randomize: ranges from which it drew their models; empty for the nominal one.
         """
         assert self.score is not None
         fields = self.fields(best=True)
@@ -117,6 +126,8 @@ class Contestant:
         about["environment"] = json.dumps(spec.to_dict())
         about["evaluation_seed"] = str(self.seed)
         about["step_cap"] = str(step_cap or 0)
+        if randomize:
+            about["randomize"] = json.dumps(randomize)
         self.policy.save(path, about)
 
     @classmethod

@@ -6,10 +6,11 @@ import contextlib
 import inspect
 import math
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
@@ -43,6 +44,7 @@ class SavedPolicy:
         num_episodes: episodes of the score.
         seed: of the score's first episode.
         step_cap: time limit that the evaluation set for the environment; None if it set none.
+        randomize: ranges from which each reset drew its model; empty for the nominal one.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class SavedPolicy:
     num_episodes: int
     seed: int
     step_cap: int | None = None
+    randomize: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
@@ -91,6 +94,7 @@ class SavedPolicy:
             num_episodes = _whole(about["num_episodes"], "num_episodes", 1, MOST_EPISODES)
             seed = _whole(about["evaluation_seed"], "evaluation_seed", 0, MOST_COUNT)
             step_cap = _whole(about.get("step_cap", "0"), "step_cap", 0, MOST_COUNT) or None
+            randomize = dict(parsed(about.get("randomize", "{}")))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
@@ -102,7 +106,14 @@ class SavedPolicy:
         module = module_of(environment.id)
         if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
             raise grant.refusal(path, "an environment", module)
-        return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
+        return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap, randomize)
+
+    @property
+    def only_nominal(self) -> str:
+        """What is to be said where it is shown on the nominal model alone; empty if it was scored there."""
+        if not self.randomize:
+            return ""
+        return f"on the nominal model; its score is of models that vary: {', '.join(self.randomize)}"
 
     def play(
         self,
@@ -126,7 +137,7 @@ class SavedPolicy:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
         first = fresh_seed() if seed is None else seed
-        with closing(envs.remade(spec, num, step_info="final")) as batch:
+        with closing(envs.remade(spec, num, step_info="final", randomize=self.randomize)) as batch:
             return play(batch, self.policy, first, step_cap=self.step_cap, on_step=on_step)
 
 

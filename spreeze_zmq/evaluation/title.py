@@ -139,4 +139,4 @@ class Title:
 
     def save(self) -> None:
         assert self.holder is not None
-        self.holder.save(self.path, self.arena.spec, self.arena.step_cap)
+        self.holder.save(self.path, self.arena.spec, self.arena.step_cap, self.arena.randomize)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.evaluation.arena import Arena
+from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.policy import Policy
 from tests.unit.envs import own_environments
@@ -101,3 +105,23 @@ def test_a_start_that_does_not_fit_the_policy_is_refused(tmp_path):
         policy.save(path, {"environment": json.dumps({**spec, "action_start": start})})
         with pytest.raises(InputError, match=said):
             Policy.load(path)
+
+
+RANGES = {"body_mass": [0.5, 2.0], "opt.gravity": [0.5, 1.5]}
+
+
+def test_a_policy_scored_on_models_that_vary_is_played_on_them_again(tmp_path, capsys):
+    """With the seed of its score its returns come again; a window can show the nominal model alone."""
+    spec, path = envs.probe("HalfCheetah-v5", {"max_episode_steps": 20}), tmp_path / "mine.safetensors"
+    save_for(path, spec.to_dict(), "sac")
+    arena = Arena(spec, 3, options={"randomize": RANGES})
+    with closing(arena):
+        one = Contestant(Policy.load(path), seed=3)
+        one.take(play(arena.batch(3), one.policy, 3), 1.0)
+        one.save(path, arena.spec, arena.step_cap, arena.randomize)
+    saved = SavedPolicy.load(path)
+    np.testing.assert_allclose(saved.play(seed=saved.seed).returns, one.returns, rtol=1e-5)
+    assert main(["play", str(path), "--video", str(tmp_path / "no.avi")]) == 2
+    assert capsys.readouterr().out == (
+        "on the nominal model; its score is of models that vary: body_mass, opt.gravity\n"
+    )
