@@ -196,10 +196,17 @@ def without_noise(policy: Policy) -> Callable[[FrameStack], Actions]:
 
 
 def with_noise(policy: Policy, rng: np.random.Generator) -> Callable[[FrameStack], Actions]:
-    """How a policy acts where it explores: ``act`` of :func:`played`, as samplers do."""
+    """How a policy acts where it explores: ``act`` of :func:`played`, as samplers do. With each stack that it
+    is called with, its environments get places of their own, drawn from all that a run's have.
+    """
+    playing: FrameStack | None = None
+    place: Floats = np.zeros(0, np.float32)
 
     def act(frames: FrameStack) -> Actions:
-        about: Any = {"memory": frames.memory, "action_mask": frames.action_mask}
+        nonlocal playing, place
+        if frames is not playing:
+            playing, place = frames, rng.random(len(frames.seen), np.float32)
+        about: Any = {"place": place, "memory": frames.memory, "action_mask": frames.action_mask}
         return policy.env_action(policy.act(frames.seen, rng, **about)[0])
 
     return act

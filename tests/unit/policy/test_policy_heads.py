@@ -9,6 +9,7 @@ from examples import BOUNDS, HIGH, LOW, giving, rows
 from torch import distributions
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.policy import with_noise
 
 NORMAL = {"kind": "normal", "log_std_min": -1.0, "log_std_max": 0.5}
 NOISY = {"kind": "deterministic", "noise_min": 0.1, "noise_max": 0.5}
@@ -115,6 +116,21 @@ def test_places_are_evenly_spread_by_default():
         noise = rng().standard_normal((num, 2), np.float32)
         action, _ = policy.act(rows(num), rng())
         np.testing.assert_allclose(action[:, 0], np.clip(np.array(sigma) * noise[:, 0], -1, 1), atol=1e-6)
+
+
+def test_who_explores_alone_has_in_each_episode_another_place():
+    """A run's samplers have all from 0 to 1, of which a single environment would have the first alone."""
+    policy = giving(
+        [0.0], {**NOISY, "noise_min": 0.0, "noise_max": 0.5}, action_low=LOW[:1], action_high=HIGH[:1]
+    )
+    act, sizes = with_noise(policy, rng()), []
+    for _ in range(20):
+        frames = policy.frame_stack()
+        frames.begin(rows(1))
+        sizes.append(np.std([act(frames) for _ in range(200)]))
+    assert min(sizes) < 0.1
+    assert max(sizes) > 0.35
+    assert len(set(sizes)) == 20
 
 
 def test_noise_never_leaves_the_bounds():
