@@ -23,6 +23,7 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.base.schema import near_ones
+from spreeze_zmq.envs.engines.fitting import raised
 from spreeze_zmq.envs.task import NativeBatch, Task
 from spreeze_zmq.envs.tasks import NATIVE
 
@@ -133,7 +134,8 @@ class EnvironmentSource:
             entry = self.registered.entry_point
             creator = load_env_creator(entry) if isinstance(entry, str) else entry
             spec = replace(self.registered, order_enforce=False, kwargs=dict(self.registered.kwargs))
-            return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+            made = gymnasium.make(spec, disable_env_checker=True, **kwargs)
+            return raised(made, kwargs.get("max_episode_steps"))
         except InvalidEnvironment:
             raise
         except BaseException as error:
@@ -142,14 +144,13 @@ class EnvironmentSource:
 
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         assert self.factory is not None
-        limit = None
-        if "max_episode_steps" not in _parameters(self.factory):
-            limit = kwargs.pop("max_episode_steps", None)
+        takes = "max_episode_steps" in _parameters(self.factory)
+        limit = None if takes else kwargs.pop("max_episode_steps", None)
         env = self.factory(**kwargs)
         if not isinstance(env, gymnasium.Env):
             kind = f"{type(env).__module__}.{type(env).__qualname__}"
             raise InvalidEnvironment(f"{self.env_id}: it returned a {kind}, not a gymnasium.Env")
-        return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
+        return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(raised(env, limit), limit)
 
     def _cannot_make(self, creator: Any, kwargs: Mapping[str, Any], error: BaseException) -> str:
         """The message for an environment whose constructor raised ``error``."""

@@ -28,6 +28,18 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     return None
 
 
+def raised(env: gymnasium.Env[Any, Any], steps: int | None) -> gymnasium.Env[Any, Any]:
+    """The environment, whose own time limits are at least ``steps``: a lower one would end its episodes
+    before the limit that it is given.
+    """
+    inner = env
+    while steps and isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, TimeLimit):
+            inner._max_episode_steps = max(inner._max_episode_steps, steps)
+        inner = inner.env
+    return env
+
+
 def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Space[Any]:
     """One of the spaces of an environment.
 

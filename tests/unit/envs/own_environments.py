@@ -237,4 +237,10 @@ class Misspelt(Balance):
     mjcf = "<mujoco><worldbodi/></mujoco>"
 
 
+def short(length=99):
+    """Has a time limit of its own inside another wrapper."""
+    return gymnasium.Wrapper(gymnasium.wrappers.TimeLimit(Count(length), 4))
+
+
 gymnasium.register("OwnCount-v0", entry_point=Count, max_episode_steps=2)
+gymnasium.register("OwnShort-v0", entry_point=short)

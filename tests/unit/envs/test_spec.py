@@ -86,6 +86,18 @@ def test_a_spec_survives_json(env_id):
     assert again.to_dict() == spec.to_dict()
 
 
+@pytest.mark.parametrize("env_id", [f"{OWN}:short", f"{OWN}:OwnShort-v0"])
+@pytest.mark.parametrize("limit", [4, 3, 6])
+def test_a_time_limit_that_is_given_holds_also_above_one_inside(env_id, limit):
+    """What the spec says is where episodes are cut; without another one after four steps."""
+    kwargs = {} if limit == 4 else {"max_episode_steps": limit}
+    assert envs.probe(env_id, kwargs).max_episode_steps == limit
+    env = envs.make(env_id, 1, **kwargs)
+    env.reset()
+    cut = [env.step(np.zeros((1, 1)))[3][0] for _ in range(2 * limit)]
+    assert np.flatnonzero(cut).tolist() == [limit - 1, 2 * limit - 1]
+
+
 @pytest.mark.parametrize(
     ("env_id", "kwargs", "limit"),
     [
