@@ -1,4 +1,8 @@
-"""The user's own files that a node needs: those of the topology's folder and of the modules that it names."""
+"""The user's own files that a node needs: those of the topology's folder and of the modules that it names.
+
+Each folder travels whole and apart from the others, since two may hold files of one name. They are numbered
+in the order in which the head searches them, so that a process elsewhere imports the same module.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.base.trust import place_of
+from spreeze_zmq.base.trust import modules_folder, place_of
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 
@@ -20,6 +24,8 @@ from spreeze_zmq.plan.plan import Plan
 MOST_BYTES = 50_000_000
 #: Folders that hold no source.
 PASSED_OVER = ("__pycache__", "runs", "node_modules")
+#: End of the name, in a bundle, of the folder that the topology's modules are beside.
+TOPOLOGY = "topology"
 
 
 def bundle(plan: Plan, search: list[str]) -> bytes:
@@ -32,16 +38,10 @@ def bundle(plan: Plan, search: list[str]) -> bytes:
     Raises:
         InputError: the files are more than a bundle takes.
     """
-    folders = list(dict.fromkeys(_folders(plan, search)))
-    if not folders:
-        return b""
     archive, total = io.BytesIO(), 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for folder in folders:
+        for name, folder in _folders(plan, search).items():
             for path in _files(folder):
-                name = path.relative_to(folder).as_posix()
-                if name in packed.namelist():
-                    continue
                 total += path.stat().st_size
                 if total > MOST_BYTES:
                     raise InputError(
@@ -49,29 +49,40 @@ def bundle(plan: Plan, search: list[str]) -> bytes:
                         f"has more than {MOST_BYTES // 10**6} MB: move the topology and the modules that it "
                         "names to a folder of their own, or install the modules on every machine"
                     )
-                packed.write(path, name)
-    return archive.getvalue()
+                packed.write(path, f"{name}/{path.relative_to(folder).as_posix()}")
+    return archive.getvalue() if total else b""
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """Write a bundle's files below a new folder."""
+    """Write a bundle's files below a new folder, where :func:`places` finds them."""
     folder.mkdir(mode=0o700)
     if archive:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             packed.extractall(folder)
 
 
-def _folders(plan: Plan, search: list[str]) -> Iterator[Path]:
-    """The folder of the topology, and those of the modules that it names, unless they are installed."""
-    topology = Path(plan.topology_file).parent
-    modules = own_modules(plan)
+def places(folder: Path) -> tuple[list[Path], Path]:
+    """Where the files of an unpacked bundle are: the folders to put on the path of modules, in their order,
+    and the topology's, which every process searches last; it is one of them only where others are behind it.
+    """
+    roots = sorted(folder.iterdir())
+    beside = next((root for root in roots if root.name.endswith(TOPOLOGY)), folder / TOPOLOGY)
+    return (roots[:-1] if roots[-1:] == [beside] else roots), beside
+
+
+def _folders(plan: Plan, search: list[str]) -> dict[str, Path]:
+    """The folder of the topology, and those of the modules that it names, unless they are installed; by their
+    names in the bundle, in the order in which they are searched.
+    """
+    topology, modules = modules_folder(plan.topology_file).absolute(), own_modules(plan)
+    path = list(dict.fromkeys(Path(place).absolute() for place in [*search, str(topology)]))
+    found = (place_of(module.partition(".")[0], list(map(str, path))) for module in modules)
+    used = {Path(place) for place in found if place and not _is_installed(Path(place))}
     uses_files = modules or any("/" in component.use for component in plan.components.values())
-    if uses_files and topology != shipped_folder("launch"):
-        yield topology
-    for module in modules:
-        found = place_of(module.partition(".")[0], [str(topology), *search])
-        if found and not _is_installed(Path(found)):
-            yield Path(found)
+    if uses_files and Path(plan.topology_file).parent != shipped_folder("launch"):
+        used.add(topology)
+    roots = [place for place in path if place in used]
+    return {f"{at}{TOPOLOGY if root == topology else ''}": root for at, root in enumerate(roots)}
 
 
 def _is_installed(folder: Path) -> bool:

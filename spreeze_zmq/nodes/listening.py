@@ -76,7 +76,7 @@ class Listening:
             name: replace(plan.channels[name], remote=remote, back=backs.get(name, ""))
             for name, remote in zip(names, remotes[1:], strict=False)
         }
-        files = bundle(plan, ["", *sys.path])
+        files = bundle(plan, sys.path)
         return cls(replace(plan, channels=channels), remotes[0], files, ways)
 
 

@@ -18,7 +18,7 @@ from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs.packed import sent
 from spreeze_zmq.nodes.building import build
-from spreeze_zmq.nodes.bundle import unpack
+from spreeze_zmq.nodes.bundle import places, unpack
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
@@ -86,6 +86,7 @@ class Place:
         root = self.sockets.path
         try:
             unpack(bundle, root / "bundle")
+            self._import_from, _ = places(root / "bundle")
             write_keys(Keys(welcome["public"], welcome["secret"], welcome["server"]), root / KEYS_FILE)
             self.folder = RunFolder(root / "run")
             self.folder.logs.mkdir(parents=True, mode=0o700)
@@ -110,7 +111,7 @@ class Place:
         role, _, index = name.rpartition("-")
         component = self.plan.components[role]
         _check_device(role, component)
-        environment: dict[str, str] = {}
+        environment = self._python_path()
         descriptors: tuple[int, ...] = ()
         if role in LEARNERS:
             versions = VersionFile(self.sockets.path)
@@ -119,7 +120,7 @@ class Place:
             kept = self._kept.setdefault(role, -1)
             if kept < 0:
                 kept = self._kept[role] = kept_memory.create(role)
-            environment = {**KEEP_FREED_MEMORY, kept_memory.VARIABLE: str(kept)}
+            environment |= {**KEEP_FREED_MEMORY, kept_memory.VARIABLE: str(kept)}
             descriptors = (kept,)
         return ProcessSpec(
             name=name,
@@ -131,6 +132,13 @@ class Place:
             threads=component.threads,
             parent_death_signal=start["orphaned"],
         )
+
+    def _python_path(self) -> dict[str, str]:
+        """The variable by which a process finds the user's modules as on the head, where it needs one."""
+        if not self._import_from:
+            return {}
+        own = filter(None, [os.environ.get("PYTHONPATH")])
+        return {"PYTHONPATH": os.pathsep.join([*map(str, self._import_from), *own])}
 
     def close(self) -> None:
         """Remove the folder and all that was kept; no process runs here any more."""
@@ -146,7 +154,7 @@ def roles_elsewhere(plan: Plan) -> tuple[str, ...]:
 
 def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, Wire]) -> Plan:
     """The plan with this machine's folders, commands and endpoints."""
-    topology = root / "bundle" / Path(plan.topology_file).name
+    topology = places(root / "bundle")[1] / Path(plan.topology_file).name
     used = plan.components.keys() if MEMBER in roles else roles  # a member launches a whole group
     components = {
         role: _component(component, topology.parent) if role in used else component

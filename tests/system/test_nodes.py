@@ -42,14 +42,19 @@ def ssh(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(ssh, launch, tmp_path):
-    """A run of an environment of one's own that listens, and records what reaches its learner."""
-    (tmp_path / "mine").mkdir()
-    shutil.copy(arm.__file__, tmp_path / "mine" / "arm_of_mine.py")
+def run(ssh, launch, tmp_path, monkeypatch):
+    """A run that listens, of an environment that is not beside its topology; it records what reaches its
+    learner.
+    """
+    for folder in ("mine", "src"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(arm.__file__, tmp_path / "src" / "arm_of_mine.py")
     topology = tmp_path / "mine" / "arm.toml"
     topology.write_text(TOPOLOGY)
     more = ("--listen", "127.0.0.1", "--nodes", "ssh:desk2", "--record", "critic_learner")
-    return launch(*more, topology=str(topology))
+    with monkeypatch.context() as here:
+        here.setenv("PYTHONPATH", str(tmp_path / "src"))
+        return launch(*more, topology=str(topology))
 
 
 def foreign(run, tmp_path):

@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import subprocess
 import sys
 
 import pytest
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes import bundle as bundling
-from spreeze_zmq.nodes.bundle import bundle, unpack
+from spreeze_zmq.nodes.bundle import bundle, places, unpack
 from spreeze_zmq.plan import topology
 from tests.system import arm
 
@@ -35,7 +36,28 @@ def test_the_topologys_folder_travels(plan, tmp_path):
     (tmp_path / "nowhere").symlink_to("gone")
     unpack(bundle(plan, []), tmp_path / "there")
     found = {path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").rglob("*")}
-    assert found == {"arm.toml", "arm_of_mine.py", "meshes", "meshes/arm.stl"}
+    assert found == {
+        "0topology",
+        *(f"0topology/{name}" for name in ("arm.toml", "arm_of_mine.py", "meshes", "meshes/arm.stl")),
+    }
+    assert places(tmp_path / "there") == ([], tmp_path / "there/0topology")  # a process searches it anyway
+
+
+@pytest.mark.parametrize("first", ["src", "."], ids=["beside others", "searched first"])
+def test_of_two_files_with_one_name_the_heads_is_imported(plan, tmp_path, monkeypatch, first):
+    """Both travel, and the folders are searched as there."""
+    (tmp_path / "src").mkdir()
+    for folder in (".", "src"):
+        (tmp_path / folder / "settings_of_mine.py").write_text(f"FOUND = {folder!r}\n")
+    shutil.move(tmp_path / "arm_of_mine.py", tmp_path / "src")
+    search = [str(tmp_path / place) for place in dict.fromkeys((first, "src"))]
+    unpack(bundle(plan, search), tmp_path / "there")
+    roots, topology = places(tmp_path / "there")
+    assert (topology / "arm.toml").is_file()
+    path = os.pathsep.join([*map(str, roots), str(topology)])
+    script = "import arm_of_mine, settings_of_mine; print(settings_of_mine.FOUND, end='')"
+    environment = {**os.environ, "PYTHONPATH": path}
+    assert subprocess.check_output([sys.executable, "-c", script], env=environment, text=True) == first
 
 
 def test_what_is_installed_does_not_travel(tmp_path):
