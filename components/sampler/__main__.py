@@ -212,9 +212,9 @@ def main(component: Component) -> None:
     outlets = [RolloutOutlet(component, learner) for learner in component.plan.learning.learners]
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
     acting = Acting(component, outlets)
+    prepare_to_act(component)  # seeds torch's generator, which a run that goes on brings back after that
     collector = Collector(component, log_prob=any("log_prob" in outlet.fields for outlet in outlets))
     component.at_end.append(collector.envs.close)
-    prepare_to_act(component)
     component.ready()
     while component.running:
         for outlet in outlets:

@@ -56,7 +56,8 @@ def loader_of_modules(trust: Collection[str]) -> ClassLoader:
 
 
 class ClassPolicy:
-    """A policy that acts by an algorithm's network in torch, and its distribution or its ``act``.
+    """A policy that acts by an algorithm's network in torch, and its distribution or its ``act``. To make one
+    leaves torch's generator as it was, from which ``act`` may draw.
 
     Args:
         kind: the algorithm.
@@ -86,12 +87,13 @@ class ClassPolicy:
 
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])
-        self.algorithm = kind(options_from(kind.Options, description["options"]), env)
-        if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
-            _check_lists(description["options"])
-            with torch.device("meta"):
-                _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
-        networks = self.algorithm.networks()
+        with torch.random.fork_rng(devices=[]):  # the first numbers of networks are drawn, and replaced below
+            self.algorithm = kind(options_from(kind.Options, description["options"]), env)
+            if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
+                _check_lists(description["options"])
+                with torch.device("meta"):
+                    _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
+            networks = self.algorithm.networks()
         part = _acting_part(networks)
         for name, module in part.items():
             setattr(self.algorithm, name, module.eval().requires_grad_(False))

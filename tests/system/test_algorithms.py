@@ -9,6 +9,11 @@ from tests.system.conftest import adds_up, thorough_but
 ROADS = {
     "sac": ("pendulum", "--set", "algorithm.hidden_sizes=[16]"),
     "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
+    "own noise": (
+        "pendulum",
+        *("--set", "run.algorithm=tests.system.noisy:Noisy"),
+        *("--set", "algorithm.hidden_sizes=[16]"),
+    ),
     "dqn": (
         "cartpole_dqn",
         *("--set", "algorithm.hidden_sizes=[16]"),

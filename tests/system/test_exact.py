@@ -15,6 +15,7 @@ POINTS = (512, 1100, 1900, 2560)
 STEADY = ("--set", "algorithm.learning_rate=1e-3")
 #: A road and the points at which it is resumed.
 ALL = ("sac", "td3", "dqn", "ppo", "pqn", "hindsight", "camera", "recurrent", "sequences", "sac sequences")
+ALL += ("own noise",)
 CHAINS = [(road, POINTS[:-1]) for road in ALL]
 #: How often a run is saved that is killed on the way, and env steps that follow its checkpoint.
 OFTEN, FURTHER = ("--set", "run.checkpoint_minutes=0.05"), 2048

@@ -69,6 +69,14 @@ def round_of(policy, env):
     return store.take()[0]
 
 
+def test_a_policy_that_arrives_draws_nothing():
+    """A user's ``act`` may draw from torch's generator, of which a run in order keeps the state."""
+    half = algorithms.make("policy", PPO, OPTIONS, BOX, "cpu", 1)
+    before = torch.get_rng_state()
+    policy_of(half)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.parametrize("env", [BOX, DISCRETE, UNBOUNDED], ids=["box", "discrete", "unbounded"])
 def test_the_learner_finds_the_odds_that_the_sampler_had(env):
     """Through episodes that end within rollouts, and from one rollout into the next: no step is stale."""
