@@ -10,7 +10,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.make import make
-from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
+from spreeze_zmq.envs.spec import OWN_SPACES, EnvironmentSpec, spec_of
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -26,10 +26,10 @@ SPACES = (
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Yield the name of each field of ``SPACES`` that differs between two specs as plain data, and its value
     in both; of lists of one length the first number that differs, as ``action_high[2]``. What the earlier
-    one does not say, as of an earlier release, differs from nothing.
+    one does not say differs from nothing, but for the fields that are left out where they are empty.
     """
-    for name in filter(before.__contains__, SPACES):
-        old, new = before[name] or None, now.get(name) or None
+    for name in (name for name in SPACES if name in before or name in OWN_SPACES):
+        old, new = before.get(name) or None, now.get(name) or None
         if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             pairs = zip(map(_plain, old), map(_plain, new), strict=True)
             unlike = ((f"{name}[{place}]", *pair) for place, pair in enumerate(pairs) if pair[0] != pair[1])

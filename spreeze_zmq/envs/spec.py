@@ -15,8 +15,8 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.spec_fields import check_spec
 
-#: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
-_OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds", "action_mask"})
+#: Fields that are left out of the plain data where they are empty.
+OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds", "action_mask"})
 
 #: The kinds of action spaces that there are.
 ActionKind = Literal["box", "discrete", "multi_discrete"]
@@ -124,7 +124,7 @@ class EnvironmentSpec:
         for name, value in data.items():
             if isinstance(value, tuple | np.ndarray):
                 data[name] = value.tolist() if isinstance(value, np.ndarray) else list(value)
-        return {name: value for name, value in data.items() if value or name not in _OWN_SPACES}
+        return {name: value for name, value in data.items() if value or name not in OWN_SPACES}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:

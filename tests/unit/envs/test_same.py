@@ -2,22 +2,20 @@
 also where all shapes are as they were.
 """
 
-from contextlib import closing
-from dataclasses import replace
-
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, Discrete
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.recorded import recorded
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.evaluation.arena import Arena
 from spreeze_zmq.evaluation.stage import open_stage
 
 #: What the module's code says now; a test writes another.
-CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail"), "camera": np.uint8}
+CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail"), "camera": np.uint8, "start": 0, "dict": False}
 
 
 class Crane(gymnasium.Env):
@@ -76,8 +74,26 @@ def test_changed_code_is_refused_where_shapes_are_the_same(reader, change, monke
         READERS[reader](spec)
 
 
-def test_what_an_earlier_release_did_not_say_is_not_asked_for():
-    """Its files have no parts and no starts."""
-    spec = replace(envs.probe(f"{__name__}:Crane"), obs_parts=())
-    with closing(envs.remade(spec, 1)) as batch:
-        assert batch.reset()[0].shape == (1, 7)
+class Lamp(gymnasium.Env):
+    """Its actions count from where ``CODE`` says; what it sees stands alone, or in a Dict."""
+
+    def __init__(self):
+        alone = Box(-9, 9, (2,), np.float32)
+        self.observation_space = Dict({"lux": alone}) if CODE["dict"] else alone
+        self.action_space = Discrete(3, start=CODE["start"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("start", 1, r"its action_start is \[1\] here and was"),
+        ("dict", True, r'its obs_parts is \["lux \[2\]"\] here and was'),
+    ],
+)
+def test_what_was_empty_and_no_longer_is_differs(name, value, said, monkeypatch):
+    """Actions that count from another number; a Box that became a Dict of the same size."""
+    spec = EnvironmentSpec.from_dict(envs.probe(f"{__name__}:Lamp").to_dict())
+    envs.remade(spec, 1).close()
+    monkeypatch.setitem(CODE, name, value)
+    with pytest.raises(InvalidEnvironment, match=said):
+        envs.remade(spec, 1)
