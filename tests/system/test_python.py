@@ -193,6 +193,15 @@ MISTAKES = {
         {"options": {"hidden_sizes": print}},
         "train: algorithm.hidden_sizes: expected a number",
     ),
+    "nothing for an argument": (
+        {"env_kwargs": {"goal": {"limit": None}}},
+        "train: run.env_kwargs.goal.limit: expected a number, a text, a list or a table, got None",
+    ),
+    "a number for a key": (
+        {"env_kwargs": {"weights": [{1: 0.5}]}},
+        'train: run.env_kwargs.weights: expected keys that are texts, such as "1", got 1',
+    ),
+    "a number for a name": ({"env_kwargs": {2: 1}}, "train: run.env_kwargs: expected keys that are texts"),
 }
 
 

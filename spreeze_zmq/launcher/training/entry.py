@@ -178,18 +178,27 @@ def env_name(env: str | Callable[..., Any]) -> str:
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables that is not None.
+    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables. None stands for a key that is
+    not given, but not among an environment's own arguments, where it may mean something.
 
     Raises:
-        InputError: TOML has no such value.
+        InputError: TOML has no such value, or no such key.
     """
     for key, value in table.items():
-        name = key if re.fullmatch(r"[A-Za-z0-9_-]+", str(key)) else json.dumps(str(key), ensure_ascii=False)
-        place = f"{prefix}.{name}" if prefix else str(name)
+        name = _key(key, prefix)
+        name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+        place = f"{prefix}.{name}" if prefix else name
         if isinstance(value, Mapping) and value:
             yield from settings(value, place)
-        elif value is not None:
+        elif value is not None or place.startswith("run.env_kwargs."):
             yield f"{place}={toml(value, place)}"
+
+
+def _key(key: Any, place: str) -> str:
+    """A key of the table ``place``. Raises InputError unless it is a text."""
+    if isinstance(key, str):
+        return key
+    raise InputError(f'train: {place}: expected keys that are texts, such as "{key!s:.40}", got {key!r:.80}')
 
 
 def toml(value: Any, place: str) -> str:
@@ -209,11 +218,12 @@ def toml(value: Any, place: str) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml(item, place) for item in value)}]"
     if isinstance(value, Mapping):
-        items = (f"{json.dumps(str(key))} = {toml(item, place)}" for key, item in value.items())
+        items = (f"{json.dumps(_key(key, place))} = {toml(item, place)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"
+    named = "what other processes make themselves is named, as in 'my_module:name'"
+    mend = "leave it out where that is its default" if value is None else named
     raise InputError(
-        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; what other "
-        "processes make themselves is named, as in 'my_module:name'"
+        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; {mend}"
     )
 
 
