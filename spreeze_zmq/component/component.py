@@ -19,7 +19,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.parent_death import is_bound
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
-from spreeze_zmq.component.reporting import Reporting
+from spreeze_zmq.component.reporting import Reporting, failure_texts
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, prune, restore_point
@@ -151,7 +151,7 @@ class Component(Reporting):
 
     def report_failure(self, summary: str, traceback: str, **more: Any) -> None:
         """Report a failure that this process has recovered from; it counts among the failures of the run."""
-        self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback, **more})
+        self.report("failure", {"name": self.name, **failure_texts(summary, traceback), **more})
 
     # --- life
 

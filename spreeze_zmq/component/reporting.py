@@ -13,6 +13,19 @@ from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.process import Waits
 from spreeze_zmq.wire import channels
 
+#: Bytes kept of a failure's summary, the first ones, and of its traceback, the last ones: a header with both
+#: is below the most that a message may have.
+SUMMARY_BYTES, TRACEBACK_BYTES = 16_000, 40_000
+
+
+def failure_texts(summary: str, traceback: str) -> dict[str, str]:
+    """The texts of a report of a failure, whatever their length was."""
+    kept = {
+        "summary": summary.encode(errors="backslashreplace")[:SUMMARY_BYTES],
+        "traceback": traceback.encode(errors="backslashreplace")[-TRACEBACK_BYTES:],
+    }
+    return {name: text.decode(errors="ignore") for name, text in kept.items()}
+
 
 class Reporting:
     """The part of a component that makes its reports; all figures are cumulative.

@@ -18,6 +18,8 @@ log = logging.getLogger("spreeze.envs")
 WINDOW = 100
 #: Characters kept of a traceback: the last ones, which name the place.
 TRACEBACK_CHARS = 20_000
+#: Characters kept of a summary: the first ones, and the last ones, which name the place.
+SUMMARY_CHARS, PLACE_CHARS = 4000, 1000
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Failures:
             EnvironmentFailure: there are too many; holds the traceback of the first in the window.
         """
         trace = traceback if cause is None else traceback_of(cause)
-        failure = EnvironmentFault(printable(summary), printable(trace), mild)
+        failure = EnvironmentFault(shortened(printable(summary)), printable(trace), mild)
         self.count += 1
         if not mild:
             self._recent.append((self.episodes, failure))
@@ -105,6 +107,13 @@ class Failures:
 def traceback_of(error: BaseException) -> str:
     """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]
+
+
+def shortened(text: str) -> str:
+    """A summary of at most ``SUMMARY_CHARS`` characters."""
+    if len(text) <= SUMMARY_CHARS:
+        return text
+    return f"{text[: SUMMARY_CHARS - PLACE_CHARS - 5]} ... {text[-PLACE_CHARS:]}"
 
 
 def printable(text: str) -> str:

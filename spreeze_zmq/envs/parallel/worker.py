@@ -25,7 +25,7 @@ from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_lin
 from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, traceback_of
+from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, shortened, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
@@ -36,7 +36,6 @@ from spreeze_zmq.envs.source import find
 GRACE_S = 2.0
 #: Finished units are reported together for this long, since waking the batch costs as much as a short step.
 FLUSH_S = 0.0003
-SUMMARY_CHARS = 4000
 
 
 def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
@@ -158,7 +157,7 @@ class WorkerForkServer:
             worker = Worker(self, index)
         except BaseException as error:
             said = printable(str(error) if isinstance(error, SpreezeError) else in_one_line(error))
-            message = {"error": said[:SUMMARY_CHARS], "traceback": printable(traceback_of(error))}
+            message = {"error": shortened(said), "traceback": printable(traceback_of(error))}
             with contextlib.suppress(ConnectionError):  # the batch is gone
                 self.channels[index].send(json.dumps(message, ensure_ascii=False).encode())
             return
@@ -286,7 +285,7 @@ class Worker:
     def report(self, failure: EnvironmentFault) -> None:
         """Send a failure to the batch, before the step is reported as done."""
         about = {"traceback": failure.traceback, "mild": failure.mild}
-        self.send({"summary": failure.summary[:SUMMARY_CHARS], **about})
+        self.send({"summary": shortened(failure.summary), **about})
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, and increase the count that shows the batch that there is one."""
