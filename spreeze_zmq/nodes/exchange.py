@@ -8,12 +8,13 @@ machine the next process that publishes runs on, and whether in this run or in o
 from __future__ import annotations
 
 import threading
+from collections import deque
 from functools import partial
 from pathlib import Path
 
-from spreeze_zmq.base.errors import SpreezeError
+from spreeze_zmq.base.errors import ChannelError, in_one_line
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.run.versions import VersionFile, newest_version
+from spreeze_zmq.run.versions import VERSION_FILE, VersionFile, newest_version
 from spreeze_zmq.wire import MAX_COUNT, Message
 from spreeze_zmq.wire.channels import Forwarder, forwarding, open_exchange
 
@@ -32,18 +33,33 @@ class Exchange(threading.Thread):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(name="exchange", daemon=True)
+        self._said: set[Path] = set()
+        self._unsaid: deque[str] = deque()
         self._channels = {name: channel for name, channel in plan.channels.items() if channel.back}
-        self._versions = [VersionFile(Path(place)) for place in (plan.socket_dir, plan.run_dir)]
+        places = (Path(plan.socket_dir), Path(plan.run_dir))
+        self._versions = {place / VERSION_FILE: VersionFile(place) for place in places}
         if plan.run.resume_from is not None and (last := newest_version(_run_of(plan.run.resume_from))):
             self._note(last)
         self._speaking: dict[str, int] = {}
         self._past: frozenset[int] = frozenset()
         self._is_open, self._ends = threading.Event(), threading.Event()
-        self._failure: SpreezeError | None = None
+        self._failure: Exception | None = None
         self.start()
         self._is_open.wait()
         if self._failure is not None:
             raise self._failure
+
+    def check(self) -> list[str]:
+        """Lines about files that could not be written, one for each.
+
+        Raises:
+            ChannelError: nothing is passed on any more; says why, once.
+        """
+        if (failure := self._failure) is not None:
+            self._failure = None
+            what = "what the placed processes say is passed on no more"
+            raise ChannelError(f"{what}: {in_one_line(failure)}") from failure
+        return [self._unsaid.popleft() for _ in range(len(self._unsaid))]
 
     def fence(self, role: str) -> None:
         """Let the process that publishes for a role say no more: its machine is given up, but may live."""
@@ -54,7 +70,7 @@ class Exchange(threading.Thread):
         """Forward what is there, and end."""
         self._ends.set()
         self.join()
-        for file in self._versions:
+        for file in self._versions.values():
             file.close()
 
     def run(self) -> None:
@@ -63,13 +79,14 @@ class Exchange(threading.Thread):
         try:
             for name, channel in self._channels.items():
                 forwarders.append(open_exchange(channel, partial(self._passes, name)))
-        except SpreezeError as error:
+            self._is_open.set()
+            while not self._ends.is_set():
+                forwarding.forward(forwarders, _TURN_S)
+        except Exception as error:
             self._failure = error
-            self._ends.set()
-        self._is_open.set()
-        while not self._ends.is_set():
-            forwarding.forward(forwarders, _TURN_S)
-        forwarding.close(forwarders, 0.0)
+        finally:
+            self._is_open.set()
+            forwarding.close(forwarders, 0.0)
 
     def _passes(self, channel: str, message: Message) -> bool:
         """Whether a published message goes on; notes the version of a policy before anybody has it."""
@@ -82,8 +99,14 @@ class Exchange(threading.Thread):
         return True
 
     def _note(self, version: int) -> None:
-        for file in self._versions:
-            file.raise_to(version)
+        """Write a version to both files; on a disk that is full the next one may succeed."""
+        for path, file in self._versions.items():
+            try:
+                file.raise_to(version)
+            except OSError as error:
+                if path not in self._said:
+                    self._said.add(path)
+                    self._unsaid.append(f"{path}: {error.strerror}; the run goes on without it")
 
 
 def _run_of(checkpoint: str) -> Path:

@@ -139,8 +139,14 @@ class Nodes:
     # --- machines
 
     def serve(self) -> list[NodeEvent]:
-        """Handle what the machines have sent, and find those that are silent; never waits."""
+        """Handle what the machines have sent, and find those that are silent; never waits.
+
+        Raises:
+            ChannelError: what placed processes bind is passed on no more.
+        """
         events: list[NodeEvent] = []
+        if self._exchange is not None:
+            events += map(NotWritten, self._exchange.check())
         until_s = time.monotonic() + SERVE_AT_MOST_S
         while time.monotonic() < until_s and (received := self.router.receive()) is not None:
             peer, message = received

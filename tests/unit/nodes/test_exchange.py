@@ -1,17 +1,20 @@
 """What a placed role binds elsewhere is bound by the head: real sockets, processes that come and go."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base.endpoints import read_keys
+from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.nodes.exchange import Exchange
+from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import KEYS_FILE
 from spreeze_zmq.run.versions import VersionFile, newest_version
-from spreeze_zmq.wire.channels import SocketFolder, open_channel, poll
+from spreeze_zmq.wire.channels import SocketFolder, forwarding, open_channel, poll
 from tests.protocol.golden_messages import MESSAGES
 
 DEADLINE_S = 20.0
@@ -25,10 +28,13 @@ class Head:
         plan = topology.load("pendulum", ["placement.actor_learner=node"])
         plan = replace(plan, run=replace(plan.run, resume_from=resume_from))
         folder.mkdir(parents=True)
-        self.plan = Listening.at("127.0.0.1", plan).plan.placed(folder, self.sockets.path)
-        _, guests = make_key_files(self.sockets.path, folder / "join.key")
+        listening = Listening.at("127.0.0.1", plan)
+        self.plan = listening.plan.placed(folder, self.sockets.path)
+        keys, guests = make_key_files(self.sockets.path, folder / "join.key")
         (guests / "all").write_text(read_keys(self.sockets.path / KEYS_FILE).public)
         self.exchange = Exchange(self.plan)
+        place = listening.address, b"", keys, guests
+        self.nodes = Nodes(self.plan, *place, incarnation=1, exchange=self.exchange)
         self.ends = []
 
     def end(self, channel, kind, incarnation=1, *, elsewhere=False):
@@ -42,7 +48,7 @@ class Head:
         """Leave nothing behind."""
         for end in self.ends:
             end.close()
-        self.exchange.close()
+        self.nodes.close("")
         self.sockets.remove()
 
 
@@ -135,6 +141,45 @@ def test_a_run_that_goes_on_begins_beyond_the_last_version(heads, tmp_path):
     assert heard(reader) == 41
     after = heads("after", resume_from=str(tmp_path / "run" / "checkpoints" / "1"))
     assert newest_version(after.sockets.path) == 41
+
+
+def test_a_full_disk_keeps_no_policy_back(heads):
+    """The user hears of it once, and later versions are written where there is room."""
+    head = heads("run")
+    reader, publisher = head.end("policy", "sub"), head.end("policy", "pub", elsewhere=True)
+    here, there = head.exchange._versions.values()
+    full, room = os.open("/dev/full", os.O_RDWR), os.dup(there._descriptor)
+    os.dup2(full, there._descriptor)
+    published(publisher, 1)
+    publisher.publish(policy(2))
+    assert [heard(reader), heard(reader)] == [1, 2]
+    assert here.read() == 2
+    [event] = head.nodes.serve()
+    assert (
+        event.line
+        == f"{head.plan.run_dir}/policy.version: No space left on device; the run goes on without it"
+    )
+    os.dup2(room, there._descriptor)
+    publisher.publish(policy(3))
+    assert heard(reader) == 3
+    assert there.read() == 3
+    assert head.nodes.serve() == []
+    os.close(full)
+    os.close(room)
+
+
+def test_the_run_hears_that_nothing_is_passed_on(heads, monkeypatch):
+    """Once, so that it can end."""
+    head = heads("run")
+
+    def fail(forwarders, timeout_s):
+        raise MemoryError("no buffer")
+
+    monkeypatch.setattr(forwarding, "forward", fail)
+    head.exchange.join(DEADLINE_S)
+    with pytest.raises(ChannelError, match="is passed on no more: MemoryError: no buffer"):
+        head.nodes.serve()
+    assert head.nodes.serve() == []
 
 
 def test_a_version_is_never_lowered(tmp_path):
