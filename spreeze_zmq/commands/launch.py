@@ -20,7 +20,7 @@ from spreeze_zmq.commands.arguments import exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
 from spreeze_zmq.commands.check import FirstLook, advice, endless, report
 from spreeze_zmq.commands.graph import graph
-from spreeze_zmq.commands.launch_line import load, parser
+from spreeze_zmq.commands.launch_line import load, not_recorded, parser
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.launcher import Launch
@@ -122,6 +122,8 @@ def _launch_on(
     native.prepare(view.note)
     plan = sizing.settle(plan, say=view.note)
     listening = _listening(plan, arguments)
+    if left_out := not_recorded(plan, listens=listening is not None):
+        view.note(left_out)
     plan = plan if listening is None else listening.plan
     folder = RunFolder.create(plan.name, chosen or arguments.run_dir)
     if arguments.resume:

@@ -164,8 +164,29 @@ def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
     if name not in plan.components and int(index) >= plan.components[role].count.maximum:
         most = plan.components[role].count.maximum
         raise InputError(f"--record {name}: this run has at most {most} of {role}, numbered from 0")
+    role = name if name in plan.components else role
+    if role in plan.placement:
+        raise InputError(
+            f"--record {name}: placement.{role} has it run on another machine, and only what runs here is "
+            f"recorded: set placement.{role} to head, or record a process that it talks to"
+        )
     if not limit_mb > 0:
         raise InputError(f"--record-mb {limit_mb:g}: a size above 0 is expected")
+
+
+def not_recorded(plan: Plan, *, listens: bool) -> str:
+    """What ``--record`` leaves out of what it names, in words; empty for nothing.
+
+    Args:
+        plan: of the run.
+        listens: whether other machines may join.
+    """
+    left_out = []
+    if listens and any(name.partition("-")[0] == SAMPLER for name in plan.recording):
+        left_out.append("samplers on other machines")
+    if plan.recording and plan.groups.count > 1:
+        left_out.append("the groups from 1 on")
+    return f"--record: {' and '.join(left_out)} are not recorded" if left_out else ""
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
