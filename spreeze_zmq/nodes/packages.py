@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 
 #: Packages whose releases must be equal, where both machines have them.
@@ -32,18 +33,18 @@ def installed() -> Mapping[str, str]:
 
 
 def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """What keeps another machine from taking part in a run, in words; empty if nothing does.
+    """What keeps another machine from taking part in a run, in words; empty if nothing does. The packages of
+    the run's environment and algorithm count, whose code runs there.
 
     Args:
         plan: of the run.
         here: the head's packages.
         there: the node's.
     """
-    module = plan.run.env.partition(":")[0] if ":" in plan.run.env else ""
-    owners = _owners(module.partition(".")[0]) if module else ()
-    of_environment = tuple(map(_normal, owners))
-    for name in (*SHARED, *of_environment, *MAJOR):
-        needed = name in NEEDED or name in of_environment
+    modules = {module.partition(".")[0]: None for module in own_modules(plan)}
+    own = [_normal(owner) for module in modules for owner in _owners(module)]
+    for name in (*SHARED, *own, *MAJOR):
+        needed = name in NEEDED or name in own
         if name not in here or (name not in there and not needed):
             continue
         ours, theirs = here[name].partition("+")[0], str(there.get(name, "")).partition("+")[0]
