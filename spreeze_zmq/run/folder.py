@@ -131,7 +131,7 @@ class RunFolder:
         with contextlib.suppress(OSError, ValueError):
             summary = json.loads(self.summary.read_text(encoding="utf-8"))
             if not summary["exit_reason"]:
-                known = {failure["name"] for failure in summary["failures"]}
+                known = {(failure["name"], failure["summary"]) for failure in summary["failures"]}
                 summary["exit_reason"] = reason
                 summary["failures"] += [
                     {
@@ -139,9 +139,10 @@ class RunFolder:
                         "name": name,
                         "summary": what.splitlines()[0],
                         "traceback": what,
+                        "survived": False,
                     }
                     for name, what in failures
-                    if name not in known
+                    if (name, what.splitlines()[0]) not in known
                 ]
                 write_json(self.summary, summary)
 

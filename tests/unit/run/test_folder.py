@@ -1,5 +1,6 @@
 """Each run has a folder of its own, even if several begin at once, and only its user can read it."""
 
+import json
 import multiprocessing
 import os
 import stat
@@ -7,8 +8,9 @@ import stat
 import pytest
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import append_text, append_to
+from spreeze_zmq.base.files import append_text, append_to, write_json
 from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.broker.problems import FailureRecord
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.supervisor.process import open_log
@@ -123,3 +125,23 @@ def test_a_folder_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"b\\udce9.* is no UTF-8 text.*--run-dir"):
         RunFolder.create("run", f"{tmp_path}/b\udce9")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_failure_that_ended_a_run_is_in_its_summary(tmp_path):
+    """Also where its process had survived another one before; what the broker knew is not there twice."""
+    folder, failures = RunFolder(tmp_path), FailureRecord()
+    environments = {"name": "sampler-0", "summary": "environment 3 raised", "traceback": "at step 7"}
+    failures.take(environments, 4.0, survived=True)
+    failures.take(
+        {"name": "sampler-1", "summary": "exit code 1", "traceback": "exit code 1"}, 5.0, survived=False
+    )
+    write_json(folder.summary, {"exit_reason": "", "wall_s": 9.5, "failures": failures.first})
+    ended = ("sampler-0", "killed by SIGSEGV\nits last words")
+    folder.end_summary("a process failed", [("sampler-1", "exit code 1"), ended])
+    summary = json.loads(folder.summary.read_text())
+    assert summary["exit_reason"] == "a process failed"
+    assert [(row["name"], row["summary"], row["survived"]) for row in summary["failures"]] == [
+        ("sampler-0", "environment 3 raised", True),
+        ("sampler-1", "exit code 1", False),
+        ("sampler-0", "killed by SIGSEGV", False),
+    ]
