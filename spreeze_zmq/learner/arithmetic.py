@@ -83,7 +83,8 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
                 batch["log_prob"].numel(),
             )
         else:
-            batch = random_batch_of(kind.kept_fields(half.part, options), spec, options, size, "cpu")
+            live = half.algorithm.options  # no schedules but their numbers
+            batch = random_batch_of(kind.kept_fields(half.part, options), spec, live, size, "cpu")
             size = batch.reward.numel() if isinstance(batch, Batch) else size
         with update:
             half.update(batch)

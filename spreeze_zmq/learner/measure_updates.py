@@ -65,7 +65,8 @@ class Rehearsal:
             rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
             num_envs = max(1, rows // (STEPS + options.frame_stack))
             fields = algorithm.kept_fields(part, options)
-            self.replay = random_replay(fields, env, options, device, STEPS, num_envs)
+            live = self.half.algorithm.options  # no schedules but their numbers
+            self.replay = random_replay(fields, env, live, device, STEPS, num_envs)
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
 

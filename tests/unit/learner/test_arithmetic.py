@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.learner.arithmetic import arithmetic_of, flops_per_transition
 from spreeze_zmq.learner.at_hand import random_batch_of, random_round
+from spreeze_zmq.learner.measure_updates import Rehearsal
+from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Minibatches
 from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS
 
@@ -50,6 +53,28 @@ def test_counting_leaves_no_trace(case, part):
             half.update(batch)
         weights.append(torch.as_tensor(half.weights).clone())
     assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "discrete_sac", "ppo", "pqn"])
+def test_an_update_whose_options_move_is_counted(name):
+    """With every option that may be a schedule, the replay's own among them."""
+    kind = algorithms.get(name)
+    told = {} if kind.on_policy() else {"prioritized": True}
+    for each in options_of(kind.Options):
+        if each.schedule and isinstance(each.default, float):
+            told[each.name] = {"from": each.default, "to": each.default / 2, "over": {"env_steps": 9}}
+    assert kind.on_policy() or "priority_beta" in told
+    env = DISCRETE if "box" not in kind.acts_in else BOX
+    half = algorithms.make("critic", kind, algorithms.options_from(kind.Options, told), env, "cpu", 1)
+    assert flops_per_transition(half, env) > 1000
+
+
+def test_an_update_whose_options_move_is_measured():
+    """For a batch size of auto, before anything starts."""
+    moving = {"priority_beta": {"from": 0.4, "to": 1.0, "over": {"env_steps": 9}}, "prioritized": True}
+    run = {"env": "Pendulum-v1", "algorithm": "sac"}
+    plan = topology.load({"run": run, "algorithm": {**moving, "batch_size": "auto", "hidden_sizes": [8]}})
+    assert Rehearsal(plan).seconds(64, 1) > 0.0
 
 
 def test_each_pass_of_a_value_network_is_counted():
