@@ -131,7 +131,8 @@ class ReturnScale:
     """
 
     def __init__(self, gamma: float, largest: float) -> None:
-        self._returns, self._largest = RunningReturns(gamma, past_truncation=True), largest
+        # With a gamma of 1 the sum over all episodes has no bound; values are those of one episode then.
+        self._returns, self._largest = RunningReturns(gamma, past_truncation=gamma < 1.0), largest
         self.keep_in(np.zeros(STEPS * (GREATEST - LEAST)))
 
     def keep_in(self, counts: NDArray[np.float64]) -> None:

@@ -96,6 +96,14 @@ def test_the_largest_return_gets_the_size_that_suits_critics(rollouts, largest):
     assert largest / 5.0 / STEP < scale.divisor <= largest / 5.0 * STEP
 
 
+def test_without_a_discount_a_return_is_that_of_one_episode():
+    """Past time limits it would grow with every episode, and rewards would fade to nothing."""
+    scale = ReturnScale(1.0, 5.0)
+    for _ in range(100):
+        scale.add(paid([-2.0] * 100, truncated=[99]))
+    assert 200.0 / 5.0 / STEP < scale.divisor <= 200.0 / 5.0 * STEP
+
+
 def test_a_return_that_no_other_comes_near_shows():
     """Its divisor fits it alone: the median of the others is left with a ten-thousandth of the range."""
     scale = ReturnScale(0.0, 5.0)
