@@ -22,7 +22,7 @@ CLIP = 10.0
 #: Smallest standard deviation of a pixel 0..255, so that one that hardly ever changes is scaled by at most a
 #: hundred.
 LEAST_PIXEL_STD = 2.55
-#: Largest number of images of a batch, evenly chosen, that enter the statistics.
+#: Largest number of images of a batch that enter the statistics.
 MOST_IMAGES = 256
 
 
@@ -45,8 +45,15 @@ class RunningStatistics:
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
 
     def add(self, obs: NDArray[Any]) -> None:
-        """Add observations ``[M, *obs_shape]``; of many images only some."""
-        chosen = obs[:: -(-len(obs) // MOST_IMAGES)] if self._pixels else obs
+        """Add observations ``[M, *obs_shape]``; of many images only some, from each environment in turn of
+        those that ``M`` is a multiple of.
+        """
+        chosen = obs
+        if self._pixels:
+            step = -(-len(obs) // MOST_IMAGES)
+            while math.gcd(step, len(obs)) > 1:
+                step += 1
+            chosen = obs[int(self.count) % step :: step]
         rows = (channels_first(chosen) if self._channels_last else chosen).reshape(len(chosen), -1)
         count = len(rows)
         mean = rows.mean(0, dtype=np.float64)

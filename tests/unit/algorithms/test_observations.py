@@ -48,6 +48,19 @@ def test_each_pixel_has_statistics_of_its_own_which_a_stack_shares(shape):
     assert (deviation == 2.55).any()
 
 
+@pytest.mark.parametrize("num_envs", [1, 3, 16, 64, 512])
+@pytest.mark.parametrize("num_steps", [16, 20])
+def test_every_environment_enters_the_statistics_of_pixels(num_envs, num_steps):
+    """Alike within a few rollouts: each shows a brightness of its own."""
+    statistics = RunningStatistics(spec((4, 4), "uint8", (), "discrete"))
+    bright = np.arange(num_envs) * 240 // num_envs
+    rollout = np.broadcast_to(bright[:, None, None], (num_steps, num_envs, 4, 4)).astype(np.uint8)
+    for _ in range(4):
+        statistics.add(rollout.reshape(-1, 4, 4))
+    assert abs(statistics.mean - bright.mean()).max() < 3.0
+    assert statistics.count <= 4 * 256
+
+
 def test_of_many_images_some_from_all_over_are_taken():
     """The last of them as well as the first."""
     images = np.repeat(np.arange(200, dtype=np.uint8), 10).reshape(2000, 1, 1) * np.ones((1, 4, 4), np.uint8)
