@@ -96,6 +96,7 @@ class StatusMessage:
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
         requests: the last ones; only where there were any.
+        values: ``values``, option -> the number that was set; only where one was, in an earlier run too.
     """
 
     t_s: float
@@ -123,6 +124,7 @@ class StatusMessage:
     num_failures: int
     failures: Sequence[FailureRow]
     requests: Mapping[str, Sequence[Request]] = field(metadata=SPREAD)
+    values: Mapping[str, Mapping[str, float]] = field(metadata=SPREAD)
 
     @classmethod
     def of(cls, record: RunRecord, state: str, balance: Mapping[str, Any], now_s: float) -> StatusMessage:
@@ -158,6 +160,7 @@ class StatusMessage:
             num_failures=record.failures.count,
             failures=record.failures.rows(SHOWN_ROWS),
             requests={"requests": record.requests.last} if record.requests.last else {},
+            values={"values": record.requests.values} if record.requests.values else {},
         )
 
 

@@ -131,7 +131,7 @@ KINDS: dict[str, KindSpec] = {
             "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
             "reports_late_s: number?, experience: map?, machine: map?, findings: maps?, efficiency: any?, "
             "balance: map?, refusals: maps?, went_back: maps?, num_failures: count?, failures: maps?, "
-            "requests: maps?"
+            "requests: maps?, values: numbers?"
         ),
         retained=True,
     ),

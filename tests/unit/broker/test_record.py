@@ -465,7 +465,7 @@ def test_the_keys_of_status_and_summary_stay():
     status += ["gauges", "experience", "machine", "findings", "efficiency", "balance", "refusals"]
     status += ["went_back", "num_failures", "failures"]
     assert list(run.status("training", BALANCE, 1.0)) == status
-    few = ("others", "machines", "groups", "reports_late_s", "requests")  # runs have them
+    few = ("others", "machines", "groups", "reports_late_s", "requests", "values")  # runs have them
     assert KINDS["status"].fields.keys() <= {*status, *few}
     summary = ["exit_reason", "wall_s", "env", "algorithm", "seed", *shared, "sampled_transitions_per_s"]
     summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "cores", "samples"]

@@ -33,6 +33,14 @@ def test_what_is_set_is_written_down_with_who_and_when_and_what_was_before():
     assert ask(requests, plan, "stop", text="solved").line == "Plateau: asks to stop: solved"
 
 
+def test_the_status_has_what_holds_in_a_resumed_run_too():
+    """Which inherits the values, not the requests; without any the status has nothing of it."""
+    record, balance = RunRecord(plan_of()), {"movable": False, "settled": True, "last_change": ""}
+    assert "values" not in record.status("training", balance, 1.0)
+    record.requests.values = {"learning_rate": 5e-4}
+    assert record.status("training", balance, 1.0)["values"] == {"learning_rate": 5e-4}
+
+
 def test_a_schedule_ends_where_a_number_is_set():
     """Its line says what it was."""
     plan = plan_of("algorithm.learning_rate={ from = 1e-3, to = 1e-4 }")

@@ -13,7 +13,6 @@ export class Run {
     this.gone = new Map(); // process name -> how it ended, until it is back
     this.reason = null; // why it ends
     this.ended = null; // the same, once it is over
-    this.values = new Map(); // setting -> the value that somebody has asked for since the start
     this.counted = new Set(); // roles whose first count has been told
     this.known = new Set(); // entries that came with the story and once more with the feed
   }
@@ -34,7 +33,6 @@ export class Run {
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);
     else if (topic === "evaluation" && !about.confirmed) this.evaluations.push({ t_s, ...about });
-    else if (topic === "request" && about.what === "set") this.values.set(about.option, about.value);
     else if (topic === "end") this.reason = about.reason;
     else if (topic === "over") this.ended = this.reason ?? about.reason;
     this.remember(topic, about, t_s);

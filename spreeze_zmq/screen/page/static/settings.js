@@ -17,8 +17,8 @@ export class Settings {
   }
 
   draw() {
-    const { about, ended, values } = this.run;
-    for (const [name, cell] of this.now) cell.textContent = shown(values.get(name) ?? about.moves[name].stated);
+    const { about, ended, status } = this.run;
+    for (const [name, cell] of this.now) cell.textContent = shown(status?.values?.[name] ?? about.moves[name].stated);
     if (ended) this.card.hidden = true;
   }
 
