@@ -65,9 +65,11 @@ def run(
         plan: the run in which it takes part.
         tier: ``must``; ``fast`` leaves out the longest acts; ``should`` adds the clauses that a run can do
             without.
-        only: numbers of clauses: run only the acts that check one of these; empty for all acts.
+        only: numbers of clauses, of any tier: run only the acts that check one of these; empty for all acts.
         patience_s: how long to wait for each thing that must happen.
     """
+    if any(clause.number in only and clause.tier == "should" for clause in clauses_of(role)):
+        tier = "should"
     for name, act in {**every_role.ACTS, **ACTS[role]}.items():
         clauses = [clause for clause in clauses_of(role) if clause.act == name]
         clauses = [clause for clause in clauses if clause.tier == "must" or tier == "should"]

@@ -249,6 +249,14 @@ def test_our_sampler_acts_in_discrete_environments(verdicts):
     assert {found[number][0][0] for number in ("A2", "A3", "A4", "A14", "A15", "X11", "X17")} == {"ok"}, text
 
 
+@pytest.mark.parametrize("number", ["A7", "C4"])
+def test_a_clause_that_is_named_is_checked_whatever_its_tier(number, capsys):
+    """A program that keeps none does not pass."""
+    words = ["conform", "sampler", "--only", number, "--patience", "0.2", "--", "false"]
+    assert spreeze.main(words) == 1
+    assert f"\n{number} " in capsys.readouterr().out
+
+
 def test_bad_input_is_one_line(capsys):
     """An unknown role and an unknown clause."""
     assert spreeze.main(["conform", "samplers", "--", "true"]) == 2
