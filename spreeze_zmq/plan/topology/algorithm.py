@@ -156,8 +156,12 @@ def check_sequences(options: Any, sampler: Mapping[str, Any], mistakes: Mistakes
         mistakes.add(("algorithm", "sequence_length"), problem, hint)
 
 
-def check_schedules(values: Mapping[str, Any], stop: StopPlan, in_order: bool, mistakes: Mistakes) -> None:
-    """Note a schedule that has no end, or one of minutes in a run whose result must not depend on timing."""
+def check_schedules(
+    values: Mapping[str, Any], stop: StopPlan, in_order: bool, mistakes: Mistakes, *, offline: bool
+) -> None:
+    """Note a schedule that has no end, one of minutes in a run whose result must not depend on timing, or one
+    of env steps in a run that takes none.
+    """
     counts = "env_steps or trained_transitions"
     for name, value in values.items():
         for over in (schedule.get("over", "run") for schedule in schedules_in(value)):
@@ -171,5 +175,8 @@ def check_schedules(values: Mapping[str, Any], stop: StopPlan, in_order: bool, m
             elif over != "run" and in_order and "minutes" in over:
                 problem = 'goes "over" minutes, and a run in a fixed order follows no clock'
                 hint = f"let it go over {counts}"
+            elif over != "run" and offline and "env_steps" in over:
+                problem = 'goes "over" env_steps, and a run without samplers takes none'
+                hint = "let it go over trained_transitions"
             if problem:
                 mistakes.add(("algorithm", name), problem, hint)

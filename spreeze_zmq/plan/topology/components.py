@@ -244,17 +244,28 @@ def with_time_to_start(
     return plans
 
 
+def check_measured(learning: LearningPlan, elsewhere: Collection[str], mistakes: Mistakes) -> None:
+    """Note a batch size that would be measured on another machine than it is for."""
+    if not learning.batch_size and CRITIC_LEARNER in elsewhere:
+        problem = f'"auto" is measured where the run is started, and {CRITIC_LEARNER} runs elsewhere'
+        mistakes.add(("algorithm", "batch_size"), problem, "write a number")
+
+
 def left_open(
-    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], learning: LearningPlan
+    declared: Mapping[str, Declared],
+    components: Mapping[str, ComponentPlan],
+    learning: LearningPlan,
+    elsewhere: Collection[str],
 ) -> tuple[str, ...]:
     """The keys to measure: an "auto" batch size, and "auto" threads of the learners if the critic-learner
-    has several on the CPU. The actor-learner has a similar network and takes the same number.
+    has several on the CPU here. The actor-learner has a similar network and takes the same number.
     """
     keys = [] if learning.batch_size else [BATCH_SIZE]
     open_roles = [
         role
         for role in LEARNERS
         if role in declared
+        and role not in elsewhere
         and declared[role].common["threads"] == "auto"
         and components[role].threads > 1
         and components[role].options.get("device", "cpu") == "cpu"

@@ -122,6 +122,7 @@ def _check_shares(
 def counted(
     sources: Mapping[str, DataPlan],
     env: EnvironmentSpec,
+    algorithm: type[Algorithm],
     options: Any,
     fields: Mapping[str, Iterable[str]],
     mistakes: Mistakes,
@@ -132,7 +133,8 @@ def counted(
     Args:
         sources: without a mistake so far.
         env: of the run.
-        options: of its algorithm.
+        algorithm: of the run.
+        options: the algorithm's.
         fields: the rollout arrays that each learner asks for.
         mistakes: takes the mistakes.
     """
@@ -159,7 +161,13 @@ def counted(
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)
-    if filling > options.replay_capacity:
-        problem = f"{options.replay_capacity} is less than the {filling:,} transitions that fill it"
+    times, each = 1, ""
+    if algorithm.relabels(options):
+        times, each = (
+            1 + options.hindsight_goals,
+            f", {options.hindsight_goals} more of each with other goals",
+        )
+    if (filling := times * filling) > options.replay_capacity:
+        problem = f"{options.replay_capacity} is less than the {filling:,} transitions that fill it{each}"
         mistakes.add(("algorithm", "replay_capacity"), problem, f"write at least {filling}")
     return found

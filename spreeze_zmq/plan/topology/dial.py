@@ -83,6 +83,10 @@ def _resolve_rounds(
     if not rollout:
         problem = "rounds need to know the sampler's rollout_steps and envs"
         mistakes.add(("components", SAMPLER), problem, "give it these options")
+    if values["publish_every_updates"] not in (0, "round"):
+        problem = "an on-policy algorithm has a new policy after the updates of a round, and no other"
+        hint = "leave it out, or write 0 to publish by the clock"
+        mistakes.add(("balance", "publish_every_updates"), problem, hint)
     values["replay_ratio"] = float(learning.epochs)
     if values["publish_every_updates"]:
         values["publish_every_updates"] = updates_of_a_round(num_samplers * rollout, learning)

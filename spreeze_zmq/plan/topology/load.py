@@ -31,6 +31,7 @@ from spreeze_zmq.plan.topology.algorithm import (
     read_algorithm,
 )
 from spreeze_zmq.plan.topology.components import (
+    check_measured,
     check_without,
     component_plans,
     left_open,
@@ -118,12 +119,14 @@ def load(
     components = component_plans(declared, learners, without, cores, placement, groups.count)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
+    check_measured(learning, placement, mistakes)
     check_sequences(options, components[SAMPLER].options, mistakes)
     balance, components = resolve_balance(written, components, learning, mistakes)
-    sources = counted(sources, environment, options, fields, mistakes)
+    sources = counted(sources, environment, algorithm, options, fields, mistakes)
     check_fused(groups, without, in_order=balance.in_order, mistakes=mistakes)
     run_plan = _run_plan(run, balance.in_order)
-    check_schedules(values, run_plan.stop, balance.in_order, mistakes)
+    offline = components[SAMPLER].count.maximum == 0
+    check_schedules(values, run_plan.stop, balance.in_order, mistakes, offline=offline)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
@@ -143,7 +146,7 @@ def load(
         groups=replace(groups, left_open=left_to_members(declared, learners) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
-        to_measure=() if balance.in_order else left_open(declared, components, learning),
+        to_measure=() if balance.in_order else left_open(declared, components, learning, placement),
     )
 
 

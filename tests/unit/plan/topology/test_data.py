@@ -5,9 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology import load
+from spreeze_zmq.plan.topology.data import counted
+from spreeze_zmq.plan.topology.tables import Mistakes
 from tests.unit.data.made import dataset
 
 RUN = '[run]\nenv = "Pendulum-v1"\n'
@@ -50,6 +53,17 @@ def test_a_plan_holds_each_source_with_its_folder_and_transitions(root, tmp_path
     assert Plan.from_json(plan.to_json()).data == plan.data
     assert not plan.offline
     assert planned(tmp_path, RUN + ONE + OFFLINE).offline
+
+
+def test_data_have_places_for_their_goals_in_hindsight(tmp_path):
+    """Each transition is kept once more for each goal."""
+    plan, sac = planned(tmp_path, RUN + ONE), algorithms.get("sac")
+    for capacity, says in ((50, ""), (49, "49 is less than the 50 transitions that fill it, 4 more of each")):
+        goals = {"hindsight": "future", "hindsight_goals": 4}
+        options = sac.Options(replay_capacity=capacity, batch_size=8, learning_starts=8, **goals)
+        found = Mistakes()
+        counted(plan.data, plan.environment, sac, options, {}, found)
+        assert [one.problem.partition(" with")[0] for one in found.found] == ([says] if says else [])
 
 
 def test_a_run_without_data_has_none():
@@ -98,6 +112,10 @@ def test_a_run_without_data_has_none():
         (
             RUN + ONE + "[algorithm]\nreplay_capacity = 8\nlearning_starts = 8\nbatch_size = 8\n",
             "own.toml:6 algorithm.replay_capacity: 8 is less than the 10 transitions that fill it",
+        ),
+        (
+            RUN + OFFLINE + ONE + "[algorithm]\ntau = { from = 0.1, to = 0.01, over = { env_steps = 9 } }\n",
+            'own.toml:8 algorithm.tau: goes "over" env_steps, .*let it go over trained_transitions',
         ),
         (
             RUN + ONE + "share = 0.5\n[algorithm]\nprioritized = true\n",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER, roles_of
 from spreeze_zmq.plan.topology import Plan, load
 
@@ -46,6 +47,13 @@ def test_in_order_nothing_moves_and_nobody_has_a_second_life():
     restarts = {role: component.max_restarts for role, component in plan.components.items()}
     assert restarts == {role: 0 if role in (*LEARNERS, SAMPLER) else 3 for role in roles_of(LEARNERS)}
     assert plan.components["actor_learner"].options["slack_updates"] == 0
+
+
+def test_rounds_are_not_published_by_another_count():
+    """A policy follows from each round, by its updates; by the clock it may."""
+    assert load("hopper_ppo", ["balance.publish_every_updates=0"]).balance.publish_every_updates == 0
+    with pytest.raises(TopologyError, match=r"balance\.publish_every_updates: an on-policy .*leave it out"):
+        load("hopper_ppo", ["balance.publish_every_updates=7"])
 
 
 def test_only_what_is_counted_and_bounded_has_a_schedule():

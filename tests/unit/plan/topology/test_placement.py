@@ -49,6 +49,18 @@ def test_what_the_machine_decides_is_left_to_it():
     assert plan.components["actor_learner"].options["device"] == "cuda:3"
 
 
+def test_nothing_is_measured_here_for_a_learner_elsewhere():
+    """Its machine has other cores: threads are left to it, and a batch is written."""
+    away = "placement.critic_learner=node"
+    threads = {"components.critic_learner.threads", "components.actor_learner.threads"}
+    many = ["components.sampler.count=1", "algorithm.batch_size=256"]
+    assert set(topology.load("pendulum", many, cores=16).to_measure) == threads
+    assert topology.load("pendulum", [*many, away], cores=16).to_measure == ()
+    wanted = 'algorithm.batch_size: "auto" is measured where the run is started, and critic_learner runs else'
+    with pytest.raises(TopologyError, match=wanted):
+        topology.load("pendulum", ["algorithm.batch_size=auto", away])
+
+
 def test_the_graph_says_where_a_role_runs():
     """Not the device of the machine here, where the topology leaves it to the other."""
     text = graph(topology.load("pendulum", ['placement.actor_learner="desk*"', "placement.evaluator=node"]))
