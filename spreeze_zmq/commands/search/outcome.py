@@ -33,7 +33,7 @@ def show_finalists(finalists: Sequence[Finalist]) -> None:
     """Print a line for each setting that ran with fresh seeds."""
     rows = []
     for one in finalists:
-        returns = " ".join("-" if run.score is None else f"{run.score:,.1f}" for run in one.runs)
+        returns = " ".join("-" if (score := run.result) is None else f"{score:,.1f}" for run in one.runs)
         rows.append((one.name, f"{one.mean_return:,.1f}", returns, shown(one.values)))
     say("")
     table.show(("setting", "mean return", "with fresh seeds", "values"), rows)

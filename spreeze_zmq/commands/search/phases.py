@@ -35,8 +35,8 @@ class Finalist:
 
     @property
     def mean_return(self) -> float:
-        """Over all its runs; minus infinity where one of them was never evaluated, and without any."""
-        scores = [-np.inf if run.score is None else run.score for run in self.runs]
+        """Over all its runs; minus infinity where one has failed or was never evaluated, and without any."""
+        scores = [-np.inf if (score := run.result) is None else score for run in self.runs]
         return float(np.mean(scores or [-np.inf]))
 
 
@@ -154,7 +154,7 @@ def _result(run: Trial) -> float | None:
     """
     if run.code == InputError.exit_code:
         raise InputError(f"{run.name} ({shown(run.values)}): {run.last_line}")
-    score = run.score if run.code == 0 else None
+    score = run.result
     found = f"failed: {run.last_line}" if score is None else f"{score:,.1f}"
     pruned = f" ({run.pruned})" if run.pruned else ""
     say(f"{run.name}: {found}{pruned}; {shown(run.values)}", flush=True)

@@ -9,6 +9,7 @@ the machine needs for a topology, such as a number of samplers, is found by ``sp
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -32,7 +33,7 @@ from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
 from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.plan import topology
-from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.plan import Plan, facts_of
 from spreeze_zmq.run.folder import RunFolder
 
 #: Cores of each run, where there are as many.
@@ -101,6 +102,7 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
+    about |= {"contents": contents_of(plan), "cores of a run": max(map(len, shares))}
     study = Study(folder, space, about, plan.run.seed, every=arguments.every)
     search = _search(plan, study, words, shares, folder, arguments)
     say(f"trials: {arguments.trials}, {len(shares)} at a time, {study.num_over} of them before; in {folder}")
@@ -124,6 +126,17 @@ def main(arguments: argparse.Namespace) -> int:
     path = outcome.write(source, _stated(arguments), best.values, plan, Path.cwd(), _command())
     say(f"wrote {path}, with the values of {best.name}")
     return 0
+
+
+def contents_of(plan: Plan) -> str:
+    """A digest of what a topology holds that decides what its runs learn and how fast."""
+    tables = json.loads(plan.to_json())
+    components = {
+        role: [one["use"], one["count"], one["threads"], one["options"]]
+        for role, one in tables["components"].items()
+    }
+    text = json.dumps([facts_of(tables), tables["groups"], components], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _search(

@@ -13,6 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_to
 from spreeze_zmq.commands.search.space import Varied
@@ -63,7 +65,7 @@ class Study:
     ) -> None:
         optuna = _optuna()
         self._lock = _locked(folder)
-        pruner = optuna.pruners.MedianPruner(LEAST_TRIALS, LEAST_PARTS)
+        pruner = optuna.pruners.MedianPruner(LEAST_TRIALS, LEAST_PARTS - 1)  # parts are counted from 0
         self._states = optuna.trial.TrialState
         self._space = space
         try:
@@ -72,7 +74,6 @@ class Study:
             self._study = optuna.create_study(
                 study_name=_ABOUT,
                 storage=optuna.storages.JournalStorage(backend),
-                sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
                 pruner=optuna.pruners.NopPruner() if every else pruner,
                 direction="maximize",
                 load_if_exists=True,
@@ -81,6 +82,9 @@ class Study:
             raise InputError(
                 f"--study {folder}: its study.log cannot be read ({error}): choose another folder"
             ) from None
+        so_far = len(self._study.get_trials(deepcopy=False))  # a search that goes on chooses other values
+        own = int(np.random.SeedSequence([seed, so_far]).generate_state(1)[0])
+        self._study.sampler = optuna.samplers.TPESampler(seed=own, constant_liar=True)
         known = self._study.user_attrs.get(_ABOUT)
         if known is None:
             self._study.set_user_attr(_ABOUT, dict(about))
@@ -115,7 +119,7 @@ class Study:
         return trial.number, values
 
     def progress(self, number: int, spent: Array, returns: Array, reported: int) -> tuple[int, bool]:
-        """Compare a run so far with others of equal length.
+        """Compare the best three looks in a row of a run so far with others' last three, at equal length.
 
         Args:
             number: of the trial.

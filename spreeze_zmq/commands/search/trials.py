@@ -70,6 +70,11 @@ class Trial:
         return None if best is None else float(best)
 
     @property
+    def result(self) -> float | None:
+        """Its score, unless it has failed."""
+        return None if self.code else self.score
+
+    @property
     def is_over(self) -> bool:
         """Whether it has run to its end, perhaps for an earlier search."""
         try:

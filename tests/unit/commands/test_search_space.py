@@ -6,8 +6,10 @@ import pytest
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands.search import outcome
 from spreeze_zmq.commands.search.phases import Finalist, best_of
+from spreeze_zmq.commands.search.search import contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
 from spreeze_zmq.commands.search.study import LEAST_PARTS, LEAST_TRIALS, NUM_PARTS, Study
+from spreeze_zmq.commands.search.trials import Trial
 from spreeze_zmq.plan import topology
 
 SPACE = (Range("algorithm.learning_rate", 1e-4, 1e-2, True), Choices("algorithm.n_step", ("1", "3")))
@@ -97,17 +99,18 @@ def test_a_run_behind_half_of_the_others_is_ended_early(tmp_path):
     def end(returns, until=1.0):
         number, _ = study.ask()
         seen = looks <= until
-        return number, *study.progress(number, looks[seen], np.full(seen.sum(), returns), -1)
+        return number, *study.progress(number, looks[seen], np.broadcast_to(returns, looks.shape)[seen], -1)
 
     for score in range(LEAST_TRIALS):
         number, part, behind = end(float(score))
         assert (part, behind) == (NUM_PARTS - 1, False)
         study.tell(number, float(score), pruned=False)
     number, part, behind = end(-5.0)
-    assert (part, behind) == (LEAST_PARTS, True)
+    assert (part, behind) == (LEAST_PARTS - 1, True)
     study.tell(number, -5.0, pruned=True)
     assert end(-5.0, until=0.25)[1:] == (3, False)
     assert end(10.0)[1:] == (NUM_PARTS - 1, False)
+    assert end(np.where(looks < 0.2, 10.0, -5.0))[1:] == (NUM_PARTS - 1, False), "its best policy counts"
     assert [(row.score, row.state) for row in study.rows()][-1] == (-5.0, "ended early")
     assert study.num_over == LEAST_TRIALS + 1
 
@@ -130,6 +133,39 @@ def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
     study.tell(number, 1.0, pruned=True)
     found = [(row.score, row.state) for row in study.rows()]
     assert found == [(3.0, ""), (1.0, "ended early"), (None, "failed")]
+
+
+def test_a_search_that_goes_on_tries_other_values(tmp_path):
+    """Each session chooses by the seed and what there is already."""
+    seen = []
+    for _ in range(3):
+        study = opened(tmp_path)
+        for _ in range(3):
+            number, values = study.ask()
+            seen.append(values["algorithm.learning_rate"])
+            study.tell(number, 0.0, pruned=False)
+        study.close()
+    assert len(set(seen)) == 9
+
+
+def test_a_search_of_an_edited_topology_is_another():
+    """What its runs learn, or how fast."""
+    edits = ["algorithm.batch_size=64", "components.evaluator.episodes=3", "components.sampler.count=3"]
+    edits += ["run.env_kwargs={g = 5.0}", "balance.replay_ratio=1"]
+    plans = [topology.load("pendulum", edit, cores=4) for edit in ([], *([each] for each in edits))]
+    assert len({contents_of(plan) for plan in plans}) == len(plans)
+    assert contents_of(topology.load("pendulum", cores=4)) == contents_of(plans[0])
+
+
+def test_a_finalist_that_failed_does_not_count(tmp_path):
+    """Though a policy of it was evaluated before."""
+    run = Trial("as-it-is-seed-1", tmp_path, {}, 1, code=0)
+    plan = topology.load("pendulum")
+    (tmp_path / "run.json").write_text(plan.to_json())
+    (tmp_path / "summary.json").write_text('{"best_return": -150.0}')
+    assert Finalist("as it is", {}, [run]).mean_return == -150.0
+    run.code = 1
+    assert Finalist("as it is", {}, [run]).mean_return == -np.inf
 
 
 def test_a_search_goes_on_behind_a_line_that_was_torn(tmp_path):
