@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of, show
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
@@ -107,6 +108,27 @@ def _about_effect(plan: Plan) -> Iterator[str]:
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
     yield from _about_step_timeout(plan)
+    yield from _about_evaluator(plan)
+
+
+def _about_evaluator(plan: Plan) -> Iterator[str]:
+    """Yield a line for each option of the shipped evaluator that others, or the environment, overrule."""
+    evaluator, limit = plan.components[EVALUATOR], plan.environment.max_episode_steps
+    if evaluator.use != EVALUATOR:
+        return
+    own, steps = evaluator.options, evaluator.options["episode_steps"]
+    engine = engine_of(plan.timing["backend"]) if plan.timing else None
+    batched = engine is not None and bool(engine.native or engine.module)
+    few = own["confirm_episodes"] < own["episodes"]
+    idle = {
+        "workers": (batched, "all environments step at once"),
+        "confirm_episodes": (few, f"components.{EVALUATOR}.episodes is more"),
+        "episode_steps": (steps != "auto" and steps > (limit or steps), f"episodes end after {limit} steps"),
+    }
+    options = {option.name: option for option in read_component_file(Path(evaluator.folder)).options}
+    for name, (holds, why) in idle.items():
+        if holds and own[name] not in (0, options[name].default):
+            yield f"components.{EVALUATOR}.{name} = {show(own[name])} has no effect: {why}"
 
 
 def _about_step_timeout(plan: Plan) -> Iterator[str]:

@@ -46,7 +46,8 @@ class Score:
         starts: ``[E]`` int64, a checksum of each first observation.
         cut: ``[E]`` bool: ended by the evaluation's own limit of steps or time, not by the environment.
         timed_out: whether the time limit cut some episodes, so that the returns are not comparable.
-        info: mean over the episodes of each scalar in the info of the last step, flags as 0 and 1.
+        info: mean of each scalar in the info of the last step over the episodes with it, flags as 0 and 1.
+        info_counts: how many these are; of a name that is not there, all.
     """
 
     returns: NDArray[np.float64]
@@ -55,6 +56,7 @@ class Score:
     cut: NDArray[np.bool_]
     timed_out: bool = False
     info: Mapping[str, float] = field(default_factory=dict)
+    info_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def mean_return(self) -> float:
@@ -77,15 +79,13 @@ class Score:
     def followed_by(self, later: Score) -> Score:
         """The score of these episodes and later ones of the same policy."""
         both = (self, later)
-        infos = {
-            name: [(one.info[name], len(one.returns)) for one in both if name in one.info]
-            for name in [*self.info, *later.info]
-        }
-        info = {
-            name: sum(value * num for value, num in rows) / sum(num for _, num in rows)
-            for name, rows in infos.items()
-        }
-        return _joined(both, self.timed_out or later.timed_out, info)
+        info, counts = {}, {}
+        for name in dict.fromkeys([*self.info, *later.info]):
+            having = [one for one in both if name in one.info]
+            nums = [one.info_counts.get(name, len(one.returns)) for one in having]
+            counts[name] = sum(nums)
+            info[name] = float(np.average([one.info[name] for one in having], weights=nums))
+        return _joined(both, self.timed_out or later.timed_out, info, counts)
 
     def fields(self) -> dict[str, Any]:
         """The part of an ``evaluation`` message that describes the episodes."""
@@ -106,11 +106,13 @@ class Score:
         }
 
 
-def _joined(scores: Sequence[Score], timed_out: bool, info: Mapping[str, float]) -> Score:
+def _joined(
+    scores: Sequence[Score], timed_out: bool, info: Mapping[str, float], info_counts: Mapping[str, int]
+) -> Score:
     """The score of all their episodes."""
     names = ("returns", "lengths", "starts", "cut")
     arrays = {name: np.concatenate([getattr(one, name) for one in scores]) for name in names}
-    return Score(**arrays, timed_out=timed_out, info=info)
+    return Score(**arrays, timed_out=timed_out, info=info, info_counts=info_counts)
 
 
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -160,7 +162,7 @@ def play(
             infos += last_infos
         if score.timed_out:
             break
-    return _joined(rounds, rounds[-1].timed_out, _means(infos))
+    return _joined(rounds, rounds[-1].timed_out, *_means(infos))
 
 
 def _play_round(
@@ -204,7 +206,9 @@ def _play_round(
     return Score(returns, lengths, starts, cut), infos
 
 
-def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each name over the rows that have it."""
+def _means(rows: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, int]]:
+    """The mean of each name over the rows that have it, and how many these are."""
     names = list(dict.fromkeys(name for row in rows for name in row))[:MAX_INFO]
-    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+    having = {name: [row[name] for row in rows if name in row] for name in names}
+    means = {name: float(np.mean(values)) for name, values in having.items()}
+    return means, {name: len(values) for name, values in having.items()}

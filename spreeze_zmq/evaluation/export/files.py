@@ -187,5 +187,9 @@ def _difference(
 
 
 def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The largest difference, relative to the largest expected number of a column where that is above 1."""
+    """The largest difference, relative to the largest expected number of a column where that is above 1;
+    infinite where a number of either is not finite.
+    """
+    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
+        return float("inf")
     return float((np.abs(found - expected) / np.maximum(1.0, np.abs(expected).max(0))).max())

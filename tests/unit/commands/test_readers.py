@@ -111,3 +111,15 @@ def test_an_output_at_a_link_that_leads_nowhere_is_a_line(words, tmp_path, capsy
     [line] = capsys.readouterr().err.splitlines()
     assert f"{link.name} leads to {tmp_path}/missing/file: there is no folder {tmp_path}/missing" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["RUN", link.name]
+
+
+@pytest.mark.parametrize("command", ["eval", "play", "record"])
+@pytest.mark.parametrize("seed", ["-1", "4294967296", "1.5"])
+def test_a_seed_that_is_none_is_a_line(command, seed, tmp_path, capsys, monkeypatch):
+    """With exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "RUN", "Pendulum-v1")
+    with pytest.raises(SystemExit, match="2"):
+        spreeze.main([command, "RUN", f"--seed={seed}"])
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"argument --seed: '{seed}': a whole number from 0 to 2**32 - 1 is expected" in line

@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.page import address
 
 
@@ -32,7 +33,8 @@ def test_a_taken_port_is_one_line():
 
 def test_the_address_stands_in_the_folder_until_the_port_is_closed(tmp_path):
     """A new token each time, readable by the user alone; a dead run's address is not taken for a live one."""
-    folder, listener = RunFolder(tmp_path), address.open_port(0)
+    folder, listener = RunFolder.create("run", str(tmp_path / "run")), address.open_port(0)
+    _, sockets = write_plan(topology.load("pendulum"), folder)
     assert address.of_live_run(folder) is None
     first, second = (address.publish(folder, listener) for _ in range(2))
     assert first != second
@@ -40,8 +42,9 @@ def test_the_address_stands_in_the_folder_until_the_port_is_closed(tmp_path):
     assert second.split("/")[3] == address.token_of(folder.page_address)
     assert folder.page_address.stat().st_mode & 0o777 == 0o600
     assert address.of_live_run(folder) == second
+    sockets.remove()
+    assert address.of_live_run(folder) is None, "another program may have the port"
     listener.close()
-    assert address.of_live_run(folder) is None
 
 
 def test_a_missing_address_is_one_line(tmp_path):
