@@ -137,6 +137,18 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
             ["components.evaluator.randomize=true"],
             "evaluator.randomize = true has no effect without run.rand",
         ),
+        (["components.evaluator.workers=4"], "workers = 4 has no effect: all environments step at once"),
+        (["components.evaluator.workers=4", "run.env=tests.unit.envs.own_environments:Again"], ""),
+        (
+            ["components.evaluator.episodes=9", "components.evaluator.confirm_episodes=8"],
+            "confirm_episodes = 8 has no effect: components.evaluator.episodes is more",
+        ),
+        (["components.evaluator.episodes=90"], ""),
+        (
+            ["components.evaluator.episode_steps=300"],
+            "episode_steps = 300 has no effect: episodes end after 200",
+        ),
+        (["components.evaluator.episode_steps=100"], ""),
         (
             ["components.sampler.step_timeout_s=5", "components.sampler.workers=0"],
             "step_timeout_s = 5.0 has no effect while components.sampler.workers is 0: only workers",
