@@ -146,6 +146,17 @@ def test_a_file_that_acts_otherwise_is_refused(policy, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("policy", ["sac"], indirect=True)
+def test_a_file_that_gives_nan_is_refused(policy, tmp_path):
+    """As a runtime may that computes otherwise: NaN is no small difference."""
+
+    def torn(inputs):
+        return [np.full_like(policy(**inputs), np.nan)]
+
+    with pytest.raises(SpreezeError, match="differs from the policy by inf on random observations"):
+        files._export(policy, tmp_path / "policy.onnx", "float32", "ONNX", lambda *_: torn)
+
+
 @pytest.mark.parametrize("export", [export_onnx, export_torchscript])
 def test_what_cannot_be_traced_is_one_line(export, tmp_path, monkeypatch):
     """An act() that branches on its observations."""
