@@ -40,6 +40,15 @@ def test_further_episodes_count_with_the_earlier_ones(one):
     assert not about["confirmed"]  # it was not chosen before them
 
 
+def test_a_figure_that_few_episodes_have_weighs_by_these(one):
+    """Of three and of two episodes one each: their mean, as if all had been played at once."""
+    for returns, time_to_goal in (((1.0, 2.0, 3.0), 10.0), ((4.0, 5.0), 20.0)):
+        score = replace(episodes(*returns, time_to_goal=time_to_goal), info_counts={"time_to_goal": 1})
+        assert one.take(score, 0.5)
+    assert one.fields(best=True)["info"] == {"time_to_goal": 15.0}
+    assert one.score.info_counts == {"time_to_goal": 2}
+
+
 def test_episodes_that_time_cut_do_not_join_whole_ones(one):
     """They are left out, and who asked for them is told so."""
     assert one.take(episodes(1.0), 0.5)
