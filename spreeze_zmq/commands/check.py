@@ -107,6 +107,7 @@ def _about_effect(plan: Plan) -> Iterator[str]:
             )
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
+    yield from plan.replaced
     yield from _about_step_timeout(plan)
     yield from _about_evaluator(plan)
 

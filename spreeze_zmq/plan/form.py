@@ -21,6 +21,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "remote": str,
     "back": str,
     "left_to_node": tuple,
+    "replaced": tuple,
     "keys": str,
     "command": tuple,
     "ancestors": tuple,

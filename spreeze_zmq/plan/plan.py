@@ -49,6 +49,7 @@ class Plan:
         data: the sources of transitions that the run does not sample itself, by name.
         left_to_node: the keys of such roles, as ``actor_learner.threads``, that their machine decides: what
             stands here fits the one where the run was started.
+        replaced: a line for each number of the topology that the run does not have.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
@@ -76,6 +77,7 @@ class Plan:
     groups: GroupsPlan = field(default_factory=GroupsPlan)
     data: dict[str, DataPlan] = field(default_factory=dict)
     left_to_node: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()

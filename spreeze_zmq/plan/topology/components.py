@@ -227,6 +227,25 @@ def left_to_node(declared: Mapping[str, Declared], elsewhere: Collection[str]) -
     )
 
 
+def replaced(
+    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], *, in_order: bool
+) -> tuple[str, ...]:
+    """A line for each number that is written, and that a run in rounds or in a fixed order replaces."""
+    why = "in a fixed order" if in_order else "in rounds, which need a rollout of each sampler"
+    lines = []
+    for role, found in declared.items():
+        plan, written = components[role], {**found.common, **found.options}
+        now = {**plan.options, "max_restarts": plan.max_restarts, "count": plan.count.initial}
+        stated = {option.name: option.default for option in (*component_options(role), *found.file.options)}
+        ranged = isinstance(written["count"], list) and plan.count.minimum == plan.count.maximum
+        fixed = ["count"] * (ranged and written["count"] != [now["count"]] * 2)
+        for name in (*fixed, *(key for key in ("max_restarts", "slack_updates") if key in written)):
+            if written[name] not in (stated[name], now[name]):
+                key = f"components.{role}.{name} = {show(written[name])}"
+                lines.append(f"{key} has no effect {why}: it is {now[name]}")
+    return tuple(lines)
+
+
 def with_time_to_start(
     components: Mapping[str, ComponentPlan], written: Any, timing: Timing
 ) -> dict[str, ComponentPlan]:

@@ -38,6 +38,7 @@ from spreeze_zmq.plan.topology.components import (
     left_to_members,
     left_to_node,
     read_components,
+    replaced,
     with_time_to_start,
 )
 from spreeze_zmq.plan.topology.data import check_data, counted, read_data
@@ -145,6 +146,7 @@ def load(
         data=sources,
         groups=replace(groups, left_open=left_to_members(declared, learners) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
+        replaced=replaced(declared, components, in_order=balance.in_order),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning, placement),
     )

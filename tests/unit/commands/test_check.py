@@ -50,6 +50,40 @@ def test_it_is_said_that_parts_have_encoders():
         assert ("an encoder for each of 3 parts" in environment(plan)) is said
 
 
+IN_ORDER = ("balance.mode=lockstep", "components.sampler.max_restarts=9", "components.sampler.count=[2, 8]")
+LAG = "components.actor_learner.slack_updates=7"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        (
+            "hopper_ppo",
+            ["components.sampler.count=[1, 8]"],
+            ["count = [1, 8] has no effect in rounds, which"],
+        ),
+        (
+            "pendulum",
+            [*IN_ORDER, LAG, "components.critic_learner.max_restarts=0"],
+            [
+                "components.sampler.count = [2, 8] has no effect in a fixed order: it is 2",
+                "components.sampler.max_restarts = 9 has no effect in a fixed order: it is 0",
+                "components.actor_learner.slack_updates = 7 has no effect in a fixed order: it is 0",
+            ],
+        ),
+        ("pendulum", [LAG, *IN_ORDER[1:]], []),
+        ("pendulum", ["balance.mode=lockstep"], []),
+        ("hopper_ppo", ["components.sampler.count=auto"], []),
+    ],
+)
+def test_numbers_that_a_run_replaces_are_named(name, written, said):
+    """Those that were written, in a line of advice each."""
+    plan = load(name, written, cores=2)
+    assert len(plan.replaced) == len(said)
+    assert [line for line in said if line not in "\n".join(plan.replaced)] == []
+    assert set(plan.replaced) <= set(advice(plan, None))
+
+
 @pytest.mark.parametrize(
     ("stop", "without", "until"),
     [
