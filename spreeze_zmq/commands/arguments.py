@@ -37,6 +37,18 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_seed(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add ``--seed``, for commands that play episodes."""
+    text = f"of the first episode (default: {default})"
+    parser.add_argument("--seed", type=_seed, metavar="N", help=text)
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r:.40}: a whole number from 0 to 2**32 - 1 is expected")
+    return int(text)
+
+
 def add_json_list(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``, for commands that print what another program may read instead."""
     parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")

@@ -8,6 +8,7 @@ import sys
 import time
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.commands.arguments import add_seed
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 from spreeze_zmq.screen.terminal.words import same_episodes
 
@@ -24,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many (default: as many as for its score, at most 1,000)",
     )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="of the first episode (default: a fresh one, which is printed)"
-    )
+    add_seed(parser, "a fresh one, which is printed")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands.arguments import add_seed
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.evaluation.saved import SavedPolicy
 
@@ -15,9 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.add_argument("--video", metavar="FILE", help="write an .mp4 file; needs no display")
     parser.add_argument("--episodes", type=int, default=1, metavar="N", help="how many (default: 1)")
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="of the first episode (default: that of its score)"
-    )
+    add_seed(parser, "that of its score")
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="X", help="times the world's (default: 1)"
     )

@@ -10,6 +10,7 @@ import numpy as np
 from spreeze_zmq import data
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands.arguments import add_seed
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.envs.recorded import OwnEpisode, recorded
 from spreeze_zmq.evaluation.evaluation import play
@@ -24,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minari", metavar="NAME", required=True, help="the new dataset's name, as pendulum/expert-v0"
     )
     parser.add_argument("--episodes", type=int, default=10, metavar="N", help="how many (default: 10)")
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="of the first episode (default: a fresh one, which is printed)"
-    )
+    add_seed(parser, "a fresh one, which is printed")
     parser.add_argument(
         "--explore", action="store_true", help="act as samplers do, not by the policy's best actions"
     )

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
 
 #: The environment variable that holds the descriptor of the open port.
 LISTENER_VARIABLE = "SPREEZE_LISTENER"
@@ -71,8 +72,12 @@ def publish(folder: RunFolder, listener: socket.socket) -> str:
 
 
 def of_live_run(folder: RunFolder) -> str | None:
-    """The address of a run's page; None if the run is over."""
-    if not folder.page_address.exists():
+    """The address of a run's page; None if the run is over, whoever has the port by now.
+
+    Raises:
+        InputError: it is no run's folder.
+    """
+    if read_run(folder.path).state != "running" or not folder.page_address.exists():
         return None
     address = folder.page_address.read_text().strip()
     try:
