@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ LOOK_INTERVAL_S = 5.0
 
 
 class Family:
-    """The CPU time of this process, ``own``, and its descendants: a sampler's workers are its own load.
+    """The CPU time and memory of this process, ``own``, and its descendants: a sampler's workers are its own
+    load.
 
     The CPU time of a descendant is part of its parent's once the parent has waited for it, and lost if it
     never does; the sum then continues from its last value. All calls come from the main thread.
@@ -31,23 +33,28 @@ class Family:
 
     def cpu_s(self) -> float:
         """CPU seconds, user and system, of all of them so far; never falls."""
+        before_s, self._sum_s = self._sum_s, self._sum(lambda process: sum(process.cpu_times()[:4]))
+        self._cpu_s += max(0.0, self._sum_s - before_s)
+        return self._cpu_s
+
+    def rss_bytes(self) -> int:
+        """Their resident memory; what several of them share counts for each."""
+        return int(self._sum(lambda process: process.memory_info().rss))
+
+    def _sum(self, figure: Callable[[psutil.Process], float]) -> float:
+        """The sum of a figure over all of them, as far as they live."""
         if not has_children():
             self._descendants = []
         elif time.monotonic() >= self._look_at_s:
             self._descendants = self.own.children(recursive=True)
             self._look_at_s = time.monotonic() + LOOK_INTERVAL_S
-        before_s, self._sum_s = self._sum_s, self._sum()
-        self._cpu_s += max(0.0, self._sum_s - before_s)
-        return self._cpu_s
-
-    def _sum(self) -> float:
-        total_s = sum(self.own.cpu_times()[:4])
+        total = figure(self.own)
         for process in self._descendants:
             try:
-                total_s += sum(process.cpu_times()[:4])
+                total += figure(process)
             except psutil.Error:
                 self._look_at_s = 0.0
-        return total_s
+        return total
 
 
 class Threads:

@@ -49,9 +49,9 @@ class Reporting:
         self.waits = Waits(name)
         self.reports_dropped = 0
         self._channels: dict[str, channels.Channel] = {}
-        self._process = psutil.Process()
-        self._began_s = time.monotonic() - (time.time() - self._process.create_time())
-        self._family = Family(self._process)
+        process = psutil.Process()
+        self._began_s = time.monotonic() - (time.time() - process.create_time())
+        self._family = Family(process)
         self._is_ready, self._preparations = False, 0
 
     @property
@@ -81,7 +81,7 @@ class Reporting:
             "time_s": time.time(),
             "uptime_s": self.uptime_s,
             "cpu_s": self.cpu_s,
-            "rss_bytes": self._process.memory_info().rss,
+            "rss_bytes": self._family.rss_bytes(),
             "clock_s": dict(self.waits.clock_s),
             "counters": counters,
             "gauges": {},

@@ -75,10 +75,11 @@ class Life:
         return False, text
 
     def measure(self) -> None:
-        """Measure its memory and CPU time."""
+        """Measure the memory and CPU time of it and the processes that it has started."""
         try:
-            process = psutil.Process(self.process.pid)
-            self.usage = {"rss": process.memory_info().rss, "cpu_s": sum(process.cpu_times()[:4])}
+            family = [psutil.Process(self.process.pid), *self.children()]
+            rss = sum(process.memory_info().rss for process in family)
+            self.usage = {"rss": rss, "cpu_s": sum(sum(process.cpu_times()[:4]) for process in family)}
         except psutil.Error:  # it has just ended
             pass
 

@@ -49,6 +49,21 @@ def test_the_cpu_time_of_descendants_counts_and_never_falls(monkeypatch):
     assert family.cpu_s() >= alone_s + 0.5
 
 
+def test_the_memory_of_descendants_counts(monkeypatch):
+    """As long as they live."""
+    monkeypatch.setattr(usage, "LOOK_INTERVAL_S", 0.0)
+    family, size = Family(psutil.Process()), 60_000_000
+    alone = family.rss_bytes()
+    code = f"kept = b'x' * {size}; print('kept', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout.readline() == b"kept\n"
+        assert family.rss_bytes() > alone + size
+        child.communicate(b"\n")
+    assert family.rss_bytes() < alone + size / 2
+
+
 # --- the journal ----------------------------------------------------------------------------------
 
 
