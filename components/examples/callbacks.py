@@ -56,7 +56,7 @@ class EverySteps(Callback):
 
 
 class KeepCheckpoints(Callback):
-    """Keeps a copy of every checkpoint: a run's folder has the newest three."""
+    """Keeps a copy of every checkpoint: a run's folder has the newest two."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)

@@ -138,7 +138,7 @@ class Checkpoint(Event):
     """A checkpoint is complete.
 
     Attributes:
-        path: its folder; the newest three stay.
+        path: its folder; the newest two stay.
         env_steps: transitions sampled.
     """
 

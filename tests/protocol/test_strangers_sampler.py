@@ -15,6 +15,7 @@ from golden_messages import MESSAGES
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import Message, channels, rollout_from
@@ -151,6 +152,39 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
         np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
         assert set(rollout.action.ravel().tolist()) == {0, 1}
         assert not any(end.refusals.rows() for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+        peers.close()
+
+
+def told(plan):
+    """The same run in an environment that gives back what it was told."""
+    kwargs = {"number": "{index}", "name": "{{index}} env-{index}"}
+    env = envs.probe("tests.protocol.told:Told-v0", kwargs)
+    return replace(plan, run=replace(plan.run, env=env.id), environment=env)
+
+
+def test_the_strangers_sampler_tells_an_environment_its_number_and_its_own_actions(tmp_path):
+    """Those of the rollout count from 0; the numbers come after those of the evaluator and sampler 0."""
+    peers = Peers(tmp_path / "run", told)
+    about = {
+        "layers": [{"kind": "linear", "in": 3, "out": 2}],
+        "distribution": {"kind": "categorical", "sizes": [2]},
+        "observation": {"shape": [3], "normalize": False, "clip": 10.0},
+    }
+    fields = {**MESSAGES["policy"].fields, "version": 0, "description": about}
+    peers.ends["policy"].publish(Message("policy", fields, {"parameters": np.zeros(8, np.float32)}))
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "sampler.py"), peers.run_file, "1"], env=path)
+    try:
+        rollout = rollout_from(peers.pull("experience.critic_learner"))
+        first = first_index(peers.plan, "sampler", 1)
+        assert (
+            rollout.obs[0, :, 0].tolist() == rollout.obs[0, :, 1].tolist() == list(range(first, first + 16))
+        )
+        assert set(rollout.action.ravel().tolist()) == {0, 1}
+        np.testing.assert_array_equal(rollout.obs[1:, :, 2], rollout.action + 5)
     finally:
         process.kill()
         process.wait()

@@ -6,11 +6,13 @@
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -198,6 +200,25 @@ def legal(info):
     return np.array(list(info.get("action_mask", np.ones((N, num)))), bool)
 
 
+def numbered(value, number):
+    """Keyword arguments of the environment with this number."""
+    if isinstance(value, dict):
+        return {key: numbered(item, number) for key, item in value.items()}
+    if isinstance(value, list):
+        return [numbered(item, number) for item in value]
+    if not isinstance(value, str):
+        return value
+    return (
+        number if value == "{index}" else re.sub(r"{({\w+})}|{index}", lambda m: m[1] or str(number), value)
+    )
+
+
+def make(number):
+    """The environment with this number."""
+    about = plan["environment"]
+    return gym.make(about["id"], **numbered(about["kwargs"], number))
+
+
 def draw(fields, weights, obs, masks):
     """N actions as the rollout holds them, as the environments get them, and their log_prob."""
     about = plan["environment"]
@@ -216,7 +237,8 @@ def draw(fields, weights, obs, masks):
             strict=True,
         )
     action = np.array(action, np.float32 if box else np.int64)
-    given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else action
+    given = action if box else action + np.array(about.get("action_start", 0))
+    given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else given
     shape = (N, *about["action_shape"])
     return action.reshape(shape), given.reshape(shape), np.array(log_prob, np.float32)
 
@@ -275,12 +297,9 @@ life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
 total = plan["components"]["sampler"]["count"]["initial"] * N
 place = np.minimum((int(sys.argv[2]) * N + np.arange(N)) / max(total - 1, 1), 1.0)
-envs = gym.make_vec(
-    plan["environment"]["id"],
-    N,
-    vectorization_mode="sync",
-    vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
-    **plan["environment"]["kwargs"],
+number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + int(sys.argv[2]) * N
+envs = gym.vector.SyncVectorEnv(
+    [partial(make, number + n) for n in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
 )
 first, info = envs.reset(seed=int(rng.integers(2**31)))
 frames, masks = first[None], legal(info)
