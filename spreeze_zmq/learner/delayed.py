@@ -31,6 +31,11 @@ class DelayExperience(ReplayExperience):
         self._goes_on = False
         self._taken: Mapping[str, int] = {}
 
+    @property
+    def received(self) -> int:
+        """By this process."""
+        return self._received
+
     # --- what it waits for
 
     def _lacks_samples(self) -> bool:
@@ -38,7 +43,7 @@ class DelayExperience(ReplayExperience):
         return self.in_order and self._received < self._wanted
 
     def _has_batch(self) -> bool:
-        return len(self.replay) > 0 and not self._lacks_samples()
+        return len(self.replay) > 0 and self.received >= self.refill and not self._lacks_samples()
 
     def _lacks_weights(self) -> bool:
         """Whether it has followed the present critics to their end."""

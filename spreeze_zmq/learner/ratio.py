@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +12,6 @@ from spreeze_zmq.plan.moves import REPLAY_RATIO
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Replay
 from spreeze_zmq.wire import Message
-
-#: After a restart without the replay: share of the lost transitions that must come before the next update.
-REFILL_SHARE = 0.1
-
-log = logging.getLogger("spreeze")
 
 
 class RatioExperience(ReplayExperience):
@@ -37,8 +31,6 @@ class RatioExperience(ReplayExperience):
         self._count_replay_as_trained()
         self._first_policy = 0
         self._updates_before = self.half.num_updates
-        self.refills = False
-        self.component.lacks = self.lacks
         self.component.figures["policy_lag"] = self.policy_lag
 
     # --- what it waits for
@@ -84,10 +76,10 @@ class RatioExperience(ReplayExperience):
         """A policy or rollouts."""
         return f"a policy from {ACTOR_LEARNER}" if self._lacks_weights() else f"rollouts from {SAMPLER}"
 
-    def lacks(self) -> str:
-        """What it waits for although samples come: those that replace a replay that was not saved."""
-        missing = self.gate.learning_starts - self.gate.received if self.refills else 0
-        return f"{missing:,} more transitions, as its replay was not saved" if missing > 0 else ""
+    @property
+    def received(self) -> int:
+        """Those that are to be trained on."""
+        return self.gate.received
 
     # --- what comes in
 
@@ -195,17 +187,11 @@ class RatioExperience(ReplayExperience):
             self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`. Without the replay, updates wait for a share of its transitions to
-        come again: to train on a few fresh transitions would spoil trained networks.
-        """
+        """Continue from :meth:`state`."""
         super().restore(state)
         self.begun = self.counts.env_steps
         self._count_replay_as_trained()
-        if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
-            lost = min(self.counts.env_steps, self.options.replay_capacity)
-            self.gate.learning_starts = max(self.gate.learning_starts, int(REFILL_SHARE * lost))
-            log.warning("without its replay: updates go on after %d transitions", self.gate.learning_starts)
-            self.refills = True
+        self.gate.learning_starts = max(self.gate.learning_starts, self.refill)
         self._updates_before = self.half.num_updates
 
     def order(self) -> dict[str, Any]:
@@ -219,5 +205,5 @@ class RatioExperience(ReplayExperience):
         super().go_on(order)
         self.gate.received, self.gate.trained = order["received"], order["trained"]
         self.begun, self._updates_before = order["begun"], order["updates_before"]
-        self._first_policy, self.refills = order["first_policy"], False
+        self._first_policy = order["first_policy"]
         return self.gate.received // self.component.plan.components[SAMPLER].count.initial

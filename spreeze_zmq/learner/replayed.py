@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 
 #: One update in this many computes the expensive metrics: three means take a tenth of a short update.
 MEASURED_EVERY = 8
+#: After a restart without the replay: share of the lost transitions that must come before the next update.
+REFILL_SHARE = 0.1
 
 log = logging.getLogger("spreeze")
 
@@ -34,6 +37,7 @@ class ReplayExperience(Experience):
     Attributes:
         batch_size: transitions of an update.
         by_priority: whether transitions may be drawn by the errors that this learner finds.
+        refill: transitions that must come before the next update, after a restart without the replay; else 0.
     """
 
     replay: Replay | ObservationReplay
@@ -56,12 +60,24 @@ class ReplayExperience(Experience):
         if count := len(self.replay):
             log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
         self.batch_size = self._largest_batch = plan.learning.batch_size
+        self.refill = 0
+        component.lacks = self.lacks
 
     def begin(self) -> None:
         """Read the data that the run does not sample itself, and know what rewards are divided by."""
         if self.sources is not None:
             self.sources.read(self.outlet.observe)
         self._tell_scale()
+
+    @property
+    @abstractmethod
+    def received(self) -> int:
+        """Transitions that have come from the samplers."""
+
+    def lacks(self) -> str:
+        """What it waits for although samples come: those that replace a replay that was not saved."""
+        missing = self.refill - self.received if self.refill else 0
+        return f"{missing:,} more transitions, as its replay was not saved" if missing > 0 else ""
 
     @property
     def num_filled(self) -> int:
@@ -107,8 +123,14 @@ class ReplayExperience(Experience):
         return {"replay": self.replay.ring.random_state(), **data, **scale, **episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`."""
+        """Continue from :meth:`state`. Without the replay, updates wait for a share of its transitions to
+        come again: to train on a few fresh transitions would spoil trained networks.
+        """
         self.replay.ring.set_random_state(state["replay"])
+        if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
+            lost = min(self.counts.env_steps, self.options.replay_capacity)
+            self.refill = max(self.options.learning_starts, int(REFILL_SHARE * lost))
+            log.warning("without its replay: updates go on after %d transitions", self.refill)
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])
         if self.replay.relabeller is not None:

@@ -77,6 +77,22 @@ def test_the_errors_of_weights_that_are_gone_are_forgotten(learner):
     assert not replay.prioritized or replay.tree.total == len(replay)
 
 
+@pytest.mark.parametrize("peers", [[*SMALL, "algorithm.learning_starts=64"]], indirect=True)
+def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
+    """Both: a policy that follows its critics on the first rollout alone is spoilt as they are."""
+    experience, state = learner.experience, learner.state()
+    learner.restore({**state, "counters": {**state["counters"], "env_steps": 5000}})
+    learner.others.num_taken, made = 1, random_rollout(learner.component.environment)
+    if learner.outlet.of_policy:
+        experience.gate.hear(10**6)
+    for missing in (500, 244):
+        assert not experience.ready
+        assert experience.lacks() == f"{missing} more transitions, as its replay was not saved"
+        experience.add(made)
+    assert experience.ready
+    assert experience.lacks() == ""
+
+
 def _crc32(path):
     import zlib
 

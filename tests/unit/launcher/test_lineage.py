@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor
@@ -19,7 +18,7 @@ from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.lineage import Origin, reached, why_not_exact
-from spreeze_zmq.learner.ratio import RatioExperience
+from spreeze_zmq.learner.replayed import ReplayExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
@@ -396,8 +395,7 @@ def test_rates_and_findings_are_of_the_run_alone():
 
 def test_the_wait_for_a_replay_is_said():
     """While the transitions come that replace it, and only in a resumed run."""
-    gate = RatioGate(8.0, 32, learning_starts=5000, slack=0, received=1580)
-    said = RatioExperience.lacks(SimpleNamespace(refills=True, gate=gate))
+    said = ReplayExperience.lacks(SimpleNamespace(refill=5000, received=1580))
     assert said == "3,420 more transitions, as its replay was not saved"
-    assert RatioExperience.lacks(SimpleNamespace(refills=True, gate=replace(gate, received=5000))) == ""
-    assert RatioExperience.lacks(SimpleNamespace(refills=False, gate=gate)) == ""
+    assert ReplayExperience.lacks(SimpleNamespace(refill=5000, received=5000)) == ""
+    assert ReplayExperience.lacks(SimpleNamespace(refill=0, received=0)) == ""
