@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, make_dataclass, replace
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from spreeze_zmq.base.shares import rows_of_shares
 
 if TYPE_CHECKING:
     from spreeze_zmq.replay.replays import ObservationReplay, Replay
@@ -68,9 +69,8 @@ class Mixture:
         self._own, self._others = own, others
 
     def sizes(self, batch_size: int) -> list[int]:
-        """Rows of a batch that are drawn from each of the others; they add up to the nearest whole number."""
-        ends = [0, *(round(batch_size * share) for share in accumulate(share for share, _ in self._others))]
-        return [last - first for first, last in pairwise(ends)]
+        """Rows of a batch that are drawn from each of the others."""
+        return rows_of_shares(batch_size, (share for share, _ in self._others))
 
     def sample(self, batch_size: int) -> Sampled:
         """A batch, first the rows of the others in their order, then those of its own."""

@@ -13,6 +13,7 @@ from spreeze_zmq.algorithms import Algorithm, ReplayOptions
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.rollout import STEP_FIELDS
 from spreeze_zmq.base.schema import show
+from spreeze_zmq.base.shares import rows_of_shares
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
@@ -113,10 +114,24 @@ def _check_shares(
     elif total < _WHOLE and offline and not fills:
         problem = f"the shares of a batch are {listed}, and without samplers nothing gives the rest of it"
         mistakes.add(place, problem, f"raise them to 1 together, or leave the share of {last} out")
+    elif options.batch_size != "auto":
+        _check_rows(shares, options.batch_size, mistakes)
     if options.prioritized:
         problem = "priorities are kept of one replay, and a source with a share has its own"
         hint = "leave share out, so that data fill the run's replay and are drawn by priority"
         mistakes.add(("algorithm", "prioritized"), problem, hint)
+
+
+def _check_rows(shares: Mapping[str, float], batch_size: int, mistakes: Mistakes) -> None:
+    """Note shares that come to no transition of a batch, or leave none to the run's own replay."""
+    rows = dict(zip(shares, rows_of_shares(batch_size, shares.values()), strict=True))
+    none = [name for name, number in rows.items() if not number]
+    for name in none:
+        problem = f"{shares[name]:g} of a batch of {batch_size} is not one transition"
+        mistakes.add(("data", name, "share"), problem, "raise it, or algorithm.batch_size")
+    if not none and sum(rows.values()) == batch_size and sum(shares.values()) < _WHOLE:
+        problem = f"it leaves not one transition of a batch of {batch_size} to the run's own replay"
+        mistakes.add(("data", list(shares)[-1], "share"), problem, "lower it, or raise algorithm.batch_size")
 
 
 def counted(

@@ -94,6 +94,14 @@ def test_a_run_without_data_has_none():
         ),
         (RUN + ONE + "share = 1\n", "own.toml:5 data.one.share: nothing .* the transitions of the samplers"),
         (
+            RUN + ONE + "share = 0.99\n[algorithm]\nbatch_size = 32\n",
+            "own.toml:5 data.one.share: it leaves not one transition of a batch of 32 to the run's own",
+        ),
+        (
+            RUN + ONE + "share = 0.5\n" + OTHER + "share = 0.005\n[algorithm]\nbatch_size = 64\n",
+            "own.toml:8 data.other.share: 0.005 of a batch of 64 is not one transition .raise it",
+        ),
+        (
             RUN + OFFLINE + ONE + "share = 0.5\n",
             "own.toml:7 data.one.share: the shares of a batch are 0.5, and without samplers nothing",
         ),
