@@ -6,7 +6,7 @@ Importing this package imports no Minari: a run without data does without it.
 from __future__ import annotations
 
 from spreeze_zmq.data.dataset import Dataset, find
-from spreeze_zmq.data.reading import rollouts_of
+from spreeze_zmq.data.reading import Outside, rollouts_of
 from spreeze_zmq.data.writing import check_name, write
 
-__all__ = ["Dataset", "check_name", "find", "rollouts_of", "write"]
+__all__ = ["Dataset", "Outside", "check_name", "find", "rollouts_of", "write"]

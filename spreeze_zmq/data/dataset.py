@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import InputError, in_one_line
+from spreeze_zmq.base.errors import InputError, InvalidEnvironment, in_one_line
 from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.envs import EnvironmentSpec
 
@@ -71,6 +71,22 @@ def _names() -> list[str]:
     return sorted(path.parents[1].relative_to(root()).as_posix() for path in found)
 
 
+def _registered(env: EnvironmentSpec) -> Any:
+    """The registry's entry of an environment, whose name may have no version; None if it has none."""
+    from spreeze_zmq.envs.source import find as find_environment  # imports Gymnasium
+
+    try:
+        return None if env.described else find_environment(env.id).registered
+    except InvalidEnvironment:
+        return None
+
+
+def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as JSON gives them again: tuples are lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(kwargs), default=repr))
+    return plain
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A dataset that has been opened.
@@ -109,13 +125,14 @@ class Dataset:
         """How its episodes' environment was another than ``env``, so that rewards may be others: in words,
         empty as far as the dataset says that it was the same.
         """
-        known, own = self.made_by.get("id"), env.id.rpartition(":")[2]
+        known = self.made_by.get("id")
         if not isinstance(known, str):
             return ""
+        registered = _registered(env)
+        own = env.id.rpartition(":")[2] if registered is None else registered.id
         if known != own:
             return f"recorded in {show(known)}, not {own}"
-        registered = importlib.import_module("gymnasium").registry.get(own)
-        ours = {**(registered.kwargs if registered else {}), **env.kwargs}
+        ours = _plain({**(registered.kwargs if registered is not None else {}), **env.kwargs})
         theirs = self.made_by.get("kwargs")
         theirs = theirs if isinstance(theirs, dict) else {}
         other = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]

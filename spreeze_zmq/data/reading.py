@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,47 @@ from spreeze_zmq.data.dataset import Dataset
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.policy.own_environment import ObservationPart
 
+#: Actions this share of their range outside it have been rounded.
+ROUNDING = 1e-4
+
+
+@dataclass
+class Outside:
+    """The actions of a dataset that lie outside the bounds of the environment by more than rounding, counted
+    as they are read and clipped.
+    """
+
+    num: int = 0
+    num_read: int = 0
+    first: float = 0.0
+
+    def take(self, action: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> None:
+        """Count in the actions ``[T, *action_shape]`` of an episode."""
+        room = ROUNDING * (high.astype(np.float64) - low)
+        found = (action < low - room) | (action > high + room)
+        if found.any() and not self.num:
+            self.first = float(action[found][0])
+        self.num += int(found.reshape(len(action), -1).any(1).sum())
+        self.num_read += len(action)
+
+    @property
+    def said(self) -> str:
+        """In words; empty if there is none."""
+        if not self.num:
+            return ""
+        share = f"{self.num / self.num_read:.1%} of its actions"
+        return (
+            f"recorded with {share} outside run.env's bounds, which clip them (the first is {self.first:g})"
+        )
+
 
 def rollouts_of(
-    dataset: Dataset, env: EnvironmentSpec, name: str, most: int | None = None, stack: int = 1
+    dataset: Dataset,
+    env: EnvironmentSpec,
+    name: str,
+    most: int | None = None,
+    stack: int = 1,
+    outside: Outside | None = None,
 ) -> Iterator[Rollout]:
     """A rollout for each episode with a step, ``N = 1``, which ends with it: what no flag ends is truncated.
 
@@ -26,23 +65,26 @@ def rollouts_of(
         name: the rollouts say that they come from ``data-NAME``.
         most: episodes that are read; all by default.
         stack: observations that networks take at once.
+        outside: counts the actions that are clipped.
 
     Raises:
         InputError: an episode is damaged, of other spaces, or holds a number that is not finite.
     """
     for number, episode in enumerate(dataset.episodes(most)):
         try:
-            made = _rollout(episode, env, f"data-{name}", number, stack)
+            made = _rollout(episode, env, f"data-{name}", number, stack, outside or Outside())
         except InputError as error:
             raise InputError(f"episode {number}: {error}") from None
         if made is not None:
             yield made
 
 
-def _rollout(episode: Any, env: EnvironmentSpec, sampler: str, number: int, stack: int) -> Rollout | None:
+def _rollout(
+    episode: Any, env: EnvironmentSpec, sampler: str, number: int, stack: int, outside: Outside
+) -> Rollout | None:
     reward = _numbers(episode.rewards, "rewards", (), "float32")
     steps = len(reward)
-    obs, action = _observations(episode.observations, env), _actions(episode.actions, env)
+    obs, action = _observations(episode.observations, env), _actions(episode.actions, env, outside)
     flags = [np.array(each, np.bool_) for each in (episode.terminations, episode.truncations)]
     wanted = (steps + 1, steps, steps, steps)
     if (lengths := (len(obs), len(action), *map(len, flags))) != wanted:
@@ -81,12 +123,15 @@ def _observations(given: Any, env: EnvironmentSpec) -> NDArray[Any]:
     return _numbers(given, "observations", env.obs_shape, env.obs_dtype, env.id)
 
 
-def _actions(given: Any, env: EnvironmentSpec) -> NDArray[Any]:
+def _actions(given: Any, env: EnvironmentSpec, outside: Outside) -> NDArray[Any]:
     """``[T, *action_shape]`` in the units of a rollout."""
     if env.action_kind == "box":
         action = _numbers(given, "actions", env.action_shape, "float32", env.id)
         low, high = env.action_low, env.action_high
-        return action if low is None or high is None else action.clip(low, high)
+        if low is None or high is None:
+            return action
+        outside.take(action, low, high)
+        return action.clip(low, high)
     action = _numbers(given, "actions", env.action_shape, "int64", env.id)
     if env.action_start:
         action = action - np.reshape(env.action_start, env.action_shape)

@@ -165,14 +165,16 @@ def counted(
     for name, source in sources.items():
         try:
             opened = data.Dataset.open(Path(source.path))
-            rollouts = data.rollouts_of(opened, env, name, source.episodes)
+            outside = data.Outside()
+            rollouts = data.rollouts_of(opened, env, name, source.episodes, outside=outside)
             number = sum(rollout.num_steps for rollout in rollouts)
             if not number:
                 raise InputError("it has no transition")
         except InputError as error:
             mistakes.add(("data", name, "source"), str(error))
             continue
-        found[name] = replace(source, transitions=number, differs=opened.differs(env))
+        differs = ", and ".join(filter(None, (opened.differs(env), outside.said)))
+        found[name] = replace(source, transitions=number, differs=differs)
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)

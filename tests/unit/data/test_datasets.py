@@ -137,6 +137,33 @@ def test_episodes_of_an_environment_made_otherwise_are_told(recorded, kwargs, sa
     assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), kwargs=kwargs)) == says
 
 
+def test_an_environment_is_the_same_without_its_version_and_with_lists_for_tuples():
+    """As a topology may name it, and as JSON keeps what an environment was made with."""
+    opened = data.Dataset.open(dataset("pendulum-v0"))
+    assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), id="Pendulum")) == ""
+    made_by = {"id": "Pendulum-v1", "kwargs": {"g": [1, 2]}}
+    spec = dataclasses.replace(envs.probe("Pendulum-v1"), kwargs={"g": (1, 2)})
+    assert dataclasses.replace(opened, made_by=made_by).differs(spec) == ""
+
+
+@pytest.mark.parametrize(("size", "says"), [(2.0001, ""), (200.0, "100.0% of its actions outside")])
+def test_actions_far_outside_the_bounds_are_told(size, says):
+    """In other units, they are others once they are clipped; what was only rounded is not named."""
+
+    def scale(episodes):
+        for episode in episodes:
+            episode.actions[:] = [np.full(1, size, np.float32) for _ in episode.actions]
+
+    path, outside = dataset("own-v0", change=scale), data.Outside()
+    opened = data.Dataset.open(path)
+    (action, *_) = [
+        one.action for one in data.rollouts_of(opened, envs.probe("Pendulum-v1"), "own", outside=outside)
+    ]
+    assert action.max() == 2.0
+    assert says in outside.said
+    assert bool(says) is bool(outside.num)
+
+
 def test_episodes_that_name_no_environment_are_taken_as_they_are():
     """A class of one's own is not registered."""
     opened = data.Dataset.open(dataset("parts-v0", Parts()))
