@@ -14,9 +14,11 @@ from spreeze_zmq.wire.channels import RecordingReader
 from tests.system.conftest import NAPPING, adds_up
 
 ACTOR = "actor_learner-0"
-#: A checkpoint every three seconds; the critic-learner here keeps every policy that it got.
+#: The critic-learner here keeps every policy that it got.
+RECORDED = ("--record", "critic_learner")
+#: A checkpoint every three seconds.
 ARGUMENTS = (
-    *("--listen", "127.0.0.1", "--set", "placement.actor_learner=node", "--record", "critic_learner"),
+    *("--listen", "127.0.0.1", "--set", "placement.actor_learner=node"),
     *("--set", "run.checkpoint_minutes=0.05", "--set", "components.sampler.count=1", *NAPPING["pendulum"]),
     *("--set", "run.stop.minutes=10", "--set", "run.stop.return=none"),
 )
@@ -85,7 +87,7 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
     """On the first it is killed and comes back with its replay; with that machine it goes to the second, and
     on a third one another run goes on. All their checkpoints are complete here; no version is given twice.
     """
-    run = launch(*ARGUMENTS)
+    run = launch(*ARGUMENTS, *RECORDED)
     story, first = Story(run), machine(run)
     run.until(lambda: actor(first), "the actor-learner")
     second = machine(run)
@@ -109,7 +111,7 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
         in (run.folder / "logs" / f"{ACTOR}.log").read_text()
     )
     assert Contestant.read(run.folder / "policy.safetensors").final
-    more = launch(*ARGUMENTS, "--resume", str(run.folder))
+    more = launch(*ARGUMENTS, *RECORDED, "--resume", str(run.folder))
     third = machine(more)
     more.until(lambda: actor(third), "the actor-learner")
     Story(more).checkpoints(1)
