@@ -94,10 +94,13 @@ class SharedEncoderAlgorithm(Algorithm):
 
     def features(self, obs: Tensor) -> Tensor:
         """What critics and policy take of observations ``[B, size]``: of images, randomly shifted, the
-        features; vectors as they are.
+        features; where there are no convolutions images shifted as far as stated, and vectors as they are.
         """
-        encoder = vars(self).get("encoder")
-        return obs if encoder is None else encoder(shifted(self.env, obs, self.options.random_shift))
+        encoder, pixels = vars(self).get("encoder"), self.options.random_shift
+        if encoder is None and pixels == "auto":
+            return obs
+        moved = shifted(self.env, obs, pixels)
+        return moved if encoder is None else encoder(moved)
 
     def head(self, policy: Any) -> Module:
         """A policy as it takes :meth:`features`, which its own copy of the encoder does not make."""

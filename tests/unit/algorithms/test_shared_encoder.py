@@ -57,6 +57,16 @@ def exchange(halves):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_images_of_an_mlp_are_shifted_where_that_is_stated(name):
+    """By auto only those of convolutions are."""
+    rows = torch.rand(8, SIDE * SIDE)
+    for pixels, moves in (("auto", False), (0, False), (4, True)):
+        halves, _ = pair(name, space_of(name), network="mlp", random_shift=pixels)
+        for half in halves.values():
+            assert torch.equal(half.algorithm.features(rows), rows) != moves
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_critics_loss_alone_trains_the_encoder_and_the_policy_has_it(name):
     """A policy's update leaves the encoder as the critics brought it, and its own copy is that one."""
     halves, options = pair(name, space_of(name))
