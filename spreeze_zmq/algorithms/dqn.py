@@ -17,7 +17,14 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, check_shift, encoder, shifted
+from spreeze_zmq.algorithms.encoders import (
+    EncoderOptions,
+    check_encoder,
+    check_shift,
+    encoder,
+    of_mlp_alone,
+    shifted,
+)
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions, steps_of
 from spreeze_zmq.base.schema import option, with_default
@@ -64,6 +71,11 @@ class ActionValueAlgorithm(Algorithm):
         super().check(env, options)
         check_encoder(env, options)
         check_shift(env, options)
+
+    @classmethod
+    def idle_options(cls, env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
+        """Those of an mlp in front of images."""
+        return of_mlp_alone(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
         """The observations ``[B, size]``, images randomly shifted if the options ask for it."""

@@ -98,6 +98,11 @@ def convolves(env: EnvironmentSpec, options: Any) -> bool:
     return takes_images(env, options) or takes_parts(env, options)
 
 
+def of_mlp_alone(env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
+    """The options of :class:`EncoderOptions` that :func:`encoder` does not read for these observations."""
+    return ("hidden_sizes", "activation") if takes_images(seen(env, options), options) else ()
+
+
 def encoder(
     env: EnvironmentSpec, options: Any, num_outputs: int, output_scale: float = 1.0, num_beside: int = 0
 ) -> Sequential:

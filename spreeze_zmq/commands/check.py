@@ -96,7 +96,8 @@ def _about_data(plan: Plan) -> Iterator[str]:
 
 def _about_effect(plan: Plan) -> Iterator[str]:
     """Yield a line for each option that was given a value and has no effect beside the others."""
-    options = {option.name: option for option in options_of(algorithms.get(plan.run.algorithm).Options)}
+    kind = algorithms.get(plan.run.algorithm)
+    options = {option.name: option for option in options_of(kind.Options)}
     for name, option in options.items():
         value = plan.algorithm[name]
         if value != option.default and not option.has_effect(options, plan.algorithm):
@@ -105,6 +106,10 @@ def _about_effect(plan: Plan) -> Iterator[str]:
                 f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "
                 f"{show(other)}"
             )
+    values = {name: plan.algorithm[name] for name in options}
+    for name in kind.idle_options(plan.environment, algorithms.options_from(kind.Options, values)):
+        if (value := plan.algorithm[name]) != options[name].default:
+            yield f"algorithm.{name} = {show(value)} has no effect: images go through convolutions"
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
     yield from plan.replaced

@@ -210,3 +210,23 @@ def test_an_option_that_has_no_effect_is_named(overrides, said):
     lines = advice(load("pendulum", overrides), None)
     assert len(lines) == bool(said)
     assert all(said in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "network", "named"),
+    [
+        ("dqn", "auto", ["hidden_sizes", "activation"]),
+        ("ppo", "small_cnn", ["hidden_sizes", "activation"]),
+        ("pqn", "mlp", []),
+        ("discrete_sac", "auto", []),  # whose critics and policy have layers behind the convolutions
+    ],
+)
+def test_options_of_layers_that_images_do_not_go_through_are_named(algorithm, network, named):
+    """They are those of an mlp."""
+    told = {"hidden_sizes": [8], "activation": "elu", "network": network}
+    run = {"env": "tests.system.catch:Catch", "algorithm": algorithm}
+    lines = advice(load({"run": run, "algorithm": told}), None)
+    found = [
+        line.split()[0] for line in lines if line.endswith("has no effect: images go through convolutions")
+    ]
+    assert found == [f"algorithm.{name}" for name in named]
