@@ -1,4 +1,4 @@
-"""Asks the kernel to signal a child process when its parent dies, and whether there is a child."""
+"""Asks the kernel to signal a child process when its parent dies, and who belongs to whom."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def is_bound() -> bool:
     number = ctypes.c_int()
     ctypes.CDLL(None).prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
     return number.value != 0
+
+
+def is_within(pid: object, leader: int) -> bool:
+    """Whether a process is ``leader``, which has a session of its own, or one that it has started there, as a
+    script starts a program without ``exec``.
+    """
+    if not isinstance(pid, int) or pid <= 0 or pid == leader:
+        return pid == leader
+    try:
+        return os.getsid(pid) == leader
+    except OSError:
+        return False
 
 
 def has_children() -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import Message
@@ -86,10 +87,10 @@ class Lives:
 
         Args:
             name: of the process that has ended.
-            pid: its process id, not that of a program that it had started; 0 where it is not known.
+            pid: its process id, perhaps that of a script that had started the program; 0 where not known.
         """
         process = self._processes.get(name)
-        if process is None or process.pid == pid or (holder := self.holder(name)) is None:
+        if process is None or is_within(process.pid, pid) or (holder := self.holder(name)) is None:
             return False
         if holder.pid:
             return holder.pid == process.pid and is_alive(holder.pid)

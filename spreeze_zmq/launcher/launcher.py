@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
+from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
@@ -217,7 +218,7 @@ class Launch:
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
             process = heard.get(name, {})  # with another pid it is the predecessor's
-            self.watch_one(name, process if process.get("pid") == pid else {})
+            self.watch_one(name, process if is_within(process.get("pid"), pid) else {})
         self.show_processes()
 
     def show_processes(self, leaving: Sequence[str] = ()) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER
@@ -134,11 +135,11 @@ class Stages:
     def _stage(self, name: str, pid: int | None, heard: Mapping[str, Any], ahead: str) -> str:
         if pid is None:
             return "starts again soon"
-        if heard.get("pid") == pid:
+        if is_within(heard.get("pid"), pid):
             return stage_of(heard)
         if self._joined.get(name) != pid:
             holder = SocketFolder.holder(self._sockets.path, name)
-            if holder is not None and holder.pid == pid:
+            if holder is not None and is_within(holder.pid, pid):
                 self._joined[name] = pid
         return ahead if self._joined.get(name) == pid else "importing"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
+from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
@@ -214,9 +215,11 @@ class Membership:
         self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owes, **figures}))
 
     def _life(self, name: str, pid: int) -> dict[str, int]:
-        """The ``incarnation`` of a process, once it has claimed its name."""
+        """The ``incarnation`` of a process, once it has claimed its name, and its ``pid``: a script may have
+        started it.
+        """
         holder = SocketFolder.holder(self.place.sockets.path, name) if self.place is not None else None
-        return {"incarnation": holder.incarnation} if holder is not None and holder.pid == pid else {}
+        return holder._asdict() if holder is not None and is_within(holder.pid, pid) else {}
 
     # --- the end
 

@@ -1,11 +1,14 @@
 """Texts of the launcher for its user: real sockets' folders, real plans."""
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.launcher.texts import AS_STATED, Stages, facts, first_count
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
@@ -34,6 +37,22 @@ def test_a_process_is_followed_from_its_start_to_its_work(sockets):
     heard["sampler-0"]["waiting_for"] = ""
     assert stages.of(names, pids, heard)["sampler-0"] == "running"
     claim.release()
+
+
+def test_a_program_that_a_script_starts_is_the_scripts(sockets):
+    """As of ``npx`` or a shell without ``exec``: the program says hello, and the launcher has the script."""
+    script = subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    program, stages = int(script.stdout.readline()), Stages(sockets)
+    names, pids = ["sampler-0"], {"sampler-0": script.pid}
+    (sockets.path / "sampler-0.lock").write_text(f"{program} 7")
+    assert stages.of(names, pids, {"broker-0": {}})["sampler-0"] == "setting up"
+    heard = {"sampler-0": {"pid": program, "ready": True, "waiting_for": ""}}
+    assert stages.of(names, pids, heard)["sampler-0"] == "running"
+    assert not is_within(os.getpid(), script.pid)
+    os.killpg(script.pid, signal.SIGKILL)
+    script.communicate()
 
 
 def test_a_restarted_process_is_shown_as_starting_again(sockets):
