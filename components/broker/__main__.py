@@ -41,6 +41,8 @@ LISTEN_AT_MOST_S = 0.1
 #: Reports of more processes than this are gathered for a moment: to take them one by one costs several times
 #: as much.
 MANY_PROCESSES, GATHER_S = 50, 0.02
+#: Messages of each process that wait after a time in which it ran on, two a second, and this one did not.
+PILED_UP = 4
 #: More processes than this hear the status half as often.
 CROWD = 200
 
@@ -103,11 +105,20 @@ class Broker:
 
     def heed_pause(self) -> None:
         """Stop the run's clock for a time in which all stood still: it counts for no limit, and nobody was
-        silent in it.
+        silent in it. Where this process alone was held up, as by a slow disk, the others' reports have piled
+        up, and the time counts.
         """
-        if stood_s := self.pauses.look():
-            self.began_s += stood_s
-            self.balancer.disturb(self.now_s)
+        if not (stood_s := self.pauses.look()):
+            return
+        others = sum(not one.gone for one in self.record.processes.values()) - 1
+        before = self.reports.num_gathered
+        self.reports.gather()
+        alone = self.reports.num_gathered - before > PILED_UP * others > 0
+        self.began_s += 0.0 if alone else stood_s
+        self.balancer.disturb(self.now_s)
+        if alone:
+            log.warning("was held up for %.0f s, in which the run went on: see its disk and memory", stood_s)
+        else:
             log.warning("stood still for %.0f s, which do not count", stood_s)
 
     @property

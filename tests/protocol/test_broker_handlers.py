@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hostile_values import THOROUGH, changed, costing_little, travelled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.claims import most_cpu_s
+from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.channels import Claim
@@ -90,6 +93,29 @@ def test_an_end_that_is_told_late_is_not_that_of_the_next_life(broker, house):
         broker.hear(Message("exited", end, {}, "launcher", 1))
         claim.release()
     assert not broker.record.learners_are_ready
+
+
+@pytest.mark.parametrize(("each", "counts"), [(1, False), (2, False), (10, True)])
+def test_a_time_in_which_the_broker_alone_was_held_up_counts(broker, monkeypatch, each, counts):
+    """By the reports that have come meanwhile: who stood still too has at most one that was waiting, and a
+    new one.
+    """
+    ticks, reports = [100.0], SimpleNamespace(num_gathered=7)
+    processes = {f"sampler-{number}": ProcessRecord("sampler", number) for number in range(3)}
+    processes["broker-0"] = ProcessRecord("broker", 9)
+    processes["sampler-9"] = ProcessRecord("sampler", 8, gone="done")
+
+    def gather():
+        reports.num_gathered += 3 * each
+
+    reports.gather = gather
+    monkeypatch.setattr(broker, "pauses", Pauses(lambda: ticks[0]))
+    monkeypatch.setattr(broker, "reports", reports)
+    monkeypatch.setattr(broker.record, "processes", processes)
+    monkeypatch.setattr(broker, "began_s", 50.0)
+    ticks[0] += 8.0
+    broker.heed_pause()
+    assert broker.began_s == (50.0 if counts else 58.0)
 
 
 @pytest.mark.parametrize("role", ["sampler", "evaluator"])

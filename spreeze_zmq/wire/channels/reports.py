@@ -91,6 +91,11 @@ class Inbox(Puller):
         """Messages that have been gathered and not read."""
         return len(self._waiting)
 
+    @property
+    def num_gathered(self) -> int:
+        """Messages that have been gathered, less those that have been read."""
+        return len(self._waiting) + self.merged
+
     def gather(self) -> None:
         """Take what has come, as far as there is room."""
         self._wait_at_most(0.0)
