@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
-from spreeze_zmq.broker.account import MOST_AT_ONCE, Receipts
+from spreeze_zmq.broker.receipts import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
 from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, sent
 from spreeze_zmq.learner.lag import Published

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from spreeze_zmq.broker import helm, validation
-from spreeze_zmq.broker.account import Receipt
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import Notes
+from spreeze_zmq.broker.receipts import Receipt
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.component import life

@@ -6,7 +6,7 @@ import time
 
 from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.balance import DelayGate, RatioGate
-from spreeze_zmq.broker.account import Receipts
+from spreeze_zmq.broker.receipts import Receipts
 from spreeze_zmq.component import Component, life, weights
 from spreeze_zmq.learner import lag, vault
 from spreeze_zmq.learner.rounds import RoundExperience

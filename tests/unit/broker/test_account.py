@@ -9,16 +9,8 @@ import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.broker.account import (
-    MISSING,
-    MOST_CAUSES,
-    MOST_STREAMS,
-    MOST_UNTAKEN,
-    REPORTED_STREAMS,
-    Receipts,
-    SampleAccount,
-    Samples,
-)
+from spreeze_zmq.broker.account import MISSING, MOST_CAUSES, SampleAccount, Samples
+from spreeze_zmq.broker.receipts import MOST_STREAMS, MOST_UNTAKEN, REPORTED_STREAMS, Receipts
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan.form import from_plain, to_plain
 

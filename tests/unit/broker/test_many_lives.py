@@ -1,0 +1,67 @@
+"""The account of a run of many weeks, in which samplers crash and are started again thousands of times."""
+
+import json
+
+from spreeze_zmq.broker.account import OTHERS, SampleAccount
+from spreeze_zmq.broker.receipts import MOST_STREAMS, Receipts
+from spreeze_zmq.plan.form import from_plain, to_plain
+from tests.unit.broker.test_account import rollout, samples
+
+LIVES = 5000
+
+
+def lived(lives=LIVES):
+    """Both ends after as many lives of one sampler, each of two rollouts, and half of one on its way."""
+    receipts, account = Receipts(), SampleAccount()
+    for life in range(lives):
+        for produced in (10, 20):
+            came = rollout(produced, incarnation=life)
+            assert receipts.disorder(came) == ""
+            receipts.take(came)
+        account.report_pushed(f"sampler-0/{life}", 25)
+        if life % 100 == 99:
+            account.report_taken("c/1", receipts.to_dict())
+    return receipts, account
+
+
+def test_a_sampler_is_heard_after_thousands_of_lives_and_every_transition_counts():
+    """The streams of its first lives leave their places to those of the last; their sums stay."""
+    receipts, account = lived()
+    assert account.totals(alive=()) == samples(25 * LIVES, 20 * LIVES, 5 * LIVES, 0)
+    assert account.totals().in_flight == 5 * MOST_STREAMS
+    ends = account.undelivered((), lambda stream: "crashed")
+    assert ends[OTHERS] == 5 * (LIVES - MOST_STREAMS)
+    assert sum(ends.values()) == 5 * LIVES
+    assert max(len(receipts.streams), len(account.pushed), len(account.takers["c/1"])) == MOST_STREAMS
+    again = from_plain(SampleAccount, json.loads(json.dumps(to_plain(account))), "broker.json")
+    assert again.totals(alive=()) == account.totals(alive=())
+
+
+def test_what_is_listed_of_a_stream_that_has_left_counts_once():
+    """A learner lists by turns what it keeps; a rollout of a life long gone takes nothing from the others."""
+    receipts, account = lived()
+    before = account.totals(alive=())
+    account.report_pushed("sampler-0/0", 25)
+    old = {"first": 0, "last": 20, "received": 20, "refused": 0, "lost": 0}
+    account.report_taken("c/1", {"sampler-0/0": old})
+    receipts.take(rollout(30, incarnation=0))
+    receipts.drop(rollout(10, incarnation=7))
+    account.report_taken("c/1", receipts.to_dict())
+    again = f"sampler-0/{LIVES - 1}"
+    account.report_taken("c/1", {again: {"first": 20, "last": 30, "received": 10, "refused": 0, "lost": 0}})
+    assert account.totals(alive=()) == before
+
+
+def test_made_up_names_take_no_place_of_a_sampler_that_lives():
+    """The bound stays one; who has a place keeps it."""
+    receipts, account = Receipts(), SampleAccount()
+    for number in range(2 * MOST_STREAMS):
+        came = rollout(10, sampler=f"sampler-{number}")
+        assert (receipts.disorder(came) == "") == (number < MOST_STREAMS)
+        if number < MOST_STREAMS:
+            receipts.take(came)
+        account.report_pushed(f"sampler-{number}/1", 10)
+        if number % 100 == 99:
+            account.report_taken("c/1", receipts.to_dict())
+    assert len(receipts.streams) == len(account.pushed) == MOST_STREAMS
+    assert receipts.disorder(rollout(20)) == ""
