@@ -255,8 +255,8 @@ class Turns:
 
     @property
     def ready(self) -> bool:
-        """Whether the next rollout of the order has arrived."""
-        return bool(self._queue)
+        """Whether the next rollout of the order has arrived; never where there are no samplers."""
+        return bool(self._waiting and self._queue)
 
     @property
     def has_heard_all(self) -> bool:

@@ -43,6 +43,14 @@ def test_a_stranger_does_not_enter_the_order(stranger, why):
     assert caught.value.reason == "misfit"
 
 
+def test_without_samplers_no_rollout_is_due():
+    """In a run on data alone, whose learners look for the last ones when they stop, too."""
+    turns = Turns(0)
+    assert not turns.ready
+    assert turns.has_heard_all
+    assert turns.left() == []
+
+
 def test_a_learner_flushes_denormals():
     """Moments of weights without a gradient fade into them, and every update would be slower for it."""
     learner = SimpleNamespace(threads=torch.get_num_threads())
