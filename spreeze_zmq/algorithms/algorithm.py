@@ -256,11 +256,6 @@ class Algorithm(ABC):
         return env.action_mask and cls.takes_masks and not cls.acts_by_itself()
 
     @classmethod
-    def idle_options(cls, env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
-        """The options that have no effect on the networks for the observations of ``env``."""
-        return ()
-
-    @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
         """Raise InvalidEnvironment where this algorithm cannot act in ``env``."""
         if cls.acts_in:

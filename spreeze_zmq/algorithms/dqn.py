@@ -22,7 +22,6 @@ from spreeze_zmq.algorithms.encoders import (
     check_encoder,
     check_shift,
     encoder,
-    of_mlp_alone,
     shifted,
 )
 from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
@@ -71,11 +70,6 @@ class ActionValueAlgorithm(Algorithm):
         super().check(env, options)
         check_encoder(env, options)
         check_shift(env, options)
-
-    @classmethod
-    def idle_options(cls, env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
-        """Those of an mlp in front of images."""
-        return of_mlp_alone(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
         """The observations ``[B, size]``, images randomly shifted if the options ask for it."""

@@ -99,8 +99,11 @@ def convolves(env: EnvironmentSpec, options: Any) -> bool:
 
 
 def of_mlp_alone(env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
-    """The options of :class:`EncoderOptions` that :func:`encoder` does not read for these observations."""
-    return ("hidden_sizes", "activation") if takes_images(seen(env, options), options) else ()
+    """The options of :class:`EncoderOptions`, if these are such, that :func:`encoder` does not read for these
+    observations.
+    """
+    idle = isinstance(options, EncoderOptions) and takes_images(seen(env, options), options)
+    return ("hidden_sizes", "activation") if idle else ()
 
 
 def encoder(

@@ -15,7 +15,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder, of_mlp_alone
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.moving import of_network
 from spreeze_zmq.algorithms.nearness import check_rate, divergence, held_square, rate_factor
 from spreeze_zmq.algorithms.options import RolloutOptions
@@ -94,11 +94,6 @@ class PPO(Algorithm):
         """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         check_encoder(env, options)
-
-    @classmethod
-    def idle_options(cls, env: EnvironmentSpec, options: Any) -> tuple[str, ...]:
-        """Those of an mlp in front of images."""
-        return of_mlp_alone(env, options)
 
     @classmethod
     def memory_size(cls, options: Any) -> int:

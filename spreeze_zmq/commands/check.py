@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.encoders import of_mlp_alone
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of, show
 from spreeze_zmq.envs.engines import engine_of
@@ -107,7 +108,7 @@ def _about_effect(plan: Plan) -> Iterator[str]:
                 f"{show(other)}"
             )
     values = {name: plan.algorithm[name] for name in options}
-    for name in kind.idle_options(plan.environment, algorithms.options_from(kind.Options, values)):
+    for name in of_mlp_alone(plan.environment, algorithms.options_from(kind.Options, values)):
         if (value := plan.algorithm[name]) != options[name].default:
             yield f"algorithm.{name} = {show(value)} has no effect: images go through convolutions"
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:

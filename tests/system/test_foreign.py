@@ -66,7 +66,7 @@ def test_cpp_by_its_name_in_a_topology(built_cpp, launch):
 @pytest.mark.long("packages of JavaScript are fetched, and a run trains")
 def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     """The Pendulum written in JavaScript, and a program of 30 lines that only looks."""
-    words = ["run.stop={env_steps=4000}", f"components.sampler.use={new_node}", "components.sampler.count=1"]
+    words = ["run.stop={env_steps=20000}", f"components.sampler.use={new_node}", "components.sampler.count=1"]
     words += LIGHT
     run = launch(*(word for key in words for word in ("--set", key)))
     run.until((run.folder / "run.json").exists, "run.json")
@@ -78,7 +78,7 @@ def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     [*_, status] = [line for line in said.splitlines() if " s  status: " in line]
     assert "None" not in status
     summary = run.summary()
-    assert summary["env_steps"] >= 4000
+    assert summary["env_steps"] >= 20000
     assert summary["failures"] == []
     assert -10.0 * 200 < entries(run, "episodes")[0]["mean"] < 0.0
 
