@@ -195,19 +195,19 @@ class FrameRing(Ring):
         """Continue from :meth:`streams`."""
         self._streams = {sampler: (RUN_BEFORE, 0, stacks.numpy()) for sampler, stacks in streams.items()}
 
-    def save(self, folder: Path) -> None:
-        """Write ``folder``, with the frames in the folder ``frames`` below it."""
-        super().save(folder)
-        self._frames.save(folder / "frames")
+    def save(self, folder: Path, prefix: str = "") -> None:
+        """Write ``folder``, with the frames in files of their own."""
+        super().save(folder, prefix)
+        self._frames.save(folder, f"{prefix}frames-")
         about = np.array([(self._first, 0), *self._rollouts], np.int64)
-        np.save(folder / "rollouts.npy", about, allow_pickle=False)
+        np.save(folder / f"{prefix}rollouts.npy", about, allow_pickle=False)
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, prefix: str = "") -> None:
         """Continue from ``save``. Raises CheckpointError."""
-        super().load(folder)
-        self._frames.load(folder / "frames")
+        super().load(folder, prefix)
+        self._frames.load(folder, f"{prefix}frames-")
         try:
-            rollouts = np.load(folder / "rollouts.npy", allow_pickle=False)
+            rollouts = np.load(folder / f"{prefix}rollouts.npy", allow_pickle=False)
             (self._first, _), *kept = rollouts.astype(np.int64).tolist()
         except (OSError, ValueError) as error:
             raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error

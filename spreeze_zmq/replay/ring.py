@@ -271,19 +271,19 @@ class Ring:
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`, after :meth:`load`: the next rollout of each follows the last."""
 
-    def save(self, folder: Path) -> None:
-        """Write ``folder``: the files of ``saved_ring``."""
+    def save(self, folder: Path, prefix: str = "") -> None:
+        """Write ``folder``: the files of ``saved_ring``, whose names begin with ``prefix``."""
         with self._ingestion.reading():
             tables = ((d, table[: self.num_stored].cpu().numpy()) for d, table in self._tables.items())
-            write(folder, self._layout(), tables, self.random_state().numpy(), self.num_added)
+            write(folder, self._layout(), tables, self.random_state().numpy(), self.num_added, prefix)
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, prefix: str = "") -> None:
         """Continue from ``save``.
 
         Raises:
             CheckpointError: a file is missing or broken, or the saved replay has another layout.
         """
-        saved = read(folder, self._layout(), self._widths)
+        saved = read(folder, self._layout(), self._widths, prefix)
         for dtype, table in saved.tables.items():
             with self._ingestion.writing():
                 self._tables[dtype][: len(table)] = torch.from_numpy(np.array(table))

@@ -35,32 +35,38 @@ def write(
     tables: Iterable[tuple[str, NDArray[Any]]],
     random_state: NDArray[np.uint8],
     num_added: int,
+    prefix: str = "",
 ) -> None:
-    """Write ``folder``; ``layout`` is what a table must share to be loaded from it, in JSON's own types."""
+    """Write ``folder``, into files that begin with ``prefix``; ``layout`` is what a table must share to be
+    loaded from it, in JSON's own types. There is no folder below: a checkpoint consists of files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for dtype, table in tables:
-        np.save(folder / f"{dtype}.npy", table, allow_pickle=False)
-    np.save(folder / "generator.npy", random_state, allow_pickle=False)
-    (folder / "replay.json").write_text(json.dumps({**layout, "num_added": num_added}, indent=1))
+        np.save(folder / f"{prefix}{dtype}.npy", table, allow_pickle=False)
+    np.save(folder / f"{prefix}generator.npy", random_state, allow_pickle=False)
+    about = json.dumps({**layout, "num_added": num_added}, indent=1)
+    (folder / f"{prefix}replay.json").write_text(about)
 
 
-def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int]) -> SavedRing:
+def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int], prefix: str = "") -> SavedRing:
     """What :func:`write` has written of a table of the same layout.
 
     Args:
         folder: of the files.
         layout: of the table that loads them, with its ``capacity``.
         widths: dtype -> width of each of its tables.
+        prefix: that the files begin with.
 
     Raises:
         CheckpointError: a file is missing or broken, or the saved replay has another layout.
     """
     try:
-        about = json.loads((folder / "replay.json").read_text())
+        about = json.loads((folder / f"{prefix}replay.json").read_text())
         tables = {
-            dtype: np.load(folder / f"{dtype}.npy", mmap_mode="r", allow_pickle=False) for dtype in widths
+            dtype: np.load(folder / f"{prefix}{dtype}.npy", mmap_mode="r", allow_pickle=False)
+            for dtype in widths
         }
-        state = np.load(folder / "generator.npy", allow_pickle=False)
+        state = np.load(folder / f"{prefix}generator.npy", allow_pickle=False)
         num_added = int(about["num_added"])
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
@@ -74,6 +80,6 @@ def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int]) -> 
     for dtype, saved in tables.items():
         if saved.shape != (size, widths[dtype]) or saved.dtype != dtype:
             raise CheckpointError(
-                f"{folder / dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
+                f"{folder / prefix}{dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
             )
     return SavedRing(tables, state, num_added)
