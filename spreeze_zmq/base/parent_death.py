@@ -39,9 +39,10 @@ def is_bound() -> bool:
 
 def is_within(pid: object, leader: int) -> bool:
     """Whether a process is ``leader``, which has a session of its own, or one that it has started there, as a
-    script starts a program without ``exec``.
+    script starts a program without ``exec``. An id of 0 is no process, nor a session: the kernel says 0 of a
+    session that began outside a container.
     """
-    if not isinstance(pid, int) or pid <= 0 or pid == leader:
+    if not isinstance(pid, int) or pid <= 0 or leader <= 0 or pid == leader:
         return pid == leader
     try:
         return os.getsid(pid) == leader

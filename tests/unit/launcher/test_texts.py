@@ -55,6 +55,13 @@ def test_a_program_that_a_script_starts_is_the_scripts(sockets):
     script.communicate()
 
 
+def test_a_session_from_outside_a_container_is_nobodys(monkeypatch):
+    """The kernel says 0 of it, which is also the process id of one whose id is not known."""
+    monkeypatch.setattr(os, "getsid", lambda pid: 0)
+    assert not is_within(os.getpid(), 0)
+    assert is_within(os.getpid(), os.getpid())
+
+
 def test_a_restarted_process_is_shown_as_starting_again(sockets):
     """Neither its predecessor's lock nor what the broker still says of that one counts for it."""
     stages = Stages(sockets)
