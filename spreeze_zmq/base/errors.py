@@ -188,11 +188,15 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
+def is_installed(path: str | Path) -> bool:
+    """Whether a file or folder is of Python's library or of an installed package."""
+    packages = {"site-packages", "dist-packages"} & set(Path(path).parts)
+    return bool(packages) or Path(path).is_relative_to(sysconfig.get_path("stdlib"))
+
+
 def is_users(file: str) -> bool:
     """Whether a source file is in neither Python's library nor an installed package nor this one."""
-    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
-    ours = str(Path(__file__).parents[1])
-    return not packages and not file.startswith((ours, sysconfig.get_path("stdlib"), "<frozen"))
+    return not is_installed(file) and not file.startswith((str(Path(__file__).parents[1]), "<frozen"))
 
 
 def definition_of(thing: Callable[..., Any] | None) -> str:

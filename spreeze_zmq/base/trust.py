@@ -19,11 +19,11 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, is_installed
 from spreeze_zmq.base.files import replacing
 from spreeze_zmq.base.machine import shipped_folder, state_folder
 
@@ -49,19 +49,51 @@ class Grant:
     Attributes:
         why_not: why it is none; empty for a run that this user made.
         plan: the contents of its run.json.
+        folder: of the run.
         modules: of its environment and of its algorithm.
         import_paths: folders that these are imported from.
     """
 
     why_not: str = "anybody may have written it"
     plan: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = ""
     modules: Collection[str] = ()
-    import_paths: Collection[str] = ()
+    import_paths: Sequence[str] = ()
 
-    def make_importable(self) -> None:
-        """Let this process import what the run did."""
+    def make_importable(self, trust: Collection[str] = ()) -> None:
+        """Let this process import what the run did.
+
+        Args:
+            trust: modules that may be others than the run's.
+
+        Raises:
+            InputError: another module of the same name comes first.
+        """
+        self.check_same((module for module in self.modules if module not in trust), sys.path)
         for folder in self.import_paths:
             make_importable(Path(folder))
+
+    def check_same(self, modules: Iterable[str], search: Sequence[str], mend: str = "") -> None:
+        """Check that modules are those which the run imported; installed ones may be in another environment.
+
+        Args:
+            modules: of the run.
+            search: where they would be imported from now, behind the current folder.
+            mend: how this one is taken in place of the run's.
+
+        Raises:
+            InputError: one of them would be another.
+        """
+        for module in modules:
+            package = module.partition(".")[0]
+            then, now = import_folder(package, self.import_paths), _folder_now(package, search)
+            known = (os.path.realpath(now) in self.import_paths) or (is_installed(now) and is_installed(then))
+            if then and now and not known:
+                mend = mend or f"give --trust {module} (in Python trust=[{module!r}])"
+                raise InputError(
+                    f"{self.folder}: {package} is the one in {now} here, and the run's is in {then}: "
+                    f"go on in that folder, or {mend} to take this one"
+                )
 
     def covers(self, env_id: str, kwargs: Mapping[str, Any]) -> bool:
         """Whether an environment is the run's own, with the run's arguments."""
@@ -120,7 +152,7 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
     modules = tuple(modules)
     with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or none that can be written
         search = [*sys.path, str(import_path), os.getcwd()]
-        found = (place_of(module.partition(".")[0], search) for module in modules)
+        found = (import_folder(module.partition(".")[0], search) for module in modules)
         paths = dict.fromkeys([os.path.realpath(import_path), *filter(None, found)])
         mark = {"folder": os.path.realpath(folder), "inode": os.stat(folder).st_ino}
         mark |= {"modules": modules, "import_paths": list(paths)}
@@ -133,9 +165,18 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
         _prune(marks)
 
 
-def place_of(package: str, search: Sequence[str]) -> str:
+def import_folder(package: str, search: Sequence[str]) -> str:
     """The folder that a package or module is imported from; empty if it is in none of those searched."""
-    spec = PathFinder.find_spec(package, search)
+    return _folder(PathFinder.find_spec(package, search))
+
+
+def _folder_now(package: str, search: Sequence[str]) -> str:
+    """The folder that a package is imported from now, or has been."""
+    loaded = getattr(sys.modules.get(package), "__spec__", None)
+    return _folder(loaded) if package in sys.modules else import_folder(package, [os.getcwd(), *search])
+
+
+def _folder(spec: ModuleSpec | None) -> str:
     places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
     return str(Path(places[0]).absolute().parent) if places else ""
 
@@ -174,7 +215,7 @@ def grant_of(run: Path, *used: str) -> Grant:
         for name in used:
             _check_file(folder / name, os.lstat(folder / name), inside)
         mark = _mark_of(folder, inside.st_ino, content)
-        grant = Grant("", json.loads(content), tuple(mark["modules"]), tuple(mark["import_paths"]))
+        grant = Grant("", json.loads(content), str(run), tuple(mark["modules"]), tuple(mark["import_paths"]))
     except _NotTrustedError as reason:
         return Grant(str(reason))
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:

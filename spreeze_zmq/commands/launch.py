@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
-from spreeze_zmq.base.trust import grant_of, module_of, modules_folder, place_of
+from spreeze_zmq.base.trust import grant_of, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import exit_code, for_readers
@@ -173,17 +172,10 @@ def _command_of(run: Path) -> list[str]:
 
 def _check_modules(plan: Plan, run: Path) -> None:
     """Raise InputError if a run's own command would now import another module than the run did."""
-    before = tuple(grant_of(run).import_paths)
-    here = [os.getcwd(), *sys.path, str(modules_folder(plan.topology_file))]
     callbacks = plan.components[OBSERVER].options["callbacks"] if OBSERVER in plan.components else ()
-    for module in (*own_modules(plan), *filter(None, map(module_of, callbacks))):
-        package = module.partition(".")[0]
-        now, then = place_of(package, here), place_of(package, before)
-        if then and os.path.realpath(now) not in before:
-            raise InputError(
-                f"--resume {run}: {package} is the one in {now} here, and the run's is in {then}: go on in "
-                "that folder, or write TOPOLOGY or --env ID beside --resume to take this one"
-            )
+    modules = (*own_modules(plan), *filter(None, map(module_of, callbacks)))
+    search = [*sys.path, str(modules_folder(plan.topology_file))]
+    grant_of(run).check_same(modules, search, "write TOPOLOGY or --env ID beside --resume")
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:

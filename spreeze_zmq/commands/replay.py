@@ -127,6 +127,7 @@ def _plan_of(recording: RecordingReader, trust: Sequence[str]) -> Plan:
     for what, name in (("an environment", plan.run.env), ("an algorithm", plan.run.algorithm)):
         if (module := module_of(name)) and module not in {*trust, *grant.modules}:
             raise grant.refusal(recording.path, what, module)
+    grant.make_importable(trust)
     make_importable(modules_folder(plan.topology_file))
     return replace(plan, channels=places, recording={}, launcher=0)  # nobody plays it
 

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import sysconfig
 import time
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
@@ -19,7 +18,13 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, in_one_line, place_of
+from spreeze_zmq.base.errors import (
+    InvalidEnvironment,
+    InvalidRandomization,
+    in_one_line,
+    is_installed,
+    place_of,
+)
 from spreeze_zmq.base.parent_death import has_children
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.probing import CLOSING, LENGTH
@@ -148,18 +153,12 @@ def _is_in(folder: str, file: str | None) -> bool:
     if not file:
         return False
     path = Path(file)
-    return folder in (str(path.parent), str(path.parent.parent)) and not _is_installed(file)
-
-
-def _is_installed(path: str) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(Path(path).parts)) or path.startswith(
-        sysconfig.get_path("stdlib")
-    )
+    return folder in (str(path.parent), str(path.parent.parent)) and not is_installed(file)
 
 
 def _elsewhere(name: str) -> bool:
     """Whether there is another module of this name."""
     if name in sys.stdlib_module_names:
         return True
-    installed = [path for path in sys.path if _is_installed(os.path.realpath(path)) or _is_installed(path)]
+    installed = [path for path in sys.path if is_installed(os.path.realpath(path)) or is_installed(path)]
     return PathFinder.find_spec(name, installed) is not None

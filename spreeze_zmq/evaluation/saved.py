@@ -75,9 +75,9 @@ class SavedPolicy:
         """
         path = _policy_file(Path(run))
         grant = grant_of(path.parent, path.name) if Path(run).is_dir() else FILE
-        grant.make_importable()
         if trust:
             make_importable(Path.cwd())
+        grant.make_importable(trust)
         register_class_loader(loader_of_modules(trusted))
         policy = Policy.load(run, trust=trust)
         about = policy.metadata

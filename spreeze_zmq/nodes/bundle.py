@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import io
 import os
-import site
-import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, is_installed
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.base.trust import modules_folder, place_of
+from spreeze_zmq.base.trust import import_folder, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 
@@ -76,18 +74,13 @@ def _folders(plan: Plan, search: list[str]) -> dict[str, Path]:
     """
     topology, modules = modules_folder(plan.topology_file).absolute(), own_modules(plan)
     path = list(dict.fromkeys(Path(place).absolute() for place in [*search, str(topology)]))
-    found = (place_of(module.partition(".")[0], list(map(str, path))) for module in modules)
-    used = {Path(place) for place in found if place and not _is_installed(Path(place))}
+    found = (import_folder(module.partition(".")[0], list(map(str, path))) for module in modules)
+    used = {Path(place) for place in found if place and not is_installed(place)}
     uses_files = modules or any("/" in component.use for component in plan.components.values())
     if uses_files and Path(plan.topology_file).parent != shipped_folder("launch"):
         used.add(topology)
     roots = [place for place in path if place in used]
     return {f"{at}{TOPOLOGY if root == topology else ''}": root for at, root in enumerate(roots)}
-
-
-def _is_installed(folder: Path) -> bool:
-    installed = [sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages()]
-    return any(folder.is_relative_to(place) for place in installed)
 
 
 def _files(folder: Path) -> Iterator[Path]:

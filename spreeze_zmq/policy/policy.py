@@ -271,7 +271,7 @@ class Policy:
                 if not is_trusted(module, {*trust, *grant.modules}):
                     raise grant.refusal(path, "a class", module)
                 trusted.add(module)
-                grant.make_importable()
+                grant.make_importable(trust)
             return cls(fields, arrays, metadata)
         except (AttributeError, TypeError, ValueError, WireError) as error:
             raise InputError(f"{path} holds no whole policy: {error}") from error

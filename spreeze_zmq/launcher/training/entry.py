@@ -8,14 +8,13 @@ import json
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
@@ -229,13 +228,10 @@ def toml(value: Any, place: str) -> str:
 
 def import_paths() -> list[str]:
     """The folders on this process's import path, without the standard library and installed packages."""
-    library = os.path.realpath(sysconfig.get_path("stdlib"))
     return [
         path
         for path in dict.fromkeys(map(os.path.abspath, sys.path))
-        if os.path.isdir(path)
-        and not os.path.realpath(path).startswith(library)
-        and not {"site-packages", "dist-packages"} & set(Path(path).parts)
+        if os.path.isdir(path) and not is_installed(path) and not is_installed(os.path.realpath(path))
     ]
 
 

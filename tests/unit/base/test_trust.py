@@ -1,5 +1,6 @@
 """Whose code runs: that of the runs which this user made. A payload that ran would leave a file."""
 
+import importlib
 import json
 import os
 import shutil
@@ -194,6 +195,29 @@ def test_the_folder_of_a_run_of_ones_own_is_trusted_where_it_was_made_and_where_
     moved = own.rename(place / "moved")
     (place / "link").symlink_to(moved)
     assert SavedPolicy.load(place / "link").play(1).lengths.tolist() == [4]
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["to be imported", "imported"])
+def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatch, loaded):
+    """The current folder comes first; there the user must say that its module is the one."""
+    other = place / "other"
+    other.mkdir()
+    code = (place / "payload_own.py").read_text()
+    (other / "payload_own.py").write_text(code.replace("=4", "=7"))
+    monkeypatch.chdir(other)
+    if loaded:
+        monkeypatch.syspath_prepend(str(other))
+        importlib.import_module("payload_own")
+    with pytest.raises(InputError) as refused:
+        SavedPolicy.load(own)
+    said = (
+        f"{own}: payload_own is the one in {other} here, and the run's is in {place}: go on in that folder, "
+    )
+    assert (
+        str(refused.value)
+        == f"{said}or give --trust payload_own (in Python trust=['payload_own']) to take this one"
+    )
+    assert SavedPolicy.load(own, trust=["payload_own"]).play(1).lengths.tolist() == [7]
 
 
 def edit(run):
