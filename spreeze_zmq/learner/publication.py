@@ -30,6 +30,8 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
+#: Publications of which each has its line in the record.
+WHOLE_RECORD = 50_000
 
 #: Makes the message of a copy of the weights on the host.
 Make = Callable[[NDArray[np.float32]], Message]
@@ -196,12 +198,13 @@ class Outlet:
 
 class Record:
     """Writes one line of JSON per publication by count: the losses at that count, and no time, so that two
-    runs in lock-step write the same bytes. Publications by the clock are not recorded.
+    runs in lock-step write the same bytes. Publications by the clock are not recorded. Of those by count all
+    are up to ``WHOLE_RECORD``, then every second one, and half as many after each doubling of their number.
     """
 
     def __init__(self, path: Path, cadence: Cadence) -> None:
         self.path = path if cadence.every else None
-        self.lines = 0
+        self.lines, self._cadence = 0, cadence
 
     def go_on(self, before: Path, lines: int) -> None:
         """Begin with these first lines of the record of the run before, if it is there."""
@@ -213,8 +216,9 @@ class Record:
         self.lines = lines
 
     def write(self, counts: Mapping[str, int], metrics: Mapping[str, Any]) -> None:
-        """Append one line; waits for the device."""
-        if self.path is None:
+        """Append the line of the publication that is due now; waits for the device."""
+        published = self._cadence.published
+        if self.path is None or published % (1 << (published // WHOLE_RECORD).bit_length()):
             return
         self.path.parent.mkdir(exist_ok=True)
         line = json.dumps({**counts, **{name: float(value) for name, value in metrics.items()}})

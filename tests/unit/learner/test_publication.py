@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from spreeze_zmq.learner import publication
 from spreeze_zmq.learner.cadence import Cadence
 from spreeze_zmq.learner.publication import Record
 from spreeze_zmq.wire import Message
@@ -138,6 +139,19 @@ def test_losses_are_recorded_where_publications_are_counted(tmp_path):
         record.write({"critic_updates": 8}, {"critic_loss": 0.5})
     assert json.loads((tmp_path / "8" / "x.jsonl").read_text()) == {"critic_updates": 8, "critic_loss": 0.5}
     assert not (tmp_path / "0").exists()
+
+
+def test_the_record_of_a_long_run_has_ever_fewer_publications(tmp_path, monkeypatch):
+    """The same ones whether or not it went on from another, so that it has the bytes of one run."""
+    monkeypatch.setattr(publication, "WHOLE_RECORD", 4)
+    cadence = Cadence(1.0, every=10)
+    record = Record(tmp_path / "x.jsonl", cadence)
+    for updates in range(10, 410, 10):
+        assert cadence.due(updates)
+        record.write({"critic_updates": updates}, {})
+    written = [json.loads(line)["critic_updates"] // 10 for line in record.path.read_text().splitlines()]
+    assert written == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+    assert record.lines == len(written)
 
 
 def test_a_record_that_goes_on_begins_with_that_of_the_run_before(tmp_path):
