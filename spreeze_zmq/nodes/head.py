@@ -36,7 +36,7 @@ BEAT_S = 0.5
 #: A node that was not heard for this time is lost; it ends its processes itself after ``HEAD_LOST_S``.
 LOST_S, HEAD_LOST_S = 5.0, 10.0
 #: Until its first beat a machine unpacks and builds what the run needs, for this time at most; the user hears
-#: of one that takes longer than a moment.
+#: of one that takes longer than a moment, and each such moment it is tried whether its connection stands.
 PREPARES_S, MOMENT_S = 600.0, 5.0
 #: Most samplers of one machine.
 MOST_SAMPLERS = 256
@@ -162,9 +162,18 @@ class Nodes:
             silent_s = self._clock() - node.heard_s
             if silent_s > patience_s:
                 events.append(self._lose(node, f"not heard for {patience_s:.0f} s"))
-            elif silent_s > MOMENT_S and not node.has_beaten and not node.is_slow:
-                node.is_slow = True
-                events.append(Prepares(node))
+            elif silent_s > MOMENT_S and not node.has_beaten:
+                events += self._await(node)
+        return events
+
+    def _await(self, node: Node) -> list[NodeEvent]:
+        """Look whether a machine that prepares itself, and says nothing meanwhile, is still there."""
+        events: list[NodeEvent] = [] if node.is_slow else [Prepares(node)]
+        node.is_slow = True
+        if self._clock() >= node.next_look_s:
+            node.next_look_s = self._clock() + MOMENT_S
+            if not self.router.send(node.peer, Message("beat")):
+                events.append(self._lose(node, "its connection ended while it prepared itself"))
         return events
 
     def give_up(self, name: str, how: str) -> Gone:

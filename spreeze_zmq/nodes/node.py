@@ -54,6 +54,7 @@ class Node:
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
         has_beaten: whether it has told of its load, as it does once it is prepared; then things run there.
         is_slow: whether the user was told that it takes long to prepare itself.
+        next_look_s: when it is tried next whether it is still there, while it prepares itself.
         owes: whether what it sent before it was given up is still on its way here.
         busy: cores that are busy there.
         memory_bytes: in use there.
@@ -71,6 +72,7 @@ class Node:
     heard_s: float
     has_beaten: bool = False
     is_slow: bool = False
+    next_look_s: float = 0.0
     owes: bool = False
     busy: float = 0.0
     memory_bytes: int = 0

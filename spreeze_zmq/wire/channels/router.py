@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 import zmq
 
 from spreeze_zmq.wire import Message
@@ -26,12 +29,21 @@ class Router(Channel):
                 return bytes(frames[0]), message
         return None
 
+    def _set_options(self, *options: Any) -> None:
+        super()._set_options(*options)
+        self.socket.router_mandatory = True  # else what is sent to a connection that has ended is dropped
+
     def send(self, peer: bytes, message: Message) -> bool:
         """Send to one peer without a wait; False if it takes none, or its connection is gone."""
         frames = [peer, *self._encode(message, self._sent)]
         self._wait_at_most(0.0)
         self._sent += 1
-        return self._send(frames)
+        try:
+            return self._send(frames)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            return False
 
 
 class Dealer(Channel):

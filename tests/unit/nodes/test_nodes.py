@@ -226,6 +226,27 @@ def test_a_machine_that_never_gets_ready_is_given_up(head):
     assert (gone.how, gone.code) == (f"not heard for {PREPARES_S:.0f} s", HEAD_LOST)
 
 
+def test_a_machine_that_dies_while_it_prepares_itself_is_given_up_at_once(head):
+    """Its connection ends: nobody waits ten minutes for what it may still build."""
+    dies, lives = head.machine(is_prepared=False), head.machine(is_prepared=False)
+    for peer in (dies, lives):
+        head.heard_while_served(peer)
+    head.time_s = MOMENT_S + 0.1
+    assert [type(event) for event in head.nodes.serve()] == [Prepares, Prepares]
+    head.peers.remove(dies)
+    dies.close()
+    until_s = time.monotonic() + DEADLINE_S
+    found = []
+    while not found and time.monotonic() < until_s:
+        head.time_s += MOMENT_S + 0.1
+        found = head.nodes.serve()
+        time.sleep(0.05)
+        assert head.time_s < PREPARES_S
+    [gone] = found
+    assert gone.how == "its connection ended while it prepared itself"
+    assert [node.is_slow for node in head.nodes.lent.values()] == [True]
+
+
 def test_a_machine_where_a_process_always_fails_is_turned_out(head, tmp_path):
     """With the reason, and a code with which it does not come back by itself."""
     peer = head.machine()
