@@ -123,7 +123,9 @@ class ObservationRows:
         self.learned = normalize
         self.normalized = normalize or self._pixels
         self._constants = PIXELS if self._pixels else (0.0, 1.0)
-        self._mean, self._std = (torch.full((self.size,), value, device=device) for value in self._constants)
+        self._mean, self._std = (
+            torch.full((self.size,), value, dtype=torch.float32, device=device) for value in self._constants
+        )
         mean, std = (np.full(self.size, value, np.float32) for value in self._constants)
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 

@@ -17,6 +17,7 @@ from spreeze_zmq.nn.native_calls import (
     check_shape,
     code_for,
     differentiable,
+    empty,
     shape_of_rows,
 )
 
@@ -37,13 +38,13 @@ class _Expectation:
         self._range = v_min, v_max
 
     def in_torch(self, logits: Tensor) -> Tensor:
-        returns = torch.linspace(*self._range, logits.shape[-1], device=logits.device)
+        returns = torch.linspace(*self._range, logits.shape[-1], dtype=logits.dtype, device=logits.device)
         return (logits.softmax(-1) * returns).sum(-1)
 
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
         """The expectations, and their derivatives by ``logits`` if these may be wanted."""
-        found = torch.empty(logits.shape[:-1])
-        slope = torch.empty(logits.shape) if logits.requires_grad else None
+        found = empty(*logits.shape[:-1])
+        slope = empty(*logits.shape) if logits.requires_grad else None
         call("expectation", found.numel(), logits.shape[-1], *self._range, logits, found, slope)
         return found, slope
 
@@ -74,7 +75,7 @@ def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float
     wants_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     if num_atoms < 2 or wants_gradient or code_for(*given) is None:
         return _projected_in_torch(*given, v_min, v_max)
-    projected = torch.empty(rows, num_atoms)
+    projected = empty(rows, num_atoms)
     call("project", rows, num_atoms, v_min, v_max, *given, projected)
     return projected
 
@@ -84,7 +85,7 @@ def _projected_in_torch(
 ) -> Tensor:
     num_atoms = probability_t.shape[1]
     steps_per_unit = (num_atoms - 1) / (v_max - v_min)
-    returns = torch.linspace(v_min, v_max, num_atoms, device=r_t.device)
+    returns = torch.linspace(v_min, v_max, num_atoms, dtype=r_t.dtype, device=r_t.device)
     # b of the paper: where each moved atom lies, in steps from the lowest one.
     place = (r_t.unsqueeze(1) + discount_t.unsqueeze(1) * returns - v_min) * steps_per_unit
     place = place.clamp(0.0, num_atoms - 1)
@@ -128,7 +129,7 @@ class _Divergence:
     @staticmethod
     def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The divergences, and their derivatives by ``logits``."""
-        found, slope = torch.empty(logits.shape[:-1]), torch.empty(logits.shape)
+        found, slope = empty(*logits.shape[:-1]), empty(*logits.shape)
         rows, num_atoms = target.shape
         networks = found.numel() // rows if rows else 0
         call("divergence", networks, rows, num_atoms, logits, target, found, slope)

@@ -20,6 +20,7 @@ from spreeze_zmq.nn.native_calls import (
     check_shape,
     code_for,
     differentiable,
+    empty,
     shape_of_rows,
 )
 
@@ -76,7 +77,7 @@ class Adam:
         self._num_decaying = len(parameters) if num_decaying is None else num_decaying
         self._parameters, self._gradient = parameters, gradient
         self._moments = {"mean": torch.zeros_like(parameters), "square": torch.zeros_like(parameters)}
-        self._steps = torch.zeros((), device=parameters.device)
+        self._steps = torch.zeros((), dtype=torch.float32, device=parameters.device)
         size = max(SMALLEST_PIECE, -(-len(parameters) // MOST_PIECES) // 4 * 4 + 4)
         whole = parameters, gradient, *self._moments.values()
         self._pieces = [list(torch.split(each, size)) for each in whole]
@@ -233,13 +234,13 @@ class _SquashedNormal(NamedTuple):
 
     def forward(self, output: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         rows, size = noise.shape
-        action, log_prob, kept = torch.empty(rows, size), torch.empty(rows), torch.empty(rows, 3 * size)
+        action, log_prob, kept = empty(rows, size), empty(rows), empty(rows, 3 * size)
         call("draw", rows, size, *self, output, noise, action, log_prob, kept)
         return (action, log_prob), kept
 
     def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         output, noise = tensors
-        output_gradient = torch.empty(output.shape)
+        output_gradient = empty(*output.shape)
         of_action, of_log_prob = (gradient.contiguous() for gradient in gradients)
         call("draw_backward", *noise.shape, *self, kept, of_action, of_log_prob, output_gradient)
         return output_gradient, None
@@ -279,7 +280,7 @@ class _NormalDensity(NamedTuple):
 
     def forward(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The log densities, and their derivatives by ``output``."""
-        log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
+        log_prob, slope = empty(len(action)), empty(*output.shape)
         call("density", *action.shape, *self, output, action, log_prob, slope)
         return log_prob, slope
 

@@ -35,6 +35,11 @@ def call(name: str, *arguments: Any) -> None:
     recording.each_time(step)
 
 
+def empty(*shape: int) -> Tensor:
+    """A tensor for a native function to write: float32 on the CPU, whatever torch's defaults are."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
 def pointers(tensors: Sequence[Tensor | None]) -> Any:
     """An array of the tensors' addresses; a null pointer for None."""
     return (ctypes.c_void_p * len(tensors))(*[None if each is None else each.data_ptr() for each in tensors])

@@ -150,9 +150,9 @@ def _gradients(step: Step, rows: int) -> Callable[[torch.dtype, bool], list[Tens
     """
     step, source = copy.deepcopy(step), torch.Generator().manual_seed(0)
     parameters = [parameter.requires_grad_(True) for parameter in step.parameters()]
-    x = torch.randn(rows, step.inputs, generator=source)
+    x = torch.randn(rows, step.inputs, generator=source, dtype=torch.float32)
     x = x.expand(step.num, *x.shape) if step.num else x
-    gradient = torch.randn(*x.shape[:-1], step.outputs, generator=source)
+    gradient = torch.randn(*x.shape[:-1], step.outputs, generator=source, dtype=torch.float32)
 
     def compute(dtype: torch.dtype, natively: bool) -> list[Tensor]:
         bf16 = dtype == torch.bfloat16

@@ -19,6 +19,7 @@ from spreeze_zmq.nn.native_calls import (
     accumulators,
     are_plain,
     call,
+    empty,
     pointers,
 )
 from spreeze_zmq.nn.networks import StackedLayerNorm, StackedLinear
@@ -129,21 +130,21 @@ class _RunCall:
         """The output, and the activations for the backward pass as bytes if they are to be kept."""
         shared, rows = self._shared(x), x.shape[-2]
         from_rows = (x[0] if shared and self._run.num else x).contiguous()
-        output = torch.empty((*x.shape[:-1], self._run.outputs))
+        output = empty(*x.shape[:-1], self._run.outputs)
         kept = None
         if keep:
             size = library().code.spreeze_kept(self._plan.data_ptr(), rows, shared)
-            kept = torch.empty(size, dtype=torch.uint8)
+            kept = torch.empty(size, dtype=torch.uint8, device="cpu")
         call("forward", self._plan, rows, shared, from_rows, pointers(parameters), output, kept)
         return output, kept
 
     def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         """See :class:`Native`; also None for parameters whose gradient was added to their ``grad``."""
         x, *parameters = tensors
-        x_gradient = torch.empty(x.shape) if wanted[0] else None
+        x_gradient = empty(*x.shape) if wanted[0] else None
         added = accumulators(parameters, wanted[1:])
         each = zip(parameters, wanted[1:], strict=True)
-        results = added or [torch.empty(parameter.shape) if want else None for parameter, want in each]
+        results = added or [empty(*parameter.shape) if want else None for parameter, want in each]
         call(
             *("backward", self._plan, x.shape[-2], self._shared(x), pointers(parameters), kept),
             *(gradients[0].float().contiguous(), x_gradient, pointers(results), bool(added)),
@@ -194,7 +195,7 @@ class NativeConv:
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, None]:
         """See :class:`Native`; of ``x`` ``[B, inputs]``, the weight and the bias."""
-        output = torch.empty(len(tensors[0]), self.outputs)
+        output = empty(len(tensors[0]), self.outputs)
         call("convolve", self._plan, len(output), *tensors, output)
         return output, None
 
