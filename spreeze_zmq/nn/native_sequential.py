@@ -4,7 +4,7 @@ that ``native_choice.py`` has found right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +18,8 @@ from spreeze_zmq.nn.networks import StackedLinear
 #: What a ``Sequential`` can do natively.
 Step: TypeAlias = LayerRun | NativeConv
 STEPS = (LayerRun, NativeConv)
+#: Whether there are hooks of all modules.
+has_global_hook: Callable[[], bool] = torch.nn.modules.module._has_any_global_hook
 
 
 class NativeSequential(torch.nn.Sequential):
@@ -28,13 +30,14 @@ class NativeSequential(torch.nn.Sequential):
     """
 
     formats: frozenset[torch.dtype] = frozenset()
-    _split: tuple[tuple[torch.nn.Module, ...], list[Step | torch.nn.Module]] | None = None
+    _split: tuple[list[Any], list[Step | torch.nn.Module]] | None = None
 
     def steps(self) -> list[Step | torch.nn.Module]:
         """Its runs and convolutions, and its other layers as they are."""
-        modules = tuple(self._modules.values())
-        if self._split is None or self._split[0] != modules:
-            self._split = modules, list(split([module for module in modules if module is not None]))
+        modules = [module for module in self._modules.values() if module is not None]
+        states = [_state(module) for module in modules]
+        if self._split is None or self._split[0] != states:
+            self._split = states, list(split(modules))
         return self._split[1]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,7 +45,7 @@ class NativeSequential(torch.nn.Sequential):
         return _unrounded(self._layers(x))
 
     def _layers(self, x: Tensor) -> Tensor:
-        if not self.formats or watched():
+        if not self.formats or watched() or has_global_hook():
             return self._in_torch(x)
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
@@ -119,11 +122,22 @@ def _joins(module: torch.nn.Module, kind: type[torch.nn.Module], shape: torch.Si
 
 
 def _is_plain(module: torch.nn.Module) -> bool:
-    """Whether a module has no hooks and only plain parameters."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
-    return not any(hooks) and all(
+    """Whether a module is computed by its class alone, and has only plain parameters."""
+    return not _has_own_code(module) and all(
         parameter.dtype == torch.float32 and parameter.is_contiguous() for parameter in module.parameters()
     )
+
+
+def _has_own_code(module: torch.nn.Module) -> bool:
+    """Whether a module has hooks, of calls or of gradients, or a ``forward`` of its own."""
+    forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
+
+
+def _state(module: torch.nn.Module) -> tuple[Any, ...]:
+    """What decides how a layer is computed, and can be changed at any time."""
+    about = vars(module)
+    return module, type(module), _has_own_code(module), about.get("eps"), about.get("alpha")
 
 
 def _is_activation(module: torch.nn.Module) -> bool:
