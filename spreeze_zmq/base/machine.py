@@ -186,21 +186,24 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def made_once(path: Path, make: Callable[[Path], object]) -> Path:
-    """``path``, a file that appears only when it is complete.
+def made_once(
+    path: Path, make: Callable[[Path], object], is_whole: Callable[[Path], bool] = Path.exists
+) -> Path:
+    """``path``, a file that appears only when it is complete, and stays so after a power failure.
 
     Args:
         path: of the file; where it is missing, one process makes it and the others wait.
         make: writes the file to the path that it is given.
+        is_whole: whether the file is there and need not be made again.
 
     Raises:
         OSError: the folder cannot be written; or whatever ``make`` raises.
     """
-    if path.exists():
+    if is_whole(path):
         return path
     with alone(path):
-        if not path.exists():
-            with replacing(path) as beside:
+        if not is_whole(path):
+            with replacing(path, sync=True) as beside:
                 make(beside)
     return path
 

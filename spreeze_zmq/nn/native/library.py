@@ -35,6 +35,8 @@ INSTRUCTIONS = {
     "plain": (),
 }
 TIMEOUT_S = 300.0
+#: The first bytes of a library.
+ELF = b"\x7fELF"
 
 
 class NativeLibrary(NamedTuple):
@@ -157,7 +159,7 @@ def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
-    """The library for an instruction set: the wheel's, or that in the cache, compiled if it is missing.
+    """The library for an instruction set: a wheel's, or the cached one, compiled if missing or empty.
 
     Args:
         instructions: a key of ``INSTRUCTIONS``.
@@ -178,7 +180,18 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         say(f"compiling the native layers with {compiler} for {instructions}, once")
         compile_to(path, compiler, flags)
 
-    return made_once(folder / name_of(flags, compiler), make)
+    return made_once(folder / name_of(flags, compiler), make, _is_library)
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file begins as a library does. After a power failure one may be empty or hold zeros; one that
+    cannot be loaded for another reason, such as a cache that forbids it, is not compiled again.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(len(ELF)) == ELF
+    except FileNotFoundError:
+        return False
 
 
 def folder_of_libraries() -> Path:
