@@ -1,4 +1,4 @@
-"""Torch modules on flat rows, and the arithmetic of losses on them, native where that is faster.
+"""Torch modules on flat rows, and the arithmetic of losses on them, native where the library loads.
 
 The names are imported at the first use of one, since sampling and reading a topology need no torch; so is the
 ``torch`` here, for the files of algorithms.

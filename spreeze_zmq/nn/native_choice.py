@@ -120,7 +120,9 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     found = f"({native.instructions})" + (f" ({native.problem})" if native.problem else "")
     if not names:
         return Choice(dtype, f"layers: torch in {NAMES[dtype]}; native ones {found} compute something else")
-    return Choice(dtype, f"layers: native {found} in {NAMES[dtype]}: {', '.join(names)}")
+    threads = torch.get_num_threads()
+    idle = f"; each in one of {threads} threads" if threads > 1 else ""
+    return Choice(dtype, f"layers: native {found} in {NAMES[dtype]}: {', '.join(names)}{idle}")
 
 
 def leave_to_torch(module: torch.nn.Module) -> None:

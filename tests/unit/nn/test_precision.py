@@ -5,7 +5,8 @@ import torch
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import cpu_flags
-from spreeze_zmq.nn import allow_tf32, dtypes_of
+from spreeze_zmq.nn import allow_tf32, choose, dtypes_of, mlp
+from spreeze_zmq.nn.native.library import library
 
 CPU = torch.device("cpu")
 FP32, BF16 = (torch.float32,), (torch.bfloat16,)
@@ -47,3 +48,13 @@ def test_flags_are_read_whole_words(tmp_path):
     path.write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16_not\nflags\t\t: other\n")
     assert cpu_flags(str(path)) == {"fpu", "avx512_bf16", "amx_bf16_not"}
     assert cpu_flags(str(tmp_path / "absent")) == frozenset()
+
+
+@pytest.mark.skipif(library().code is None, reason="no native layers here")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_line_says_where_threads_stand_idle(one_thread, threads):
+    """A native call takes one, however many the learner has been given."""
+    torch.set_num_threads(threads)
+    line = choose({"policy": mlp((4, 16, 2))}, 64, FP32).line
+    assert line.startswith("layers: native")
+    assert line.endswith("; each in one of 3 threads") == (threads == 3)
