@@ -52,7 +52,7 @@ class Cores:
     """The CPU time of a run's processes beside that of the cores that its launcher may use.
 
     Attributes:
-        cpu_s: CPU seconds of the processes so far, by role, as they report them.
+        cpu_s: CPU seconds of the processes on these cores so far, by role, as they report them.
     """
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ from spreeze_zmq.broker.status import StatusMessage, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, MEMBER, SAMPLER
 
 #: Changes of a role's number of processes that are kept.
 CHANGES_KEPT = 1000
@@ -138,7 +138,7 @@ class RunRecord:
         cpu_s = min(fields["cpu_s"], most_cpu_s(age_s, is_elsewhere=is_elsewhere))
         spent_s = max(0.0, cpu_s - process.clock.get("cpu", 0.0))
         self.core_s += spent_s
-        if not is_elsewhere:
+        if not is_elsewhere and process.role != MEMBER:  # a member reports its group, on cores of its own
             self.cores.cpu_s[process.role] += spent_s
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
