@@ -4,8 +4,8 @@
     python tests/benchmarks/first_look.py then pendulum=-200 halfcheetah=2000 --seeds 1 2 3 4 5
 
 ``FOLDER`` holds what ``pip install --target`` has put there; both versions use the other packages of this
-interpreter. A look is an evaluation of ten episodes, which every version writes into ``metrics.jsonl``. The
-clock is this script's, since versions start their own at different moments of a start.
+interpreter. A look is an evaluation of ten episodes, on both sides, which every version writes into
+``metrics.jsonl``. The clock is this script's, since versions start their own at different moments of a start.
 """
 
 import json
@@ -41,13 +41,19 @@ def looks_at(line, target):
     return found is not None and found >= target
 
 
+def command_of(task, run_dir, target, seed, minutes):
+    """The command of a run to a return; looks of either version are of as many episodes."""
+    stop = f"run.stop={{return = {target}, minutes = {minutes}}}"
+    looks = f"components.evaluator.episodes={whole_runs.EPISODES}"
+    return whole_runs.launch(task, run_dir, [f"run.seed={seed}", stop, looks])
+
+
 def play(packages, task, target, seed, minutes):
     """One run: seconds to the first look, infinite where none came, and those of the whole command."""
     look_s, position = math.inf, 0
     with tempfile.TemporaryDirectory() as folder:
         run_dir, said = Path(folder, "run"), Path(folder, "said")
-        stop = f"run.stop={{return = {target}, minutes = {minutes}}}"
-        command = whole_runs.launch(task, run_dir, [f"run.seed={seed}", stop])
+        command = command_of(task, run_dir, target, seed, minutes)
         env = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
         began_s = time.monotonic()
         with (

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,15 @@ def test_the_first_look_at_a_return_is_seen_in_a_journal_that_grows(tmp_path):
         rest.write(b'"mean_return": 2001.0}\n')
     (line,), end = first_look.new_lines(path, position)
     assert (first_look.looks_at(line, 2000.0), end) == (True, path.stat().st_size)
+
+
+def test_the_first_looks_of_two_versions_are_of_ten_episodes(tmp_path):
+    """Not of as many as each has by default."""
+    command = first_look.command_of("pendulum", tmp_path, -200.0, 3, 12.0)
+    given = [word for before, word in pairwise(command) if before == "--set"]
+    plan = topology.load("pendulum", given, cores=2)
+    assert plan.components["evaluator"].options["episodes"] == 10
+    assert (plan.run.seed, plan.run.stop.mean_return, plan.run.stop.minutes) == (3, -200.0, 12.0)
 
 
 def test_the_return_at_a_place_is_the_mean_of_the_tenth_before_it():
