@@ -235,8 +235,9 @@ class Broker:
 
     def on_stopping(self, message: Message) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
-        reason = self.helm.exit_reason or "the launcher stops the run"
-        self.helm.say("stop", roles=message.fields["roles"], reason=reason)
+        self.record.take_stopping(message.fields["roles"])
+        self.helm.say_who_stops()
+        self.next_write_s = 0.0  # the next broker needs it
 
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""

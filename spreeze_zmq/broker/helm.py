@@ -78,9 +78,17 @@ class Helm:
             for role in self._plan.learning.learners:
                 self.say("set", role=role, option=moves.BATCH, value=size)
         self.turn_again(now_s)
+        if self._record.stopped:
+            self._has_published_stop = True
+            self.say_who_stops()
 
     def say(self, kind: str, **fields: Any) -> None:
         self._control.publish(Message(kind, fields))
+
+    def say_who_stops(self) -> None:
+        """Tell every role that is stopped by now: who comes late hears the last such message alone."""
+        reason = self.exit_reason or "the launcher stops the run"
+        self.say("stop", roles=self._record.stopped, reason=reason)
 
     def status(self, now_s: float) -> dict[str, Any]:
         return self._record.status(self.state, self.balancer.status(), now_s)

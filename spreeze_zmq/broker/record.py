@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,7 @@ class RunRecord:
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         requests: what callbacks have asked for.
         went_back: learners that went back to a checkpoint, the newest last.
+        stopped: roles that the launcher has stopped.
         accounts: of the samples, by learner.
         lives: which life of each name is heard.
         learners: names that the learners' processes may have.
@@ -71,6 +72,7 @@ class RunRecord:
     restarts: int = kept(int)
     core_s: float = kept(float)
     resumed: dict[str, Any] | None = kept(lambda: None)
+    stopped: list[str] = kept(list)
     failures: FailureRecord = kept(FailureRecord)
     accounts: dict[str, SampleAccount] = kept(dict)
     learning: LearningFigures = part(LearningFigures)
@@ -218,6 +220,10 @@ class RunRecord:
         if not history or history[-1][1] != count:
             history.append([round(now_s, 3), count, reason])
             del history[1:-CHANGES_KEPT]
+
+    def take_stopping(self, roles: Iterable[str]) -> None:
+        """Record roles that the launcher stops."""
+        self.stopped = list(dict.fromkeys([*self.stopped, *roles]))
 
     def num_workers(self, role: str) -> int:
         """Number of processes of a role that the launcher keeps; 0 before it reports one."""

@@ -264,8 +264,9 @@ def end_run(peers: Peers, cast: Cast) -> None:
         answer(cast, peers.folder.checkpoints / found.fields["folder"], role)
     stops = peers.until("B4", "a stop", lambda: peers.between("limit", None, "stop", CONTROL))
     peers.notes["stopped"] = stops[0]
-    stopping = partial(cast.launcher.say, "stopping", roles=[SAMPLER])
-    peers.notes["passed on"] = told(peers, "B8", "stop", "after stopping", stopping)
+    for turn, role in enumerate((SAMPLER, EVALUATOR), 1):
+        stopping = partial(cast.launcher.say, "stopping", roles=[role])
+        peers.notes[f"passed on {turn}"] = told(peers, "B8", "stop", f"after stopping {turn}", stopping)
 
 
 ACTS = {"birth": birth, "govern": govern}

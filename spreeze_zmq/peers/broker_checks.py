@@ -10,7 +10,7 @@ from spreeze_zmq.peers import clauses, every_role_checks
 from spreeze_zmq.peers.broker_acts import ENOUGH, PUSHED, RECEIVED, SCORE, statuses
 from spreeze_zmq.peers.clauses import REPORT_S, Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.plan.roles import CONTROL, FEED, SAMPLER
+from spreeze_zmq.plan.roles import CONTROL, EVALUATOR, FEED, SAMPLER
 
 
 def _beats(peers: Peers) -> str:
@@ -114,8 +114,12 @@ def _asks_for_checkpoints(peers: Peers) -> str:
 
 
 def _passes_stopping_on(peers: Peers) -> str:
-    roles = peers.note("passed on").fields["roles"]
-    return expect(roles == [SAMPLER], f"the launcher stops {SAMPLER}, the stop is for {roles}")
+    stopped: set[str] = set()
+    for turn, role in enumerate((SAMPLER, EVALUATOR), 1):
+        stopped.add(role)
+        roles, what = peers.note(f"passed on {turn}").fields["roles"], " and ".join(sorted(stopped))
+        expect(stopped == set(roles), f"the launcher has stopped {what}, the stop is for {roles}")
+    return f"for {what}"
 
 
 def _goes_on(peers: Peers) -> str:

@@ -155,8 +155,10 @@ def b7_account():
 
 
 def b8():
-    """Does not pass on which roles are stopped."""
-    broker.Broker.on_stopping = lambda self, message: self.helm.say("stop", roles=["visualizer"], reason="")
+    """Tells who comes late only of the roles that were stopped last."""
+    broker.Broker.on_stopping = lambda self, message: self.helm.say(
+        "stop", roles=message.fields["roles"], reason=""
+    )
 
 
 def b9():
