@@ -112,6 +112,14 @@ bool Component::lock(int number) {
 }
 
 bool Component::running() const { return stop_reason_.empty() && !signalled; }
+const Json& Component::channel(const std::string& name) const {
+    const Json& about = plan.at("channels").at(name);
+    if (about.value("curve", false))
+        throw InputError("channels." + name + " is encrypted (" + about.at("endpoint").get<std::string>() +
+                         "), and CURVE is not spoken here: leave out its endpoint and curve, or use = \"sampler\"");
+    return about;
+}
+
 
 void Component::ready() {
     char host[256] = {};

@@ -28,7 +28,9 @@ class Component {
     const std::string& stop_reason() const { return stop_reason_; }
     std::string stream() const { return identity.name + "/" + std::to_string(identity.incarnation); }
     void* context() const { return context_; }
-    const Json& channel(const std::string& name) const { return plan.at("channels").at(name); }
+
+    /// A channel's entry in run.json; throws InputError for one that is encrypted.
+    const Json& channel(const std::string& name) const;
 
     /// Tells the broker that this process is set up.
     void ready();
