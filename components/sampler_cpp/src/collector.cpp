@@ -19,14 +19,9 @@ Random random_of(const Component& component) {
     return Random(std::seed_seq(seeds.begin(), seeds.end()));
 }
 
-/// Where each environment stands among those that the run begins with, from 0 to 1.
-std::vector<float> places_of(const Component& component, int num_envs) {
-    const int64_t initial = component.plan.at("components").at("sampler").at("count").at("initial");
-    const double last = std::max<double>(double(initial * num_envs - 1), 1);
-    std::vector<float> places(num_envs);
-    for (int n = 0; n < num_envs; ++n)
-        places[n] = float(std::min((double(component.index) * num_envs + n) / last, 1.0));
-    return places;
+/// Samplers with which the run begins.
+int64_t num_at_start(const Component& component) {
+    return component.plan.at("components").at("sampler").at("count").at("initial");
 }
 
 int64_t product(const Json& shape) {
@@ -57,7 +52,7 @@ Collector::Collector(Component& component, bool log_prob)
       max_steps_(about_.at("max_episode_steps").is_null() ? std::numeric_limits<int>::max()
                                                           : about_.at("max_episode_steps").get<int>()),
       obs_(size_t(num_envs) * size_),
-      places_(places_of(component, num_envs)),
+      places_(places_of(int64_t(component.index) * num_envs, num_envs, num_at_start(component) * num_envs)),
       returns_(num_envs),
       lengths_(num_envs) {
     check_spaces();

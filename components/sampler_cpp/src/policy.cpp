@@ -13,6 +13,16 @@ std::vector<float> floats(const Arrays& arrays, const std::string& name) {
     std::vector<float> values = found->second.floats();
     if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
         throw InputError(name + " holds NaN or infinity");
+std::vector<float> places_of(int64_t first, int count, int64_t total) {
+    const double golden = (std::sqrt(5.0) - 1) / 2, last = double(std::max<int64_t>(total - 1, 1));
+    std::vector<float> places(count);
+    for (int n = 0; n < count; ++n) {
+        const int64_t number = first + n;
+        places[n] = float(number < total ? double(number) / last : std::fmod(double(number) * golden, 1.0));
+    }
+    return places;
+}
+
     return values;
 }
 

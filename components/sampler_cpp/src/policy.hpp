@@ -4,6 +4,10 @@
 #include "heads.hpp"
 #include "layers.hpp"
 
+/// The place among all environments of the run, 0 to 1, of those from number `first` on. The `total` with which it
+/// begins are evenly apart; those that come later, however many, are spread by the golden ratio.
+std::vector<float> places_of(int64_t first, int count, int64_t total);
+
 class Policy {
   public:
     /// Throws InputError, which names the version, where fields and arrays make no policy that can act.

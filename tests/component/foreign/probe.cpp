@@ -1,5 +1,6 @@
 // Plays the parts of the sampler in C++ without a run.
 //     probe act < frames and observations        one line of numbers for each observation
+//     probe places FIRST COUNT TOTAL        one number for each environment
 //     probe play ENV NQ NV NOISE IS_NORMAL SEED < actions        one JSON line for each step and reset
 #include <cstdio>
 #include <iostream>
@@ -90,9 +91,14 @@ int play(char** words) {
 
 int main(int argc, char** argv) {
     try {
-        return argc == 8 ? play(argv + 2) : act(argc > 2 ? std::atoi(argv[2]) : 16);
+        if (argc == 5)
+            for (const float place : places_of(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4])))
+                std::printf("%.9g\n", place);
+        else
+            return argc == 8 ? play(argv + 2) : act(argc > 2 ? std::atoi(argv[2]) : 16);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 2;
     }
+    return 0;
 }
