@@ -1,6 +1,7 @@
 #include "message.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace {
@@ -8,6 +9,7 @@ namespace {
 constexpr int64_t MAX_COUNT = (int64_t(1) << 53) - 1;
 constexpr int64_t MAX_DIMENSION = int64_t(1) << 30;
 constexpr int64_t MAX_FRAME_BYTES = int64_t(1) << 30;
+constexpr double LARGEST = 1e15;
 constexpr size_t MAX_HEADER_BYTES = 64 * 1024, MAX_ENTRIES = 4096, MAX_ARRAYS = 64, MAX_RANK = 8;
 /// Deeper headers are refused before the parser, which recurses, builds them.
 constexpr int MAX_DEPTH = 64;
@@ -125,23 +127,58 @@ void expect(bool is_right, const char* name) {
 
 bool is_count(const Json& value) { return value.is_number_integer() && value >= 0 && value <= MAX_COUNT; }
 
-bool all_strings(const Json& list) {
-    return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& one) { return one.is_string(); });
+template <class Values, class Condition>
+bool all_of(const Values& values, Condition condition) {
+    return std::all_of(values.begin(), values.end(), condition);
+}
+
+bool is_finite(double number) { return std::abs(number) <= LARGEST; }
+
+/// An array of finite numbers of a policy; null where it did not come.
+const Array* numbers(const Message& message, const std::string& name, size_t max_rank) {
+    const auto found = message.arrays.find(name);
+    if (found == message.arrays.end()) return nullptr;
+    const Array& array = found->second;
+    if (array.dtype != "float32") throw Refused("wrong_dtype: " + name + " is " + array.dtype + ", expected float32");
+    if (array.shape.empty() || array.shape.size() > max_rank) throw Refused("wrong_rank: " + name);
+    if (!all_of(array.floats(), is_finite))
+        throw Refused("not_finite: " + name + " holds NaN, infinity or a number beyond 1e15");
+    return &array;
+}
+
+/// Two arrays that come together.
+void check_pair(const Array* one, const Array* other, const std::string& names) {
+    if ((one == nullptr) != (other == nullptr)) throw Refused("missing_array: only one of " + names);
+    if (one != nullptr && one->shape != other->shape) throw Refused("wrong_shape: " + names + " differ");
+}
+
+/// Its arrays can be acted with; bounds and statistics come in pairs.
+void check_arrays(const Message& message) {
+    if (numbers(message, "parameters", 1) == nullptr) throw Refused("missing_array: parameters");
+    numbers(message, "auxiliary", 1);
+    check_pair(numbers(message, "action_low", 1), numbers(message, "action_high", 1), "action_low and action_high");
+    const Array* std = numbers(message, "observation_std", MAX_RANK);
+    check_pair(numbers(message, "observation_mean", MAX_RANK), std, "observation_mean and observation_std");
+    if (std != nullptr && !all_of(std->floats(), [](float x) { return x > 0; }))
+        throw Refused("not_finite: observation_std holds a number that is not positive");
 }
 
 /// What a sampler relies on, of the kinds that it uses.
 void check_kind(const Message& message) {
     if (message.kind == "stop") {
-        expect(all_strings(field(message, "roles")), "roles");
+        const Json& roles = field(message, "roles");
+        expect(roles.is_array() && all_of(roles, [](const Json& role) { return role.is_string(); }), "roles");
         expect(field(message, "reason").is_string(), "reason");
     }
     if (message.kind != "policy") return;
     for (const char* name : {"version", "critic_updates", "actor_updates"}) expect(is_count(field(message, name)), name);
     for (const char* name : {"description", "extras"}) expect(field(message, name).is_object(), name);
-    const auto parameters = message.arrays.find("parameters");
-    if (parameters == message.arrays.end()) throw Refused("missing_array: parameters");
-    if (parameters->second.dtype != "float32") throw Refused("wrong_dtype: parameters");
-    if (parameters->second.shape.size() != 1) throw Refused("wrong_rank: parameters");
+    expect(all_of(message.fields["extras"], [](const Json& value) { return value.is_number(); }), "extras");
+    if (!all_of(message.fields["extras"], is_finite)) throw Refused("not_finite: extras");
+    const Json limits = message.fields.value("collect_until", Json::object());
+    expect(limits.is_object() && all_of(limits, is_count), "collect_until");
+    expect(message.fields.value("layout", Json("")).is_string(), "layout");
+    check_arrays(message);
 }
 
 }  // namespace

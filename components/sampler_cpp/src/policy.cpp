@@ -5,14 +5,14 @@
 
 namespace {
 
-/// A float32 array, all of it finite; empty where it did not come.
+/// A float32 array; empty where it did not come.
 std::vector<float> floats(const Arrays& arrays, const std::string& name) {
     const auto found = arrays.find(name);
-    if (found == arrays.end()) return {};
-    if (found->second.dtype != "float32") throw InputError(name + " is " + found->second.dtype + ", expected float32");
-    std::vector<float> values = found->second.floats();
-    if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-        throw InputError(name + " holds NaN or infinity");
+    return found == arrays.end() ? std::vector<float>() : found->second.floats();
+}
+
+}  // namespace
+
 std::vector<float> places_of(int64_t first, int count, int64_t total) {
     const double golden = (std::sqrt(5.0) - 1) / 2, last = double(std::max<int64_t>(total - 1, 1));
     std::vector<float> places(count);
@@ -22,11 +22,6 @@ std::vector<float> places_of(int64_t first, int count, int64_t total) {
     }
     return places;
 }
-
-    return values;
-}
-
-}  // namespace
 
 Policy::Policy(const Json& fields, const Arrays& arrays) : version(fields.value("version", int64_t(-1))) {
     const std::string name = "policy version " + std::to_string(version) + " cannot be used: ";
@@ -53,13 +48,11 @@ void Policy::read(const Json& description, const Arrays& arrays) {
         clip_ = observation.at("clip");
         mean_ = floats(arrays, "observation_mean");
         std_ = floats(arrays, "observation_std");
-        if (int(mean_.size()) != num_obs_ || int(std_.size()) != num_obs_ ||
-            *std::min_element(std_.begin(), std_.end()) <= 0)
-            throw InputError("mean and positive standard deviation of each observation are missing");
+        if (int(mean_.size()) != num_obs_)
+            throw InputError("mean and standard deviation of each observation are missing");
     }
     layers_ = read_layers(description.at("layers"), floats(arrays, "parameters"), num_obs_);
     Box box = {floats(arrays, "action_low"), floats(arrays, "action_high")};
-    if (box.low.size() != box.high.size()) throw InputError("action_low and action_high differ in size");
     head_ = make_head(description.at("distribution"), std::move(box), layers_.back()->num_out);
     takes_masks_ = description.at("distribution").value("action_mask", false);
     if (takes_masks_ && !head_->is_discrete()) throw InputError("it takes action masks, and its actions are a box");
