@@ -15,7 +15,8 @@
 
 namespace {
 
-constexpr double REPORT_INTERVAL_S = 0.5, REPORTED_WAIT_S = 1.0, PATIENCE_S = 5.0;
+constexpr double REPORT_INTERVAL_S = 0.5, REPORTED_WAIT_S = 1.0, PATIENCE_S = 5.0, LAST_REPORTS_S = 2.0;
+constexpr size_t MOST_KEPT = 1000;
 constexpr const char* CLOCKS[] = {"busy", "blocked", "starved", "idle"};
 
 volatile std::sig_atomic_t signalled = 0;
@@ -111,7 +112,6 @@ bool Component::lock(int number) {
     return true;
 }
 
-bool Component::running() const { return stop_reason_.empty() && !signalled; }
 const Json& Component::channel(const std::string& name) const {
     const Json& about = plan.at("channels").at(name);
     if (about.value("curve", false))
@@ -120,6 +120,7 @@ const Json& Component::channel(const std::string& name) const {
     return about;
 }
 
+bool Component::running() const { return stop_reason_.empty() && !signalled; }
 
 void Component::ready() {
     char host[256] = {};
@@ -167,7 +168,18 @@ void Component::hear() {
 }
 
 void Component::report(const std::string& kind, Json fields, Arrays arrays) {
-    if (!outbox_->try_push({kind, std::move(fields), std::move(arrays)})) ++reports_dropped_;
+    Message message{kind, std::move(fields), std::move(arrays)};
+    if (push_kept() && outbox_->try_push(message)) return;
+    if (kind == "report" || kept_.size() >= MOST_KEPT)
+        ++reports_dropped_;  // the next one says all that it said
+    else
+        kept_.push_back(std::move(message));
+}
+
+/// Sends what found no place, in its order; whether none is left.
+bool Component::push_kept() {
+    while (!kept_.empty() && outbox_->try_push(kept_.front())) kept_.pop_front();
+    return kept_.empty();
 }
 
 Json Component::own_report() const {
@@ -197,6 +209,10 @@ void Component::leave(const std::string& reason) {
     Json fields = own_report();
     fields["reason"] = reason;
     report("bye", fields);
+    for (const double until_s = now_s() + LAST_REPORTS_S; !push_kept() && now_s() < until_s;) {
+        zmq_pollitem_t place = {outbox_->socket(), 0, ZMQ_POLLOUT, 0};
+        zmq_poll(&place, 1, 100);
+    }
 }
 
 void Component::note_wait(const std::string& waiting_for, double began_s) {

@@ -1,6 +1,7 @@
 // One process of a run: its plan, its name, what it reports, and whether it should go on.
 #pragma once
 
+#include <deque>
 #include <functional>
 
 #include "channel.hpp"
@@ -41,10 +42,10 @@ class Component {
     /// Reports if a report is due; cheap enough to call between two steps.
     void breathe();
 
-    /// Sends one message to the broker, or drops and counts it.
+    /// Sends one message to the broker. Where it finds no place a report is dropped and counted, others wait for one.
     void report(const std::string& kind, Json fields, Arrays arrays = {});
 
-    /// Sends `bye`.
+    /// Sends `bye`, for which it waits a little where there is no place.
     void leave(const std::string& reason);
 
     Json plan;
@@ -60,6 +61,7 @@ class Component {
     void hear();
     Json own_report() const;
     void send_report();
+    bool push_kept();
     void note_wait(const std::string& waiting_for, double began_s);
 
     void* context_;
@@ -71,5 +73,6 @@ class Component {
     std::string waiting_for_;
     double waiting_since_s_ = 0;
     bool complained_ = false;
+    std::deque<Message> kept_;  // for the broker, in their order
     int64_t reports_dropped_ = 0;
 };
