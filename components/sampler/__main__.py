@@ -25,6 +25,7 @@ from spreeze_zmq.evaluation.arena import timing_of, workers_of_sampler
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import FrameStack, MaskRows, Played, Policy, played, usable
+from spreeze_zmq.policy.own_environment import choices
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -105,6 +106,15 @@ class Collector:
         later = mine * GOLDEN % 1.0
         return np.where(mine < total, mine / max(total - 1, 1), later).astype(np.float32)
 
+    def check_choices(self, policy: Policy) -> None:
+        """Raise WireError if the policy chooses among more or fewer actions than the environments take."""
+        mine, about = self.component.environment.action_sizes, policy.description.get("distribution")
+        theirs = choices(about) if about else ()
+        if mine and theirs and theirs != mine:
+            raise WireError(
+                "bad_policy", f"it chooses among {list(theirs)} actions, the environments take {list(mine)}"
+            )
+
     def act(self, frames: FrameStack) -> NDArray[Any]:
         """The actions ``[N, *action_shape]`` that the environments take; notes those that the policy drew,
         and their log probabilities ``[N]`` if a learner asks for them.
@@ -143,6 +153,7 @@ class Collector:
         Raises:
             WireError: the policy cannot act in this environment.
         """
+        self.check_choices(policy)
         shape = (self.num_steps, self.num_envs)
         (obs_shape, obs_dtype), packing = sent(self.component.environment), self.packing
         obs = np.empty((self.num_steps + 1, self.num_envs, *obs_shape), obs_dtype)

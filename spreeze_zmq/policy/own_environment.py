@@ -105,7 +105,7 @@ class OwnEnvironment:
 
     def __init__(self, environment: Mapping[str, Any], description: Mapping[str, Any]) -> None:
         start = self.action_start = _integers(environment, "action_start")
-        if start and len(start) != (num := _num_choices(description["distribution"])):
+        if start and len(start) != (num := len(choices(description["distribution"]))):
             raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
         self.parts = [ObservationPart.described(table) for table in environment.get("obs_parts", [])]
         size = sum(part.size for part in self.parts)
@@ -191,11 +191,11 @@ def _integers(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return tuple(np.asarray(values, np.int64).tolist())
 
 
-def _num_choices(distribution: Mapping[str, Any]) -> int:
-    """How many discrete actions the policy chooses at once."""
+def choices(distribution: Mapping[str, Any]) -> tuple[int, ...]:
+    """The number of choices of each discrete action of a policy; empty for actions in a box."""
     if distribution["kind"] == "epsilon_greedy":
-        return 1
-    return len(distribution["sizes"]) if distribution["kind"] == "categorical" else 0
+        return (distribution["num_actions"],)
+    return tuple(distribution["sizes"]) if distribution["kind"] == "categorical" else ()
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:

@@ -346,7 +346,16 @@ def test_environments_explore_by_their_place_among_all_samplers(peers):
     ("output", "distribution", "why"),
     [
         ([0.0, 0.0], {"kind": "beta"}, "bad_policy: unknown distribution 'beta'; there is tanh_normal"),
-        ([0.0] * 3, {"kind": "categorical", "sizes": [2, 1]}, r"actions are int64 \[16, 2\]"),
+        (
+            [0.0] * 3,
+            {"kind": "categorical", "sizes": [2, 1]},
+            r"among \[2, 1\] actions, the environments take",
+        ),
+        (
+            [0.0] * 3,
+            {"kind": "categorical", "sizes": [3]},
+            r"among \[3\] actions, the environments take \[2\]",
+        ),
         ([0.0, 0.0], NORMAL, r"actions are float32 \[16, 1\], the environments take int64 \[16\]"),
         ([0.0], {"kind": "deterministic", "noise_min": 0.1, "noise_max": 0.1}, "no log_prob"),
     ],
