@@ -50,13 +50,14 @@ def run_entry(plan: Plan, *, live: bool) -> Entry:
 
 
 def limits(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Rate -> the machine's limit for it and the source of the limit, as far as the plan holds any."""
+    """Rate -> the machine's limits for it, as ``[batch size, limit]``, and their source, as far as the plan
+    holds any. The batch size may move.
+    """
     curve = plan.measured.get("batch_size", {}).get("curve", ())
-    rate = dict(map(tuple, curve)).get(plan.learning.batch_size)
-    if rate is None:
+    if not curve:
         return {}
     source = f"the critics' updates alone, {plan.measured.get('source', 'measured')}"
-    return {"trained_transitions_per_s": {"value": rate, "source": source}}
+    return {"trained_transitions_per_s": {"curve": [list(pair) for pair in curve], "source": source}}
 
 
 def entry_of(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:

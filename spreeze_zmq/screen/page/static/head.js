@@ -39,7 +39,7 @@ function goalsOf(status) {
 
 export function showFigures(run) {
   const { status, about } = run;
-  const limit = about.limits.trained_transitions_per_s;
+  const limit = limitOf(run);
   at("figures").replaceChildren(
     figure("env steps", count(status.env_steps), `${short(status.env_steps_per_s)} /s`, capacity(run, "sampler", status.env_steps_per_s)),
     figure("transitions trained on", short(status.trained_transitions), `${short(status.trained_transitions_per_s)} /s`,
@@ -58,6 +58,14 @@ export function showFigures(run) {
     score("best", best, best && `in ${best.num_episodes} episodes, at ${short(best.env_steps)} env steps`, "best"),
     score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes of ${short(episodes.mean_length)} steps`, "training"),
   );
+}
+
+/** What the machine was measured to train on a second with batches as they are now; null where that was not. */
+export function limitOf({ status, about }) {
+  const { curve = [], source } = about.limits.trained_transitions_per_s ?? {};
+  const size = status.gauges.batch_size ?? about.learning.batch_size;
+  const value = new Map(curve).get(size);
+  return value ? { value, source } : null;
 }
 
 /** What a role could do if it never waited for a peer: its rate over the share of its time that it works. */
