@@ -75,6 +75,7 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
         "return": status["episodes"]["mean_return"],
         "return_std": status["episodes"].get("std_return"),
         "replay_ratio": status["replay_ratio"]["measured"],
+        "replay_ratio_target": status["replay_ratio"].get("target"),
         "lag_p50": status["policy_lag"]["p50"],
         "lag_p99": status["policy_lag"]["p99"],
         "env_steps_per_s": status["env_steps_per_s"],

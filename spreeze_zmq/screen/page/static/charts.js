@@ -30,8 +30,7 @@ export class Charts {
       line("env steps /s", "blue", { scale: "y" }),
       line("trained on /s", "violet", { scale: "right" }),
     ]);
-    const target = status?.replay_ratio.target ?? null;
-    this.show("ratio", [x, column("replay_ratio"), x.map(() => target)], [line("measured", "blue"), line("wanted", "muted", { dash: [4, 4] })]);
+    this.show("ratio", [x, column("replay_ratio"), column("replay_ratio_target")], [line("measured", "blue"), line("wanted", "muted", { dash: [4, 4] })]);
     const bound = status?.policy_lag.bound;
     const lag = [x, column("lag_p50"), column("lag_p99")];
     const series = [line("p50", "blue"), line("p99", "violet")];
