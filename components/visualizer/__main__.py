@@ -56,9 +56,9 @@ def main(component: Component) -> None:
         while asked:
             component.report("request", asked.popleft())
         while (message := feed.receive()) is not None:
-            if not server.num_visitors:
-                continue
             fields = message.fields
+            if not server.num_visitors or fields["topic"] not in story.SHOWN:
+                continue
             try:
                 server.send(plain(story.entry_of(fields["topic"], fields["t_s"], fields["about"])))
             except (AttributeError, LookupError, TypeError, ValueError) as error:

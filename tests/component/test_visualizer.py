@@ -56,7 +56,7 @@ def stream(address, name, **options):
 
 
 def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
-    """The plan, the journal's points, the last status; then what the broker publishes."""
+    """The plan, the journal's points, the last status; then what the broker publishes, as far as it shows."""
     with stream(page, "feed") as feed:
         story = json.loads(feed.recv(DEADLINE_S))
         assert [entry["topic"] for entry in story] == ["run", "point", "status"]
@@ -64,7 +64,8 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
         assert story[1]["about"]["return"] == -4.0
         assert story[2]["about"]["processes"]["sampler-0"]["ready"] is True
         about = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}
-        entries = [("exited", about), ("status", status_of(peers, 2.0))]
+        unseen = {"count": 2, "mean_return": -4.0}
+        entries = [("episodes", unseen), ("exited", about), ("status", status_of(peers, 2.0))]
         for topic, fields in entries:
             peers.publish("feed", "entry", topic=topic, t_s=2.0, about=fields)
         (exited,) = json.loads(feed.recv(DEADLINE_S))

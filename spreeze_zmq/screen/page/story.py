@@ -20,9 +20,11 @@ MAX_POINTS = 1200
 MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
 TOPICS = (
-    *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set"),
+    *("hello", "exited", "failure", "refused", "evaluation", "workers", "scale", "set"),
     *("finding", "request", "end"),
 )
+#: All topics that it shows.
+SHOWN = ("status", *TOPICS)
 #: What the page shows of run.json.
 SHOWN_TABLES = ("run", "run_dir", "learning", "components", "channels")
 
@@ -87,7 +89,7 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def journal(folder: RunFolder) -> list[Entry]:
     """The journal of a run, thinned to what a page can draw, oldest first."""
-    with JournalLines(folder.metrics, ("status", *TOPICS)) as lines:
+    with JournalLines(folder.metrics, SHOWN) as lines:
         entries = [
             {"topic": fields.pop("kind"), "t_s": fields.pop("t_s"), "about": fields}
             for topic in TOPICS

@@ -130,10 +130,13 @@ const byKind = (a, b) => b.includes("loss") - a.includes("loss") || a.localeComp
 
 /** Whether a goal can be drawn without flattening the curves. */
 function isNear(goal, ...columns) {
-  const values = columns.flat().filter((value) => value != null);
-  const [low, high] = [Math.min(...values), Math.max(...values)];
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of columns.flat().filter((value) => value != null)) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
   const room = 1.5 * Math.max(high - low, 0.1 * Math.abs(high));
-  return values.length > 0 && goal > low - room && goal < high + room;
+  return low <= high && goal > low - room && goal < high + room;
 }
 
 /** uPlot joins tables whose x grow strictly. */

@@ -174,8 +174,8 @@ function numbersOf(run) {
   return found;
 }
 
-/** Transitions that a run had trained on when a policy had seen this many env steps. */
-const trainedAt = (run, env_steps) => run.points.findLast((point) => point.env_steps <= env_steps)?.trained_transitions ?? 0;
+/** Transitions that a run had trained on when a policy had seen this many env steps; none is known of before. */
+const trainedAt = (run, env_steps) => run.points.findLast((point) => point.env_steps <= env_steps)?.trained_transitions;
 
 /** Offer these names, and keep what is chosen. */
 function offer(choice, names, preferred, shown = plain) {

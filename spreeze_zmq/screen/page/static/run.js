@@ -1,7 +1,10 @@
 // The run as the page knows it: built from the entries of its journal and of the broker's feed.
 
 const MAX_EVENTS = 300;
-const MAX_POINTS = 3000;
+/** More points, or evaluations, are thinned to half as many or fewer. */
+const MAX_ROWS = 3000;
+/** Names of the newest entries: those that come twice are among the first that follow the story. */
+const MAX_KNOWN = 20_000;
 
 export class Run {
   constructor() {
@@ -29,10 +32,11 @@ export class Run {
       const key = `${topic} ${t_s} ${about.name ?? about.role ?? about.line ?? about.seen ?? about.version ?? ""}`;
       if (this.known.has(key)) return false;
       this.known.add(key);
+      if (this.known.size > MAX_KNOWN) this.known.delete(this.known.values().next().value);
     }
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);
-    else if (topic === "evaluation" && !about.confirmed) this.evaluations.push({ t_s, ...about });
+    else if (topic === "evaluation" && !about.confirmed) this.addEvaluation({ t_s, ...about });
     else if (topic === "end") this.reason = about.reason;
     else if (topic === "over") this.ended = this.reason ?? about.reason;
     this.remember(topic, about, t_s);
@@ -49,7 +53,12 @@ export class Run {
     const last = this.points.at(-1);
     if (last && point.t_s <= last.t_s) return;
     this.points.push(point);
-    if (this.points.length > MAX_POINTS) this.points = this.points.filter((_, i) => i % 2 || i > MAX_POINTS * 0.9);
+    this.points = bounded(this.points);
+  }
+
+  addEvaluation(evaluation) {
+    this.evaluations.push(evaluation);
+    this.evaluations = bounded(this.evaluations);
   }
 
   /** What a person is told in a line; details below it where there are any. */
@@ -97,6 +106,15 @@ export class Run {
     }
     return points[low].env_steps;
   }
+}
+
+/** Rows by time, of which there are too many, evenly apart in time, with the first and the last one. */
+function bounded(rows) {
+  if (rows.length <= MAX_ROWS) return rows;
+  const least_s = (rows.at(-1).t_s - rows[0].t_s) / (MAX_ROWS / 2);
+  const apart_s = 2 ** Math.ceil(Math.log2(least_s)); // each time over, what stays is where it was
+  const place = (row) => Math.floor(row.t_s / apart_s);
+  return rows.filter((row, i) => i === 0 || i === rows.length - 1 || place(row) !== place(rows[i + 1]));
 }
 
 /** What an evaluation of the best policy is: at the end, after further episodes of it, or of a new one. */

@@ -1,0 +1,140 @@
+"""What the page's scripts make of a run, in node: they get what a server sends, and draw into nothing."""
+
+import json
+import shutil
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from spreeze_zmq.base.machine import shipped_folder
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.page import story
+
+STATIC = shipped_folder("launch").parent / "spreeze_zmq" / "screen" / "page" / "static"
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node here: apt-get install nodejs")
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Runs a script beside the page's own; gives what it prints, from JSON."""
+    shutil.copytree(STATIC, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("uplot*"))
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+
+    def run(script, **given):
+        values = "\n".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
+        (tmp_path / "script.js").write_text(f"{script.strip()}\n".replace("GIVEN", values))
+        done = subprocess.run([NODE, tmp_path / "script.js"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def status_entry(t_s, plan=None, target=None):
+    """A status as a server sends it."""
+    plan = plan or topology.load("pendulum")
+    balancer = Balancer(plan)
+    status = RunRecord(plan).status("training", balancer.status(), t_s)
+    if target is not None:
+        status["replay_ratio"]["target"] = target
+    return story.entry_of("status", t_s, status)
+
+
+A_DAY = """
+import { Run } from "./run.js";
+GIVEN
+const run = new Run();
+for (let t_s = 0; t_s <= 86400; t_s++) {
+  run.take({ ...status, t_s, point: { ...status.point, t_s } });
+  if (t_s % 3 == 0) run.take({ topic: "evaluation", t_s, about: { version: t_s, mean_return: 0 } });
+}
+const times = (rows) => rows.map((row) => row.t_s);
+const [points, evaluations] = [times(run.points), times(run.evaluations)];
+console.log(JSON.stringify({ points, evaluations, known: run.known.size }));
+"""
+
+
+def test_a_page_that_stays_open_for_a_day_keeps_the_whole_curve_and_does_not_grow(told):
+    """A status each second, an evaluation each third one."""
+    found = told(A_DAY, status=status_entry(0.0))
+    for times in (found["points"], found["evaluations"]):
+        assert (times[0], times[-1]) == (0, 86_400)
+        assert 700 < len(times) <= 3000
+        assert max(after - before for before, after in pairwise(times)) <= 128
+    assert found["known"] <= 20_000
+
+
+TRANSITIONS = """
+import { Explorer } from "./explorer.js";
+const points = [{ env_steps: 500, trained_transitions: 64 }, { env_steps: 900, trained_transitions: 128 }];
+const rows = [{ env_steps: 100, y: 1 }, { env_steps: 600, y: 2 }, { env_steps: 900, y: 3 }];
+const explorer = { axis: { value: "trained_transitions" } };
+const number = { rows, of: (row) => row.y };
+console.log(JSON.stringify(Explorer.prototype.table.call(explorer, { points }, number)));
+"""
+
+
+def test_what_was_evaluated_before_the_first_point_has_no_place_over_transitions(told):
+    """How many had been trained on is not known."""
+    assert told(TRANSITIONS) == [[64, 128], [2, 3]]
+
+
+LIMIT = """
+import { limitOf } from "./head.js";
+GIVEN
+const at = (batch_size) => limitOf({ about, status: { gauges: batch_size ? { batch_size } : {} } });
+console.log(JSON.stringify([at(null), at(64), at(2048), at(100)].map((limit) => limit?.value ?? null)));
+"""
+
+
+def test_the_machines_limit_is_that_of_the_batches_as_they_are_now(told):
+    """Also after a move; none is shown for a size that was not measured."""
+    plan = topology.load("pendulum", ["algorithm.batch_size=2048"])
+    assert told(LIMIT, about=story.run_entry(plan, live=True)["about"]) == [None] * 4
+    plan.measured["batch_size"] = {"chosen": 2048, "reaches": 1.0, "curve": [[64, 5e4], [2048, 9e4]]}
+    assert told(LIMIT, about=story.run_entry(plan, live=True)["about"]) == [9e4, 5e4, 9e4, None]
+
+
+DRAWN = """
+globalThis.document = { documentElement: null, getElementById: () => null };
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+globalThis.uPlot = { join: (tables) => tables.flat(), paths: { stepped: () => null } };
+GIVEN
+const { Charts } = await import("./charts.js");
+const { Run } = await import("./run.js");
+const drawn = {};
+class Seen extends Charts {
+  show(id, data, series) {
+    drawn[id] = { data, labels: series.map((one) => one.label) };
+  }
+}
+const run = new Run();
+for (const entry of entries) run.take(entry);
+"""
+RATIO = f"""{DRAWN}
+new Seen(run).draw();
+console.log(JSON.stringify(drawn.ratio));
+"""
+GOAL = f"""{DRAWN}
+run.status = {{ stop: {{ return: 5 }} }};
+run.points = Array.from({{ length: 200_000 }}, (_, t_s) => ({{ t_s, return: t_s % 10 }}));
+new Seen(run).learning();
+console.log(JSON.stringify(drawn.learning.labels));
+"""
+
+
+def test_the_wanted_replay_ratio_is_what_was_wanted_at_the_time(told):
+    """A change of it does not change the past."""
+    plan = topology.load("pendulum")
+    entries = [status_entry(t_s, plan, target) for t_s, target in enumerate((32.0, 32.0, 8.0))]
+    ratio = told(RATIO, entries=[story.run_entry(plan, live=True), *entries])
+    assert (ratio["labels"], ratio["data"][2]) == (["measured", "wanted"], [32.0, 32.0, 8.0])
+
+
+def test_a_goal_is_drawn_beside_any_number_of_points(told):
+    """More than a call takes arguments."""
+    assert told(GOAL, entries=[])[-1] == "goal"
