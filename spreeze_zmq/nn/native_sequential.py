@@ -13,7 +13,7 @@ from torch import Tensor
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native_calls import watched
 from spreeze_zmq.nn.native_layers import ACTIVATION_CODES, LINEAR, NORM, LayerRun, NativeConv
-from spreeze_zmq.nn.networks import StackedLinear
+from spreeze_zmq.nn.networks import StackedLinear, has_own_code
 
 #: What a ``Sequential`` can do natively.
 Step: TypeAlias = LayerRun | NativeConv
@@ -123,21 +123,15 @@ def _joins(module: torch.nn.Module, kind: type[torch.nn.Module], shape: torch.Si
 
 def _is_plain(module: torch.nn.Module) -> bool:
     """Whether a module is computed by its class alone, and has only plain parameters."""
-    return not _has_own_code(module) and all(
+    return not has_own_code(module) and all(
         parameter.dtype == torch.float32 and parameter.is_contiguous() for parameter in module.parameters()
     )
-
-
-def _has_own_code(module: torch.nn.Module) -> bool:
-    """Whether a module has hooks, of calls or of gradients, or a ``forward`` of its own."""
-    forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
 
 
 def _state(module: torch.nn.Module) -> tuple[Any, ...]:
     """What decides how a layer is computed, and can be changed at any time."""
     about = vars(module)
-    return module, type(module), _has_own_code(module), about.get("eps"), about.get("alpha")
+    return module, type(module), has_own_code(module), about.get("eps"), about.get("alpha")
 
 
 def _is_activation(module: torch.nn.Module) -> bool:

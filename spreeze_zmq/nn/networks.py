@@ -182,9 +182,12 @@ def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
     """``num`` networks, each from its own call of ``make``, with linear layers, layer norms and activations.
 
     Raises:
-        ValueError: a network has another layer.
+        ValueError: a network has another layer, or computes more than its layers.
     """
     networks = [make() for _ in range(num)]
+    for network in networks:
+        if type(network) is not torch.nn.Sequential or has_own_code(network):
+            raise ValueError(f"an ensemble is of Sequential alone, not {type(network).__name__}")
     return Ensemble(num, [_stacked(list(layers)) for layers in zip(*networks, strict=True)])
 
 
@@ -200,13 +203,13 @@ def _stack(parts: Sequence[Tensor]) -> torch.nn.Parameter:
 
 def _stacked(layers: list[torch.nn.Module]) -> torch.nn.Module:
     """One module for the same layer of all networks."""
-    linear = [layer for layer in layers if isinstance(layer, torch.nn.Linear)]
-    norm = [layer for layer in layers if isinstance(layer, torch.nn.LayerNorm)]
-    if linear:
+    linear = [layer for layer in layers if type(layer) is torch.nn.Linear and not has_own_code(layer)]
+    norm = [layer for layer in layers if type(layer) is torch.nn.LayerNorm and not has_own_code(layer)]
+    if len(linear) == len(layers):
         return StackedLinear(linear)
-    if norm:
+    if len(norm) == len(layers):
         return StackedLayerNorm(norm)
-    if isinstance(layers[0], tuple(ACTIVATIONS.values())):
+    if type(layers[0]) in _NAMES and not has_own_code(layers[0]):
         return layers[0]
     raise ValueError(f"an ensemble cannot hold {type(layers[0]).__name__}")
 
@@ -215,34 +218,56 @@ _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 
 def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
-    """The layers of a ``Sequential`` for a policy message; None unless every reader can evaluate all of them.
+    """The layers of a ``Sequential`` for a policy message; None unless every reader can evaluate all of them,
+    and they are all that it computes: a subclass, a hook or a ``forward`` of its own may compute more.
 
     Their parameters travel in the order of ``network.parameters()``.
     """
     if not isinstance(network, torch.nn.Sequential):
         return None
-    found = [_layer(layer) for layer in _flattened(network)]
+    modules = list(_flattened(network))
+    found = [_layer(module) for module in modules]
     layers = [layer for layer in found if layer is not None]
-    return layers if len(layers) == len(found) else None
+    parameters = [id(parameter) for module in modules for parameter in module.parameters()]
+    return layers if len(layers) == len(found) and len({*parameters}) == len(parameters) else None
 
 
-def _flattened(network: torch.nn.Sequential) -> Iterator[torch.nn.Module]:
-    """The layers of a ``Sequential``, and of those in it."""
-    for layer in network:
-        if type(layer) is torch.nn.Sequential:
+def _flattened(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The layers of a plain ``Sequential``, and of those in it; any other module itself."""
+    if type(module) is torch.nn.Sequential and not has_own_code(module):
+        for layer in module:
             yield from _flattened(layer)
-        else:
-            yield layer
+    else:
+        yield module
+
+
+def has_own_code(module: torch.nn.Module) -> bool:
+    """Whether a module has hooks, of calls or of gradients, or a ``forward`` of its own."""
+    forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
+
+
+#: The parameters of the layers that are described and have some, in their order.
+_PARAMETERS: dict[type[torch.nn.Module], list[str]] = {
+    torch.nn.Linear: ["weight", "bias"],
+    torch.nn.LayerNorm: ["weight", "bias"],
+    Conv: ["weight", "bias"],
+    Append: ["value"],
+}
 
 
 def _layer(layer: torch.nn.Module) -> dict[str, Any] | None:
-    """One layer, by its exact class: a subclass may compute something else. None for an unknown layer."""
+    """One layer, by its exact class: a subclass may compute something else. None for an unknown layer, and
+    for one whose parameters are others, as after ``torch.nn.utils.prune``.
+    """
     kind = type(layer)
+    names = [name for name, _ in layer.named_parameters()]
+    if names != _PARAMETERS.get(kind, []) or has_own_code(layer):
+        return None
     if isinstance(layer, torch.nn.Linear) and kind is torch.nn.Linear:
-        has_bias = layer.bias is not None
-        return {"kind": "linear", "in": layer.in_features, "out": layer.out_features} if has_bias else None
+        return {"kind": "linear", "in": layer.in_features, "out": layer.out_features}
     if isinstance(layer, torch.nn.LayerNorm) and kind is torch.nn.LayerNorm:
-        plain = len(layer.normalized_shape) == 1 and len(list(layer.parameters())) == 2
+        plain = len(layer.normalized_shape) == 1
         return {"kind": "layer_norm", "size": layer.normalized_shape[0], "eps": layer.eps} if plain else None
     if isinstance(layer, Conv) and kind is Conv:
         about = {"out": layer.output_shape[0], "kernel": layer.weight.shape[2], "stride": layer.stride}

