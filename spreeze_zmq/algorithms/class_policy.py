@@ -83,7 +83,7 @@ class ClassPolicy:
     ) -> None:
         import torch
 
-        from spreeze_zmq.algorithms.learner_networks import FlatNetworks
+        from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])

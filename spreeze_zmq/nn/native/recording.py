@@ -22,7 +22,10 @@ _SHARED = {"torch": ("nn/", "distributions/", "optim/"), "spreeze_zmq": ("algori
 _AROUND = (
     *(
         f"algorithms/{name}.py"
-        for name in ("half", "learner_networks", "optimiser", "moving", "declared", "observations")
+        for name in (
+            *("half", "learner_networks", "flat_networks"),
+            *("optimiser", "moving", "declared", "observations"),
+        )
     ),
     *("nn/device/", "nn/native/"),
 )
