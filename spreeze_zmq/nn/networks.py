@@ -219,7 +219,8 @@ _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
     """The layers of a ``Sequential`` for a policy message; None unless every reader can evaluate all of them,
-    and they are all that it computes: a subclass, a hook or a ``forward`` of its own may compute more.
+    and they are all that it computes: a subclass, a hook, a ``forward`` or a parameter of its own may add
+    to them.
 
     Their parameters travel in the order of ``network.parameters()``.
     """
@@ -229,7 +230,8 @@ def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
     found = [_layer(module) for module in modules]
     layers = [layer for layer in found if layer is not None]
     parameters = [id(parameter) for module in modules for parameter in module.parameters()]
-    return layers if len(layers) == len(found) and len({*parameters}) == len(parameters) else None
+    whole = parameters == [id(parameter) for parameter in network.parameters()]  # without any layer twice
+    return layers if whole and len(layers) == len(found) else None
 
 
 def _flattened(module: torch.nn.Module) -> Iterator[torch.nn.Module]:

@@ -215,6 +215,10 @@ CHANGES = {
     "hook of a layer": lambda network: hooked(network, "layer"),
     "forward": with_forward,
     "forward of a layer": lambda network: (with_forward(network[0]), network)[1],
+    "a parameter": lambda network: (
+        network.register_parameter("a", torch.nn.Parameter(torch.ones(2))),
+        network,
+    )[1],
     "a layer twice": lambda network: torch.nn.Sequential(network[0], network[0]),
 }
 
