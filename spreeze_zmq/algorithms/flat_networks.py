@@ -22,7 +22,7 @@ def _named(name: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tens
 
 
 class FlatNetworks:
-    """Modules whose parameters and float buffers become views of one buffer.
+    """Modules whose parameters and float buffers become views of one buffer, those of several modules once.
 
     Their order is the parameters of the module called ``first``, those of the others, 0-d parameters of these
     such as a temperature, then all float buffers, such as the running means of a batch normalisation, which
@@ -38,7 +38,6 @@ class FlatNetworks:
         trained: ``[P]``, the parameters; a view of ``flat``.
         gradient: ``[P]``; empty where nothing is trained.
         parameters: in their order.
-        num_weights: number of parameters before the 0-d ones; those that weight decay applies to.
         num_acting: number of parameters of the module called ``first``; 0 where it is not among them.
         held: ids of the parameters that are trained.
         packing: what ``flat`` holds, by name and shape.
@@ -46,16 +45,17 @@ class FlatNetworks:
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], first: str, *, trained: bool) -> None:
         acting = list(modules[first].parameters()) if first in modules else []
-        others = [module for name, module in modules.items() if name != first]
-        parameters = [p for module in others for p in module.parameters()]
-        parameters = [*acting, *sorted(parameters, key=lambda parameter: parameter.dim() == 0)]
+        every = dict.fromkeys([*acting, *(p for module in modules.values() for p in module.parameters())])
+        others = list(every)[len(acting) :]
+        parameters = [*acting, *sorted(others, key=lambda parameter: parameter.dim() == 0)]
         self.parameters = parameters
-        buffers = [b for module in modules.values() for b in module.buffers() if b.is_floating_point()]
+        buffers = dict.fromkeys(
+            b for module in modules.values() for b in module.buffers() if b.is_floating_point()
+        )
         device = parameters[0].device if parameters else torch.device("cpu")
         pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
         self.flat = torch.cat(pieces) if pieces else torch.empty(0, device=device)
         self._staging = Staging(device)
-        self.num_weights = sum(p.numel() for p in parameters if p.dim() > 0)
         self.num_acting = sum(p.numel() for p in acting)
         self.held = frozenset(map(id, parameters)) if trained else frozenset[int]()
         self.trained = self.flat[: sum(p.numel() for p in parameters)]

@@ -83,16 +83,17 @@ class LearnerNetworks:
         )
 
     def _stretches(self, own: Mapping[str, torch.nn.Module], apart: frozenset[str]) -> list[Stretch]:
-        """The trained parameters by the network whose numbers hold; one stretch unless some are named."""
-        if apart.isdisjoint(own):
-            return [Stretch("", len(self.own.trained), self.own.num_weights)]
+        """The trained parameters by the network whose numbers hold: one stretch, unless some are named, or a
+        0-d one, which does not decay, stands before others.
+        """
         network_of = {id(each): name for name, module in own.items() for each in module.parameters()}
         found: list[Stretch] = []
         for parameter in self.own.parameters:
             name, size = network_of[id(parameter)], parameter.numel()
             each = Stretch(name if name in apart else "", size, size if parameter.dim() > 0 else 0)
             last = found[-1] if found else None
-            if last is not None and last.network == each.network and last.num_decaying == last.size:
+            joins = last is not None and (last.num_decaying == last.size or not each.num_decaying)
+            if last is not None and joins and last.network == each.network:
                 found[-1] = Stretch(each.network, last.size + size, last.num_decaying + each.num_decaying)
             else:
                 found.append(each)
