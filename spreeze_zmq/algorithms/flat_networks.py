@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,61 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nn.device import Staging
+
+
+class Places:
+    """The parameters and float buffers of a network, by where it holds them.
+
+    Args:
+        name: of the network, for messages.
+        network: as it was laid out.
+    """
+
+    def __init__(self, name: str, network: torch.nn.Module) -> None:
+        self._name, self._network = name, network
+        self._first = {place: store[key] for place, (store, key) in self._now().items()}
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Copy what has come in the place of a tensor, as by ``self.q[4] = nn.Linear(8, 2)``, into that one,
+        which is trained, published and saved, and put it back.
+
+        Raises:
+            ValueError: a tensor is gone, has come without a place, or has another shape.
+        """
+        now = self._now()
+        for place in sorted(self._first.keys() ^ now.keys()):
+            store, key = now.get(place, ({place: None}, place))
+            if place in self._first or isinstance(store[key], torch.nn.Parameter):
+                what = "is gone" if place in self._first else "is new"
+                raise ValueError(f"{self._name}.{place} {what}: networks() makes all that is trained")
+        new = [each for each in now.items() if each[0] in self._first]
+        new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
+        values = [store[key].detach().clone() for _, (store, key) in new]  # one may be in another's place
+        for (place, (store, key)), value in zip(new, values, strict=True):
+            _check_shape(f"{self._name}.{place}", value, self._first[place])
+            store[key] = self._first[place].copy_(value)
+
+    def _now(self) -> dict[str, tuple[dict[str, Any], str]]:
+        return {
+            f"{prefix}.{key}" if prefix else key: (store, key)
+            for prefix, part in self._network.named_modules(remove_duplicate=False)
+            for store in (part._parameters, part._buffers)
+            for key, tensor in store.items()
+            if tensor is not None and tensor.is_floating_point()
+        }
+
+
+def _check_shape(name: str, tensor: torch.Tensor, place: torch.Tensor) -> None:
+    if tensor.shape != place.shape:
+        shapes = f"has become a tensor of shape {tuple(tensor.shape)}, expected {tuple(place.shape)}"
+        raise ValueError(f"{name} {shapes}: a network keeps its size")
+
+
+def _views(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Views of ``flat``, one after the other, in the shapes of ``tensors``."""
+    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True)]
 
 
 def _named(name: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -52,27 +108,30 @@ class FlatNetworks:
         buffers = dict.fromkeys(
             b for module in modules.values() for b in module.buffers() if b.is_floating_point()
         )
+        tensors = (*parameters, *buffers)
         device = parameters[0].device if parameters else torch.device("cpu")
-        pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
+        pieces = [tensor.detach().reshape(-1).float() for tensor in tensors]
         self.flat = torch.cat(pieces) if pieces else torch.empty(0, device=device)
         self._staging = Staging(device)
         self.num_acting = sum(p.numel() for p in acting)
         self.held = frozenset(map(id, parameters)) if trained else frozenset[int]()
         self.trained = self.flat[: sum(p.numel() for p in parameters)]
         self.gradient = torch.zeros_like(self.trained) if trained else torch.empty(0, device=device)
-        offset = 0
-        for tensor in (*parameters, *buffers):
-            place = slice(offset, offset + tensor.numel())
-            shape, offset = tensor.shape, place.stop
-            tensor.data = self.flat[place].view(shape)
-            if isinstance(tensor, torch.nn.Parameter):
-                tensor.requires_grad_(trained)
-                if trained:
-                    tensor.grad = self.gradient[place].view(shape)
-        self._declare_flat(modules.values(), parameters)
         named = [pair for name, module in modules.items() for pair in _named(name, module)]
         name_of = {id(tensor): name for name, tensor in reversed(named)}
-        self.packing = Layout(tuple((name_of[id(t)], tuple(t.shape)) for t in (*parameters, *buffers)))
+        self.packing = Layout(tuple((name_of[id(t)], tuple(t.shape)) for t in tensors))
+        self._laid = list(zip(tensors, _views(self.flat, tensors), strict=True))
+        for tensor, place in self._laid:
+            tensor.data = place
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        for parameter in parameters:
+            parameter.requires_grad_(trained)
+        self._shares = (
+            list(zip(parameters, _views(self.gradient, parameters), strict=True)) if trained else []
+        )
+        for parameter, share in self._shares:
+            parameter.grad = share
+        self._declare_flat(modules.values(), parameters)
 
     def _declare_flat(self, modules: Iterable[torch.nn.Module], parameters: list[torch.nn.Parameter]) -> None:
         """Call :func:`nn.laid_flat` for each module with consecutive parameters: all but those with both 0-d
@@ -88,6 +147,29 @@ class FlatNetworks:
                 end += parameter.numel()
             else:
                 nn.laid_flat(module, self.flat[begin:end])
+
+    def gather_gradient(self) -> None:
+        """Add the gradients that are elsewhere, as after ``zero_grad``, to ``gradient``, and return to it; to
+        be called without gradients, as :meth:`gather_data`.
+        """
+        for parameter, place in self._shares:
+            if (grad := parameter.grad) is not place:
+                if grad is not None:
+                    place.add_(grad)
+                parameter.grad = place
+
+    def gather_data(self) -> None:
+        """Copy ``data`` that are elsewhere, as after ``p.data = p.data.clamp(-1, 1)``, into ``flat``, and
+        return to it. Raises ValueError for another shape.
+        """
+        if [tensor.data_ptr() for tensor, _ in self._laid] == self._addresses:
+            return
+        for (name, _), (tensor, place) in zip(self.packing.tensors, self._laid, strict=True):
+            _check_shape(name, tensor, place)
+        moved = [pair for pair in self._laid if pair[0].data_ptr() != pair[1].data_ptr()]
+        values = [tensor.detach().clone() for tensor, _ in moved]  # one may be in another's place
+        for (tensor, place), value in zip(moved, values, strict=True):
+            tensor.data = place.copy_(value)
 
     @torch.no_grad()
     def load(self, values: NDArray[np.float32], what: str) -> None:

@@ -27,6 +27,7 @@ from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.nn.device import captured
 from spreeze_zmq.nn.native import recording
+from spreeze_zmq.policy.actor import SHIPPED
 from spreeze_zmq.replay import Batch, Round
 
 log = logging.getLogger("spreeze")
@@ -68,6 +69,7 @@ class GradientSteps:
         after = f"after_{part}_step"
         self._after = getattr(self.algorithm, after)
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
+        self._is_own = not kind.__module__.startswith(SHIPPED)
         self.num_updates = 0
         self.env_steps = 0
 
@@ -108,7 +110,8 @@ class GradientSteps:
         if self._has_after:
             with torch.no_grad(), blaming(self.algorithm, f"after_{self.part}_step"):
                 self._after()
-                self._networks.restore_replaced()
+                if self._is_own:  # the shipped ones assign nothing
+                    self._networks.restore_replaced()
         self.num_updates += 1
         return metrics
 
@@ -136,14 +139,15 @@ class GradientSteps:
             recording.each_time(lambda: check_finite(value, self.algorithm, self.part, self.num_updates + 1))
         with blaming(self.algorithm, f"{self.part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad(), blaming(self.algorithm, f"{self.part}_loss"):
+            self._networks.own.gather_gradient()
+            self._networks.restore_replaced()
         if self.num_updates == 0:
             self._name_untrained()
         if loss.rate_factor is not None:
             with torch.no_grad():
                 self._networks.optimiser.multiply_rate(loss.rate_factor.detach())
         self._networks.optimiser.step()
-        with torch.no_grad(), blaming(self.algorithm, f"{self.part}_loss"):
-            self._networks.restore_replaced()
         metrics = {f"{self.part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in metrics.items()}, priorities
@@ -204,6 +208,7 @@ class GradientSteps:
         normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))
         with blaming(self.algorithm, "targets_of"):
             targets = self.algorithm.targets_of(normalised)
+            self._networks.restore_replaced()
         check_targets(self.algorithm, targets, steps, envs)
         kept = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob}
         if rollouts.action_mask is not None:

@@ -12,10 +12,11 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
-from spreeze_zmq.algorithms.flat_networks import FlatNetworks
+from spreeze_zmq.algorithms.flat_networks import FlatNetworks, Places
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn.device import set_parts
 
 log = logging.getLogger("spreeze")
 
@@ -78,6 +79,9 @@ class LearnerNetworks:
             names = ", ".join(networks.targets)
             log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
         stretches = self._stretches(own, networks_apart(moving.stated))
+        self._places = [Places(*each) for each in self.modules.items()]
+        self._set_parts = set_parts()
+        self._num_seen = self._set_parts[0]
         self.optimiser = Optimiser(
             self.own.trained, self.own.gradient, stretches, moving.stated, part, moving.value
         )
@@ -100,16 +104,25 @@ class LearnerNetworks:
         return found
 
     def restore_replaced(self) -> None:
-        """Undo the replacement of a network by another one, as in ``self.target = copy.deepcopy(self.q)``:
-        copy the new weights into the old network, which is trained, published and saved, and put it back. A
-        wrapper of the same parameters stays.
+        """Undo the replacement of a network, as in ``self.target = copy.deepcopy(self.q)``, of a part of one,
+        and of a tensor's data: copy the new weights to the old place, which is trained, published and saved,
+        and put it back. A wrapper of the same parameters stays.
+
+        Raises:
+            ValueError: they do not fit there.
         """
+        if self._set_parts[0] != self._num_seen:
+            for places in self._places:
+                places.restore()
+            self._num_seen = self._set_parts[0]
         for name, network in self.modules.items():
             other = getattr(self.algorithm, name)
             if other is network or {*map(id, other.parameters())} == {*map(id, network.parameters())}:
                 continue
             network.load_state_dict(other.state_dict())
             setattr(self.algorithm, name, network)
+        for _, networks in self._groups():
+            networks.gather_data()
 
     def written(self) -> dict[str, torch.Tensor]:
         """The memory that an update writes to, by name."""

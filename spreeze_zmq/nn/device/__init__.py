@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spreeze_zmq.nn.device.captured import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.nn.device.guards import set_parts
 from spreeze_zmq.nn.device.transfers import Download, Ingestion, Staging, Work
 
-__all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Staging", "Work", "captured"]
+__all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Staging", "Work", "captured", "set_parts"]

@@ -16,16 +16,20 @@ from spreeze_zmq.nn.device.values import MISSING, Values
 #: Immutable values that are the same if they are equal.
 EQUAL = (bool, int, float, complex, str, bytes, np.generic)
 
-#: Parts that have been given to modules so far, of whichever module: torch counts them for all guards.
-_parts_set: list[int] = []
 internals: Any = torch._C
 is_grad_enabled, get_default_dtype = torch.is_grad_enabled, torch.get_default_dtype
 has_autocast = getattr(internals, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 num_function_modes = internals._len_torch_function_stack
 
 
-def _count_parts() -> None:
-    """Have torch count, from the first guard on, each parameter, buffer and submodule that a module gets."""
+#: Parts that have been given to modules so far, of whichever module: torch counts them.
+_parts_set: list[int] = []
+
+
+def set_parts() -> list[int]:
+    """How many parameters, buffers and submodules modules have got since the first call: a list that always
+    holds the newest number.
+    """
     if not _parts_set:
         _parts_set.append(0)
 
@@ -35,6 +39,7 @@ def _count_parts() -> None:
         torch.nn.modules.module.register_module_parameter_registration_hook(counted)
         torch.nn.modules.module.register_module_buffer_registration_hook(counted)
         torch.nn.modules.module.register_module_module_registration_hook(counted)
+    return _parts_set
 
 
 class GuardedValues(Values):
@@ -56,7 +61,7 @@ class GuardedValues(Values):
     """
 
     def __init__(self, reads: Reads, objects: Iterable[tuple[object, str]]) -> None:
-        _count_parts()
+        set_parts()
         super().__init__(reads, objects)
         self._containers = [container for container, *_ in self._sizes]
         self._lengths = [size for _, size, _ in self._sizes]

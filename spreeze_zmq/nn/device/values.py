@@ -75,7 +75,7 @@ class Values:
     def __init__(self, reads: Reads, objects: Iterable[tuple[object, str]]) -> None:
         self.refusal = ""
         self.tensors: list[torch.Tensor] = []
-        self._loose: list[torch.Tensor] = []  # all but parameters, whose memory the optimiser owns
+        self._loose: list[torch.Tensor] = []  # all that may get other memory
         self.assigned: list[tuple[dict[str, Any], str, str]] = []
         self._reads, self._stored = reads, reads.stored() - reads.names
         self._items: list[tuple[Any, Any, Any]] = []
@@ -124,7 +124,7 @@ class Values:
         """Add the contents of a value of any class."""
         if isinstance(value, torch.Tensor):
             self.tensors.append(value)
-            if not isinstance(value, torch.nn.Parameter):
+            if not isinstance(value, torch.nn.Parameter) or _is_alone(value):
                 self._loose.append(value)
         elif isinstance(value, type):
             self._look_into_class(value, path)
@@ -266,3 +266,8 @@ class Values:
     def _refuse(self, why: str, path: str) -> None:
         name = path.split("[")[0].split(" of ")[0].rsplit(".", 1)[-1]
         self.refusal = self.refusal or why + self._reads.place_of(name)
+
+
+def _is_alone(parameter: torch.Tensor) -> bool:
+    """Whether a parameter has memory for itself, unlike those in a flat buffer, which are kept there."""
+    return parameter.untyped_storage().nbytes() == parameter.nbytes
