@@ -17,7 +17,7 @@ from spreeze_zmq.nn.device import Staging
 
 
 class Places:
-    """The parameters and float buffers of a network, by where it holds them.
+    """The parameters and buffers of a network, by where it holds them.
 
     Args:
         name: of the network, for messages.
@@ -46,7 +46,7 @@ class Places:
         new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
         values = [store[key].detach().clone() for _, (store, key) in new]  # one may be in another's place
         for (place, (store, key)), value in zip(new, values, strict=True):
-            _check_shape(f"{self._name}.{place}", value, self._first[place])
+            _check_form(f"{self._name}.{place}", value, self._first[place])
             store[key] = self._first[place].copy_(value)
 
     def _now(self) -> dict[str, tuple[dict[str, Any], str]]:
@@ -55,14 +55,14 @@ class Places:
             for prefix, part in self._network.named_modules(remove_duplicate=False)
             for store in (part._parameters, part._buffers)
             for key, tensor in store.items()
-            if tensor is not None and tensor.is_floating_point()
+            if tensor is not None
         }
 
 
-def _check_shape(name: str, tensor: torch.Tensor, place: torch.Tensor) -> None:
-    if tensor.shape != place.shape:
-        shapes = f"has become a tensor of shape {tuple(tensor.shape)}, expected {tuple(place.shape)}"
-        raise ValueError(f"{name} {shapes}: a network keeps its size")
+def _check_form(name: str, tensor: torch.Tensor, place: torch.Tensor) -> None:
+    if tensor.shape != place.shape or tensor.is_floating_point() != place.is_floating_point():
+        now, first = (f"{each.dtype} {list(each.shape)}".removeprefix("torch.") for each in (tensor, place))
+        raise ValueError(f"{name} has become {now}, expected {first}: a network keeps its tensors' forms")
 
 
 def _views(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -165,7 +165,7 @@ class FlatNetworks:
         if [tensor.data_ptr() for tensor, _ in self._laid] == self._addresses:
             return
         for (name, _), (tensor, place) in zip(self.packing.tensors, self._laid, strict=True):
-            _check_shape(name, tensor, place)
+            _check_form(name, tensor, place)
         moved = [pair for pair in self._laid if pair[0].data_ptr() != pair[1].data_ptr()]
         values = [tensor.detach().clone() for tensor, _ in moved]  # one may be in another's place
         for (tensor, place), value in zip(moved, values, strict=True):

@@ -112,6 +112,8 @@ class GradientSteps:
                 self._after()
                 if self._is_own:  # the shipped ones assign nothing
                     self._networks.restore_replaced()
+        if self.num_updates == 0:
+            self._networks.name_unpublished()
         self.num_updates += 1
         return metrics
 

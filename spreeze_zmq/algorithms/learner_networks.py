@@ -15,6 +15,7 @@ from spreeze_zmq.algorithms.declared import declared
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks, Places
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
+from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import set_parts
 
@@ -27,6 +28,10 @@ FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
 def seed_of(seed: int, stream: int) -> int:
     """The seed of one stream of random numbers of a run with ``seed``."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+#: The groups of a learner's networks in the words of a message.
+NAMES = {"own": "trained ones", "other": "other half's", "targets": "targets"}
 
 
 class LearnerNetworks:
@@ -72,6 +77,7 @@ class LearnerNetworks:
             setattr(self.algorithm, name, module.to(device))
         acting = {**own, **other}[networks.acting]
         self.layers = None if kind.acts_by_itself() else nn.describe(acting)
+        self._own_names = own.keys()
         self.own = FlatNetworks(own, networks.acting, trained=True)
         self.other = FlatNetworks(other, networks.acting, trained=False)
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
@@ -80,6 +86,13 @@ class LearnerNetworks:
             log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
         stretches = self._stretches(own, networks_apart(moving.stated))
         self._places = [Places(*each) for each in self.modules.items()]
+        self._beside = {
+            f"{name}.{place}": buffer
+            for name, module in self.modules.items()
+            for place, buffer in module.named_buffers()
+            if not buffer.is_floating_point()
+        }
+        self._first_beside = {name: buffer.clone() for name, buffer in self._beside.items()}
         self._set_parts = set_parts()
         self._num_seen = self._set_parts[0]
         self.optimiser = Optimiser(
@@ -124,20 +137,50 @@ class LearnerNetworks:
         for _, networks in self._groups():
             networks.gather_data()
 
+    def name_unpublished(self) -> None:
+        """Log the buffers of trained networks that have changed and, as no float ones, are not published; but
+        for the count of a batch normalisation, which no evaluation reads.
+        """
+        for name, buffer in self._beside.items():
+            if name.split(".")[0] not in self._own_names or name.endswith(".num_batches_tracked"):
+                continue
+            if not torch.equal(buffer, self._first_beside[name]):
+                hint = "samplers keep its first value; a float buffer is published, too"
+                log.warning("self.%s is saved but not published, it is %s: %s", name, buffer.dtype, hint)
+
     def written(self) -> dict[str, torch.Tensor]:
         """The memory that an update writes to, by name."""
         groups = {f"{name} weights": networks.flat for name, networks in self._groups()}
         return {**groups, "the gradient": self.own.gradient, **self.optimiser.memory}
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the flat buffers, by group, and of the optimiser's state."""
+        """Copies of the flat buffers, by group, and of the optimiser's state; how the buffers are packed, and
+        copies of what they do not hold.
+        """
         groups = {name: networks.flat.clone() for name, networks in self._groups()}
-        return {**groups, "adam": self.optimiser.state_dict()}
+        layouts = {name: networks.packing.layout for name, networks in self._groups()}
+        beside = {name: buffer.clone() for name, buffer in self._beside.items()}
+        return {**groups, "adam": self.optimiser.state_dict(), "layouts": layouts, "beside": beside}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`.
+
+        Raises:
+            CheckpointError: the buffers hold other tensors, or the same in another order.
+        """
+        for name, networks in self._groups():  # before anything is changed; earlier releases packed unnamed
+            packed = state.get("layouts", {}).get(name, networks.packing.layout)
+            if difference := networks.packing.difference(packed):
+                raise CheckpointError(
+                    f"the checkpoint's networks differ from this run's: the {NAMES[name]} are {difference}; "
+                    "resume with the options and the algorithm's file as they were"
+                )
         for name, networks in self._groups():
             networks.flat.copy_(state[name])
+        for name, buffer in self._beside.items():
+            if name in state.get("beside", {}):
+                buffer.copy_(state["beside"][name])
         self.own.gradient.zero_()
         self.optimiser.load_state_dict(state["adam"])
 

@@ -35,15 +35,18 @@ class Layout:
         Raises:
             WireError: ``bad_parameters``, it is packed otherwise.
         """
+        if difference := self.difference(layout):
+            why = "both halves must pack the same tensors in the same order"
+            raise WireError("bad_parameters", f"{what} {difference}: {why}")
+
+    def difference(self, layout: str) -> str:
+        """How the digest of a vector from elsewhere differs, in words; empty if it does not."""
         if layout == self.layout:
-            return
+            return ""
         lines = [*self._lines()]
         more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        raise WireError(
-            "bad_parameters",
-            f"{what} packed as layout {layout[:16]!r}, expected {self.layout!r} "
-            f"({' '.join(lines[:SHOWN])}{more}): both halves must pack the same tensors in the same order",
-        )
+        expected = f"expected {self.layout!r} ({' '.join(lines[:SHOWN])}{more})"
+        return f"packed as layout {layout[:16]!r}, {expected}"
 
     def _lines(self) -> tuple[str, ...]:
         return tuple(f"{name}:{','.join(map(str, shape))}" for name, shape in self.tensors)

@@ -1,0 +1,86 @@
+"""The state of a half holds all of its networks, and is loaded into the same ones alone."""
+
+import copy
+
+import pytest
+import torch
+
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms import Networks
+from spreeze_zmq.base.errors import CheckpointError
+from tests.unit.algorithms.test_flat_networks import Regression, half_of, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Counting(torch.nn.Module):
+    """Two linear layers, the number of rows that they have seen, and whether these were many."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.mlp([4, 4])
+        self.head = nn.mlp([4, 2])
+        self.register_buffer("rows", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("many", torch.zeros((), dtype=torch.bool))
+        self.norm = torch.nn.BatchNorm1d(4, momentum=None)
+
+    def forward(self, x):
+        """Counts, in memory of its own and in another one."""
+        self.rows.add_(len(x))
+        self.many = self.rows > 100
+        return self.head(self.norm(self.layers(x)))
+
+
+class Counted(Regression):
+    """Trains a network that counts."""
+
+    def networks(self):
+        """And its first weights."""
+        network = Counting()
+        return Networks(critic={"q": network}, targets={"t": copy.deepcopy(network)}, acting="q")
+
+
+def test_buffers_that_are_no_floats_are_saved(caplog):
+    """A half that goes on from the state counts on, and gets the weights of the one that made it."""
+    ours, other = half_of(Counted), half_of(Counted)
+    trained(ours, 7)
+    assert "self.q.rows is saved but not published, it is torch.int64" in caplog.text
+    assert "num_batches_tracked" not in caplog.text
+    state = ours.state_dict()
+    other.load_state_dict(state)
+    assert (other.algorithm.q.rows, other.algorithm.q.many) == (7 * 16, True)
+    assert other.algorithm.q.norm.num_batches_tracked == 7
+    assert torch.equal(trained(ours).weights, trained(other).weights)
+    assert state["beside"]["q.rows"] == 7 * 16
+    assert state["own"].isfinite().all()
+
+
+class Pair(Regression):
+    """Two networks of one size, in an order."""
+
+    order = ("q", "v")
+
+    def networks(self):
+        """The first one acts, whichever stands first."""
+        made = {name: nn.mlp([4, 8, 2]) for name in self.order}
+        return Networks(critic=made, targets={"t": nn.mlp([4, 8, 2])}, acting="q")
+
+
+class Renamed(Pair):
+    """The second is another one."""
+
+    order = ("q", "w")
+
+
+def test_networks_that_have_changed_take_no_state():
+    """In equal sizes; a state of an earlier release names no tensors."""
+    ours, other = trained(half_of(Pair)), half_of(Renamed)
+    state = ours.state_dict()
+    before = other.state_dict()
+    with pytest.raises(CheckpointError, match=r"trained ones are packed as layout '\w+', expected '\w+' \(q"):
+        other.load_state_dict(state)
+    assert torch.equal(other.weights, before["own"])
+    for name in ("layouts", "beside"):
+        del state[name]
+    other.load_state_dict(state)
+    assert torch.equal(other.weights, ours.weights)
