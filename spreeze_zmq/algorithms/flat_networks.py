@@ -16,7 +16,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nn.device import Staging
 
 
-class Places:
+class TensorPlaces:
     """The parameters and buffers of a network, by where it holds them.
 
     Args:

@@ -12,7 +12,7 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
-from spreeze_zmq.algorithms.flat_networks import FlatNetworks, Places
+from spreeze_zmq.algorithms.flat_networks import FlatNetworks, TensorPlaces
 from spreeze_zmq.algorithms.moving import MovingOptions
 from spreeze_zmq.algorithms.optimiser import Optimiser, Stretch, networks_apart
 from spreeze_zmq.base.errors import CheckpointError
@@ -85,7 +85,7 @@ class LearnerNetworks:
             names = ", ".join(networks.targets)
             log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
         stretches = self._stretches(own, networks_apart(moving.stated))
-        self._places = [Places(*each) for each in self.modules.items()]
+        self._places = [TensorPlaces(*each) for each in self.modules.items()]
         self._beside = {
             f"{name}.{place}": buffer
             for name, module in self.modules.items()
