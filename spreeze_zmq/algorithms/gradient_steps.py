@@ -184,11 +184,17 @@ class GradientSteps:
         """The priorities ``[B]`` of the last batch, of sequences one each.
 
         Raises:
-            AlgorithmError: the loss returns none, though the replay is prioritised.
+            AlgorithmError: the loss returns none, though the replay is prioritised, or, on a CPU, one that is
+                not finite.
         """
         if self._priorities is None:
             raise AlgorithmError(
                 self.algorithm, f"{self.part}_loss returns no priorities: Loss(..., priorities=error)"
+            )
+        if self._priorities.is_cpu and not self._priorities.isfinite().all():
+            problem = f"{self.part}_loss gives priorities with NaN or infinity at update {self.num_updates}"
+            raise AlgorithmError(
+                self.algorithm, f"{problem}: Loss(..., priorities=error) takes finite numbers"
             )
         return self._priorities
 

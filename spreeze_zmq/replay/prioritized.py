@@ -126,8 +126,11 @@ class PrioritizedReplay(Replay):
         return replace(batch, weight=self._weight.copy_(weight / weight.amax()))
 
     def prioritize(self, errors: torch.Tensor) -> None:
-        """Set the priorities of the last batch from its errors ``[B]``."""
-        priority = errors.to(torch.float64) + LEAST_PRIORITY
+        """Set the priorities of the last batch from its errors ``[B]``, of either sign. One that is not
+        finite counts as the highest so far: every sum of the tree would be lost with it.
+        """
+        priority = errors.to(torch.float64).abs() + LEAST_PRIORITY
+        priority = torch.where(priority.isfinite(), priority, self._highest)
         self._highest = torch.maximum(self._highest, priority.amax())
         self.tree.set(self._drawn, priority.pow(self.alpha))
 

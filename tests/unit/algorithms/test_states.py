@@ -7,7 +7,7 @@ import torch
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms import Networks
-from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.errors import AlgorithmError, CheckpointError
 from tests.unit.algorithms.test_flat_networks import Regression, half_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -84,3 +84,19 @@ def test_networks_that_have_changed_take_no_state():
         del state[name]
     other.load_state_dict(state)
     assert torch.equal(other.weights, ours.weights)
+
+
+class Weighed(Regression):
+    """Gives the logarithm of errors of either sign as priorities."""
+
+    def critic_loss(self, batch):
+        """A loss that is finite."""
+        loss = super().critic_loss(batch)
+        return loss._replace(priorities=(self.q(batch.obs) - self.t(batch.obs)).sum(1).log())
+
+
+def test_priorities_that_are_no_numbers_are_named():
+    """Where they are used; they would spoil every draw."""
+    half = trained(half_of(Weighed), 3)
+    with pytest.raises(AlgorithmError, match="critic_loss gives priorities with NaN or infinity at update 3"):
+        half.priorities()

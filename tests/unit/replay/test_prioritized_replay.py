@@ -122,6 +122,21 @@ def test_errors_of_a_divergence_are_forgotten(error):
     assert (batch.weight == 1.0).all()
 
 
+@pytest.mark.parametrize("odd", [-3.0, float("nan"), float("inf"), float("-inf")])
+def test_an_error_of_any_sign_and_one_that_is_not_finite_leave_the_sums_whole(odd):
+    """The size of an error counts; the other one is the highest so far, here 3."""
+    replay = make_replay(alpha=1.0)
+    replay.add(make_rollout(np.arange(10)))
+    errors = -torch.ones(10)
+    errors[4] = -3.0
+    prioritize_all(replay, errors)
+    errors[7] = odd
+    prioritize_all(replay, errors)
+    leaves = replay.tree.leaves[:10]
+    assert leaves.tolist() == pytest.approx([1.0] * 4 + [3.0] + [1.0] * 2 + [3.0] + [1.0] * 2, abs=1e-5)
+    assert replay.tree.total.item() == pytest.approx(14.0, abs=1e-4)
+
+
 def test_the_oldest_lose_their_priority_with_their_place():
     """In a ring of 8, after 20 transitions each of the last 8 is drawn, and alike."""
     replay = make_replay(capacity=8, n_step=3)
