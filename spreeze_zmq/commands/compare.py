@@ -17,13 +17,15 @@ import numpy as np
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
+from spreeze_zmq.base.schema.scheduled import is_schedule
 from spreeze_zmq.commands import table
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
-from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
+from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, find_runs, run_id
 from spreeze_zmq.screen.terminal.numbers import clock
 
 #: What decides how groups learn, of a run of several.
+_FAR = ("env_steps", "trained_transitions")
 _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 
 
@@ -104,7 +106,7 @@ def _once(runs: Sequence[tuple[PastRun, Curve]]) -> list[tuple[PastRun, Curve]]:
     """The runs without those that others go on from and, of several that go on from one run with one setting,
     without all but the one that came furthest: they are no independent seeds. Prints which are left out.
     """
-    furthest_last = sorted(runs, key=lambda run: float(run[1].x["env_steps"][-1]))
+    furthest_last = sorted(runs, key=lambda run: [float(run[1].x[by][-1]) for by in _FAR])
     continued = {parent: run.folder for run, _ in furthest_last for parent in ancestors_of(run)}
     kept: dict[tuple[str, str], Path] = {}
     for run, _ in furthest_last:
@@ -151,8 +153,12 @@ def setting_of(run: PastRun) -> dict[str, Any]:
         setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
     if plan["groups"].get("count", 1) != 1:
         setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
-    sampler = plan["components"].get(SAMPLER, {}).get("options", {})
-    return setting | {f"sampler.{name}": sampler.get(name) for name in ("envs", "rollout_steps")}
+    if any(is_schedule(value) and value.get("over", "run") == "run" for value in plan["algorithm"].values()):
+        setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
+    for role, names in ((SAMPLER, ("envs", "rollout_steps")), (EVALUATOR, EVALUATES)):
+        options = plan["components"].get(role, {}).get("options", {})
+        setting |= {f"{role}.{name}": options.get(name) for name in names}
+    return setting
 
 
 def _is_stated(row: Any) -> bool:

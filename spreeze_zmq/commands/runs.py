@@ -17,6 +17,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
 from spreeze_zmq.screen.terminal.numbers import clock, memory
 from spreeze_zmq.screen.terminal.words import ended_by
@@ -24,6 +25,8 @@ from spreeze_zmq.screen.terminal.words import ended_by
 HEADINGS = ("run", "began", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 #: Seconds of the units of an age.
 UNITS = {"min": 60.0, "h": 3600.0, "d": 86_400.0}
+#: A run whose figures are older is over; a live one writes them each second.
+STILL_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +95,9 @@ def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
     """Delete runs, which are over, once the user has agreed."""
     if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
         raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
+    for run in filter(_may_live, runs):
+        say(f"{run.folder} stays: it was written to less than {STILL_S:.0f} s ago; does it run elsewhere?")
+    runs = [run for run in runs if not _may_live(run)]
     if not runs:
         say("nothing to delete: no run that is over fits")
         return
@@ -111,6 +117,11 @@ def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
         except OSError as error:
             raise InputError(f"{run.folder} stays: {error.strerror or error}") from None
     say(f"{them} deleted")
+
+
+def _may_live(run: PastRun) -> bool:
+    """Whether a run may be a live one of another machine: not every file system knows the lock of a run."""
+    return not run.exit_reason and time.time() - RunFolder(run.folder).written_s < STILL_S
 
 
 def _size(path: Path) -> int:

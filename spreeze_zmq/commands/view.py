@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.commands.evaluate import add_run_arguments
+from spreeze_zmq.commands.evaluate import add_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
@@ -19,7 +19,8 @@ from spreeze_zmq.screen.page import address
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, those beside it, ``--trust`` and the port."""
-    add_run_arguments(parser)
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    add_trust(parser)
     parser.add_argument(
         "beside",
         metavar="RUN",

@@ -26,7 +26,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import python
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
-from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.run.folder import SIGNALLED, RunFolder, write_plan
 from spreeze_zmq.supervisor import standing
 from spreeze_zmq.wire import channels
 
@@ -136,8 +136,8 @@ def _close_environments(component: Component, leave: Callable[[int], object]) ->
 
 
 def _heed_signals(component: Component) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
-    signal.signal(signal.SIGINT, lambda *_: component.stop("interrupted"))
+    for number, why in SIGNALLED.items():
+        signal.signal(number, lambda *_, why=why: component.stop(why))
 
 
 def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:

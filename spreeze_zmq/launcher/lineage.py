@@ -29,7 +29,7 @@ from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
+from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
 from spreeze_zmq.wire import KINDS, Message
@@ -37,8 +37,6 @@ from spreeze_zmq.wire.fields import check_fields
 
 #: Statuses of its ancestors that a run's journal holds; more are thinned evenly.
 STATUSES_KEPT = 600
-#: What decides what an evaluation plays, beside the environment.
-_EVALUATES = ("episode_steps", "randomize")
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     others = any(there[name] != here[name] for name in ("id", "kwargs"))
     if others or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
-    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in _EVALUATES):
+    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
         return "it was scored with other options of the evaluator"
     return ""
 

@@ -32,6 +32,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "movable": dict,
     "data": dict,
     "launcher": int,
+    "began_s": float,
 }
 
 

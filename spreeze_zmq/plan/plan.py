@@ -56,6 +56,7 @@ class Plan:
             another program made it.
         ancestors: ids of the runs that this one goes on from, the oldest first; see ``launcher.lineage``.
         launcher: the incarnation that the run's launcher has in its messages; 0 where none launches it.
+        began_s: when it was begun, in seconds since 1970; 0 until placed.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -83,6 +84,7 @@ class Plan:
     command: tuple[str, ...] = ()
     ancestors: tuple[str, ...] = ()
     launcher: int = 0
+    began_s: float = 0.0
     run_dir: str = ""
     socket_dir: str = ""
 

@@ -8,15 +8,18 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import DiskFull, InputError
 from spreeze_zmq.base.files import POLICY_FILE, replacing, write_json
+from spreeze_zmq.base.journal import recent_of
 from spreeze_zmq.base.trust import RUN_FILE, user_name
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire.channels import SocketFolder
@@ -25,6 +28,8 @@ from spreeze_zmq.wire.channels import SocketFolder
 PRIVATE = 0o700
 #: A disk without room for this much is full: what a run writes next, its logs and summary, does not fit.
 PROBE_BYTES = 64 * 1024
+#: Why a process ends that a signal ended; of the broker a run's reason where its launcher has none.
+SIGNALLED = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "interrupted"}
 #: Names of files that are renamed once they are complete.
 UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 
@@ -124,13 +129,22 @@ class RunFolder:
             probe.unlink(missing_ok=True)
         return False
 
+    @property
+    def written_s(self) -> float:
+        """When figures were written last, in seconds since 1970; 0 where none were."""
+        times = [0.0]
+        for path in (self.summary, self.metrics, recent_of(self.metrics)):
+            with contextlib.suppress(OSError):
+                times.append(path.stat().st_mtime)
+        return max(times)
+
     def end_summary(self, reason: str, failures: Iterable[tuple[str, str]]) -> None:
-        """Write the exit reason and the failures into a summary that its broker could not finish; without
-        space for that, the earlier one stays whole.
+        """Write the exit reason and the failures into a summary that its broker could not finish, or ended by
+        a signal of its own; without space for that, the earlier one stays whole.
         """
         with contextlib.suppress(OSError, ValueError):
             summary = json.loads(self.summary.read_text(encoding="utf-8"))
-            if not summary["exit_reason"]:
+            if summary["exit_reason"] in ("", *SIGNALLED.values()):
                 known = {(failure["name"], failure["summary"]) for failure in summary["failures"]}
                 summary["exit_reason"] = reason
                 summary["failures"] += [
@@ -157,10 +171,11 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     """Set the plan's paths and endpoints and write run.json; the caller owns the returned socket folder."""
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
-    placed = plan.placed(folder.path, sockets.path)
+    placed = replace(plan.placed(folder.path, sockets.path), began_s=time.time())
     try:
         with replacing(folder.run_file) as temporary:
             temporary.write_text(placed.to_json())
+        sockets.hold(folder.run_file)
     except OSError as error:
         sockets.remove()
         raise DiskFull(folder.path) if DiskFull.caused(error) else error from None

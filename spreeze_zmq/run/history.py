@@ -6,6 +6,7 @@ import contextlib
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,15 @@ from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.wire.channels import SocketFolder
+from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
-#: Parts of the exit reasons of failed runs; see ``supervisor.GaveUp`` and the broker's ``finish``.
-FAILED = ("is not started again", "the launcher was killed", "SIGTERM", "removed the run's sockets")
+#: The exit reasons of failed runs; see ``supervisor.GaveUp``, the broker's ``write`` and ``SocketWatch``.
+FAILED = re.compile(
+    r"\w+-\d+ is not started again: .*|the launcher was killed|somebody removed the run's sockets .*",
+    re.DOTALL,
+)
+#: What decides what an evaluation plays, beside the environment.
+EVALUATES = ("episode_steps", "randomize")
 #: The tables of run.json that are read of past runs, and the figures of summary.json.
 TABLES = (
     "run",
@@ -37,6 +43,8 @@ TABLES = (
     "groups",
 )
 FIGURES = ("best_return", "wall_s", "env_steps")
+#: The last second of the year 9999.
+MOST_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,8 @@ def _read(run_file: Path) -> PastRun | None:
     plan, folder = _plan_of(plan), run_file.parent
     summary = _summary_of(_read_object(RunFolder(folder).summary) or {})
     with contextlib.suppress(OSError):  # deleted meanwhile
-        return PastRun(folder, plan, summary, _state(plan, summary), run_file.stat().st_mtime)
+        began_s = plan["began_s"] or run_file.stat().st_mtime
+        return PastRun(folder, plan, summary, _state(plan, summary, run_file), began_s)
     return None
 
 
@@ -168,7 +177,10 @@ def _plan_of(found: Mapping[str, Any]) -> dict[str, Any]:
     """What a run.json holds, with tables and texts wherever these are read: it may be anybody's."""
     plan = {**found, **{name: _table(found.get(name)) for name in TABLES}}
     plan["name"], plan["socket_dir"] = str(found.get("name")), str(found.get("socket_dir") or "")
+    began_s = found.get("began_s")
+    plan["began_s"] = began_s if isinstance(began_s, int | float) and 0 < began_s < MOST_S else 0.0
     plan["run"] |= {name: str(plan["run"].get(name)) for name in ("env", "algorithm")}
+    plan["run"]["stop"] = _table(plan["run"].get("stop"))
     plan["components"] = {
         role: {**_table(about), "options": _table(_table(about).get("options"))}
         for role, about in plan["components"].items()
@@ -190,11 +202,16 @@ def _table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _state(plan: Mapping[str, Any], summary: Mapping[str, Any]) -> Literal["running", "ended", "crashed"]:
-    if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")):
+def _state(
+    plan: Mapping[str, Any], summary: Mapping[str, Any], run_file: Path
+) -> Literal["running", "ended", "crashed"]:
+    """A live run's launcher has locked the folder of its sockets, and its run.json, which is seen from other
+    machines and containers, too.
+    """
+    if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")) or is_locked(run_file):
         return "running"
     reason = str(summary.get("exit_reason") or "")
-    return "crashed" if not reason or any(words in reason for words in FAILED) else "ended"
+    return "crashed" if not reason or FAILED.fullmatch(reason) else "ended"
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

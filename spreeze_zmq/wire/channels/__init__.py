@@ -15,7 +15,7 @@ from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.processes import ChannelPlan
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.contexts import terminate
-from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
+from spreeze_zmq.wire.channels.folder import Claim, SocketFolder, is_locked
 from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
 from spreeze_zmq.wire.channels.handshakes import make_keys
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
@@ -44,6 +44,7 @@ __all__ = [
     "Router",
     "SocketFolder",
     "Subscriber",
+    "is_locked",
     "make_keys",
     "open_channel",
     "open_exchange",

@@ -139,6 +139,15 @@ class SocketFolder:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor: int | None = descriptor
+        self._held: int | None = None
+
+    def hold(self, file: Path) -> None:
+        """Lock a file of the run, too, as long as the folder: for those who see the file but not the folder,
+        on another machine or in another container. Some file systems know no locks.
+        """
+        with contextlib.suppress(OSError):
+            self._held = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
@@ -190,21 +199,7 @@ class SocketFolder:
     @staticmethod
     def is_held(path: Path) -> bool:
         """Whether a living process owns the folder at ``path``; changes nothing."""
-        try:
-            descriptor = os.open(
-                path / _LOCK, os.O_RDONLY | os.O_NONBLOCK
-            )  # somebody may have put a FIFO there
-        except (OSError, ValueError):  # or written what can be no path
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(path / _LOCK)
 
     def endpoint(self, channel: str) -> str:
         """The ipc endpoint of ``channel`` in this folder."""
@@ -245,6 +240,26 @@ class SocketFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._descriptor)
             self._descriptor = None
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process has locked a file; changes nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # somebody may have put a FIFO there
+    except (OSError, ValueError):  # or written what can be no path
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def is_alive(pid: int) -> bool:

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.commands.compare import setting_of
+from spreeze_zmq.commands.compare import _once, setting_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.run.curves import AXES, Curve
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 
 
@@ -21,6 +24,43 @@ def setting(plan, folder):
     """Of a run with this plan."""
     (folder / RUN_FILE).write_text(plan.to_json())
     return setting_of(read_run(folder))
+
+
+FALLS = "algorithm.learning_rate={from=1e-3,to=1e-5}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([], ["components.evaluator.episode_steps=50"]),
+        ([FALLS, "run.stop.env_steps=10000"], [FALLS, "run.stop.env_steps=10000000"]),
+    ],
+    ids=["other episodes", "a schedule over another run"],
+)
+def test_runs_that_are_scored_or_scheduled_otherwise_are_no_seeds_of_one_setting(before, after, tmp_path):
+    """Their returns are not of one task, or their learning rates of one course."""
+    one, other = (setting(topology.load("pendulum", given, cores=2), tmp_path) for given in (before, after))
+    assert one != other
+
+
+def test_runs_that_only_end_elsewhere_are_of_one_setting(plan, tmp_path):
+    """Where nothing is scheduled over the run."""
+    longer = topology.load("pendulum", ["run.stop.env_steps=10000"], cores=2)
+    assert setting(longer, tmp_path) == setting(plan, tmp_path)
+
+
+@pytest.mark.parametrize("order", [("far", "near"), ("near", "far")])
+def test_of_runs_on_data_alone_the_one_that_came_furthest_is_kept(plan, order, tmp_path, capsys):
+    """They take no env step, so that what they have trained on counts."""
+    runs = []
+    for name in order:
+        folder = RunFolder.create(name, str(tmp_path / name)).path
+        (folder / RUN_FILE).write_text(replace(plan, ancestors=("first",), launcher=len(name)).to_json())
+        trained = {"near": 4e4, "far": 2e6}[name]
+        x = {axis: np.array([1.0, trained if axis == "trained_transitions" else 0.0]) for axis in AXES}
+        runs.append((read_run(folder), Curve(x, np.zeros(2))))
+    assert [run.folder.name for run, _ in _once(runs)] == ["far"]
+    assert "near" in capsys.readouterr().err
 
 
 DATA = DataPlan("minari:pendulum/expert-v0", share=0.5, path="/data", transitions=100)

@@ -26,6 +26,8 @@ IN_PLAN += [
     ["run", "command"],
     ["data"],
     ["groups"],
+    ["began_s"],
+    ["run", "stop"],
 ]
 IN_SUMMARY = [["best_return"], ["wall_s"], ["env_steps"], ["exit_reason"]]
 
@@ -50,6 +52,8 @@ def place(tmp_path_factory):
     texts += ["", "[]", "5", "\0" * 99, "[" * 200_000, json.dumps({"run": {}})]
     found = [(text, json.dumps(summary)) for text in texts]
     found += [(json.dumps(plan), json.dumps(put(summary, path, odd))) for path in IN_SUMMARY for odd in ODD]
+    for reason in ("success 0.95 >= target", "return 1 >= 0.9,", "return 1 >= 1e"):
+        found += [(json.dumps(plan), json.dumps({**summary, "exit_reason": reason}))]
     found += [(json.dumps(plan), "[" * 200_000)]
     (place.parent / f"{place.name}-sockets").mkdir()
     os.mkfifo(place.parent / f"{place.name}-sockets" / "lock")

@@ -4,11 +4,15 @@ import io
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq.commands.runs import STILL_S
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.history import read_run
+from spreeze_zmq.wire.channels import SocketFolder
 
 DAY = 86_400.0
 
@@ -34,6 +38,7 @@ def runs(tmp_path):
         (folder / "run.json").write_text(topology.load(task).to_json())
         (folder / "summary.json").write_text(json.dumps({"exit_reason": reason}))
         os.utime(folder / "run.json", (time.time() - age,) * 2)
+        os.utime(folder / "summary.json", (time.time() - STILL_S - 1.0,) * 2)
     return tmp_path
 
 
@@ -88,6 +93,31 @@ def test_what_is_not_clear_deletes_nothing(runs, monkeypatch, capsys, flags, sai
     assert code == 2
     assert said in capsys.readouterr().err
     assert left(runs) == before
+
+
+@pytest.mark.parametrize("knows_locks", [True, False])
+def test_a_run_that_lives_elsewhere_is_not_deleted(runs, knows_locks, capsys):
+    """On another machine or in a container: the folder of its sockets is not seen from here."""
+    live = runs / "broken"
+    sockets = SocketFolder.create("elsewhere")
+    if knows_locks:
+        sockets.hold(live / "run.json")
+    else:
+        (live / "metrics.recent.jsonl").write_text("{}\n")
+    assert read_run(live).state == ("running" if knows_locks else "crashed")
+    assert main(["runs", str(runs), "--delete", "--yes", "--algorithm", "sac"]) == 0
+    assert left(runs) == {"broken", "other"}
+    assert knows_locks or f"{live} stays: it was written to less than 60 s ago" in capsys.readouterr().out
+    sockets.remove()
+    assert read_run(live).state == "crashed"
+
+
+def test_a_copy_began_when_its_run_did(runs, capsys):
+    """Whatever time its files have."""
+    plan = replace(topology.load("pendulum"), began_s=time.time() - 9 * DAY)
+    (runs / "broken" / "run.json").write_text(plan.to_json())
+    assert main(["runs", str(runs), "--json", "--older-than", "7d"]) == 0
+    assert {row["run"] for row in json.loads(capsys.readouterr().out)} == {"old", "broken"}
 
 
 def test_a_link_to_a_run_is_left_alone(runs, capsys):

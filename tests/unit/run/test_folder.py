@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import signal
 import stat
 
 import pytest
@@ -11,8 +12,10 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_text, append_to, write_json
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.broker.problems import FailureRecord
-from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.supervisor import ProcessSpec
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import SIGNALLED, RunFolder
+from spreeze_zmq.run.history import read_run
+from spreeze_zmq.supervisor import GaveUp, ProcessSpec
 from spreeze_zmq.supervisor.process import open_log
 
 ROUNDS, RUNS = 50, 4
@@ -125,6 +128,23 @@ def test_a_folder_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"b\\udce9.* is no UTF-8 text.*--run-dir"):
         RunFolder.create("run", f"{tmp_path}/b\udce9")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_whose_service_was_stopped_as_a_whole_has_ended(tmp_path):
+    """The broker had the signal, too, before the launcher could say why; a run that failed has crashed."""
+    folder = RunFolder(tmp_path)
+    folder.run_file.write_text(topology.load("pendulum").to_json())
+    for reason, state in (
+        (SIGNALLED[signal.SIGTERM], "ended"),
+        ("asks: SIGTERM came", "ended"),
+        (str(GaveUp("sampler-0", "it has failed 5 times")), "crashed"),
+    ):
+        write_json(folder.summary, {"exit_reason": reason, "wall_s": 9.5, "failures": []})
+        folder.end_summary("interrupted by SIGTERM", [])
+        assert read_run(tmp_path).state == state
+    write_json(folder.summary, {"exit_reason": "SIGTERM", "wall_s": 9.5, "failures": []})
+    folder.end_summary("interrupted by SIGTERM", [])
+    assert json.loads(folder.summary.read_text())["exit_reason"] == "interrupted by SIGTERM"
 
 
 def test_the_failure_that_ended_a_run_is_in_its_summary(tmp_path):
