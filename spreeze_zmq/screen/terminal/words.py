@@ -90,7 +90,7 @@ def ended_by(reason: str, best_return: float | None) -> str:
     The return in the reason is that of the moment; further episodes of the best policy have changed it since.
     It is left in where the best policy does not reach the goal by all of its episodes.
     """
-    reached = re.fullmatch(r"(\w+) \S+ >= (\S+)", reason)
+    reached = re.fullmatch(r"(\w+) \S+ >= (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)", reason)
     if reached is None:
         return reason
     name, goal = reached[1], float(reached[2])

@@ -64,6 +64,7 @@ def test_the_last_words_state_one_return():
     assert ended_by("return -176.0 >= -200", -205.0) == "return -176.0 >= -200"
     assert ended_by("env_steps 1500672 >= 1500000", None) == "1,500,000 env steps reached"
     assert ended_by("minutes 0.50 >= 0.5", -143.7) == "0.5 minutes reached"
+    assert ended_by("success 0.95 >= target", None) == "success 0.95 >= target"
     assert ended_by("interrupted by the user", -143.7) == "interrupted by the user"
 
 
