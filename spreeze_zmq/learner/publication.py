@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
-from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.files import append_to, plain
 from spreeze_zmq.base.patience import append
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
@@ -221,7 +221,8 @@ class Record:
         if self.path is None or published % (1 << (published // WHOLE_RECORD).bit_length()):
             return
         self.path.parent.mkdir(exist_ok=True)
-        line = json.dumps({**counts, **{name: float(value) for name, value in metrics.items()}})
+        figures = {name: float(value) for name, value in metrics.items()}
+        line = json.dumps(plain({**counts, **figures}), allow_nan=False)
         with append_to(self.path) as file:
             append(file.fileno(), f"{line}\n".encode(), self.path)
         self.lines += 1

@@ -1,6 +1,7 @@
 """When weights are published, and the record of the losses."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -136,8 +137,9 @@ def test_losses_are_recorded_where_publications_are_counted(tmp_path):
         Record(tmp_path / str(every) / "x.jsonl", Cadence(1.0, every=every)) for every in (8, 0)
     )
     for record in (counted, timed):
-        record.write({"critic_updates": 8}, {"critic_loss": 0.5})
-    assert json.loads((tmp_path / "8" / "x.jsonl").read_text()) == {"critic_updates": 8, "critic_loss": 0.5}
+        record.write({"critic_updates": 8}, {"critic_loss": 0.5, "q": math.nan})
+    [line] = (tmp_path / "8" / "x.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"critic_updates": 8, "critic_loss": 0.5, "q": None}
     assert not (tmp_path / "0").exists()
 
 
