@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.base.machine import cache_folder
@@ -31,6 +32,10 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+
+# Beside other tests an example may take any time.
+settings.register_profile("beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("beside others")
 
 #: Files whose tests share a whole run or a compiled program, and therefore a worker.
 TOGETHER = {

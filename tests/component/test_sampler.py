@@ -213,7 +213,7 @@ def test_a_sampler_of_slow_environments_reports_while_it_collects(peers):
     reports = [peers.next("report").fields for _ in range(4)]
     assert reports[-1]["pushed"] == {"critic_learner": 0, "actor_learner": 0}
     spans = [later["time_s"] - earlier["time_s"] for earlier, later in pairwise(reports)]
-    assert min(spans) < 2.0
+    assert max(spans) < 3.5
     assert reports[-1]["clock_s"]["busy"] > reports[0]["clock_s"]["busy"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.commands import launch as launching
 from tests.system.joining import Machine
 
@@ -223,6 +224,10 @@ def keep(tmp_path):
         print(f"--- {name}\n{text}")
 
     return keep_screen
+
+
+#: Groups need a core each.
+two_cores = pytest.mark.skipif(available_cores() < 2, reason="there is one core")
 
 
 def thorough_but(*kept, of):

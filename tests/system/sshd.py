@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.ports import free_ports
+
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 CONFIG = """
 ListenAddress {address}:{port}
@@ -33,9 +35,7 @@ class Server:
         for name in ("host", "user"):
             made = ["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", folder / name]
             subprocess.run(made, check=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        [self.port] = free_ports(1)
         (folder / "config").write_text(CONFIG.format(address=address, port=self.port, folder=folder))
         self.process = subprocess.Popen([*inside, SSHD, "-D", "-f", folder / "config"])
         options = {

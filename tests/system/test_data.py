@@ -29,7 +29,7 @@ SPARSE = {
     **SMALL,
     "run.algorithm": "sac",
     "run.stop.minutes": 2,
-    "run.stop.env_steps": 30_000,  # ten demonstrations take 15,000 to 25,000
+    "run.stop.env_steps": 45_000,  # ten demonstrations take 15,000 to 25,000
     "algorithm.layer_norm": "true",
     "algorithm.initial_temperature": 0.01,
     "algorithm.learning_starts": 500,

@@ -234,7 +234,7 @@ def test_a_run_none_of_whose_episodes_succeeds_has_failed(launch, tmp_path, monk
 def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):
     """Each would take less than the free memory, both together more; nothing has been filled by then."""
     slow(tmp_path, monkeypatch, algorithm="sac", size=50_000, discrete="false")
-    capacity = int(0.75 * psutil.virtual_memory().available / (2 * 4 * 50_000))
+    capacity = int(0.55 * psutil.virtual_memory().available / (2 * 4 * 50_000))
     run = launch("--set", f"algorithm.replay_capacity={capacity}", topology="slow.toml")
     assert run.end() == 2, run.said()
     last = run.output.read_text().splitlines()[-1]
@@ -257,8 +257,7 @@ def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
     time.sleep(after_s)
     program.send_signal(signal.SIGINT)
     _, said = program.communicate(timeout=60)
-    assert "Traceback" not in said
-    assert program.returncode != 0
+    assert (program.returncode, said) == (-signal.SIGINT, "")
 
 
 def test_a_stop_of_the_whole_service_is_no_failure(launch):
@@ -271,4 +270,5 @@ def test_a_stop_of_the_whole_service_is_no_failure(launch):
     assert run.end(30) == 0, run.said()
     assert "failure" not in run.output.read_text().replace("failures=0", "")
     assert run.summary()["env_steps"] > 0
+    assert read_run(run.folder).state == "ended", run.summary()["exit_reason"]
     assert run.leftovers() == []

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import zmq
 from spreeze_zmq.base.endpoints import read_keys, write_keys
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.channels import make_keys
+from tests.ports import free_ports
 from tests.system.conftest import NAPPING, adds_up, said_in
 
 CHANNELS = ("experience.critic_learner", "policy", "report", "control")  #: of a run with one learner
@@ -22,15 +22,8 @@ CHANNELS = ("experience.critic_learner", "policy", "report", "control")  #: of a
 
 def endpoints():
     """Channel -> an endpoint of loopback that nobody has."""
-    taken = [socket.socket() for _ in CHANNELS]
-    for one in taken:
-        one.bind(("127.0.0.1", 0))
-    found = {
-        name: f"tcp://127.0.0.1:{one.getsockname()[1]}" for name, one in zip(CHANNELS, taken, strict=True)
-    }
-    for one in taken:
-        one.close()
-    return found
+    ports = free_ports(len(CHANNELS))
+    return {name: f"tcp://127.0.0.1:{port}" for name, port in zip(CHANNELS, ports, strict=True)}
 
 
 @pytest.fixture

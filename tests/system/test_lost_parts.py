@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.system import arm
-from tests.system.conftest import adds_up
+from tests.system.conftest import adds_up, two_cores
 
 TOPOLOGY = """
 run = { env = "brittle:Arm", algorithm = "dqn", stop = { minutes = 5 } }
@@ -47,6 +47,7 @@ def last_line(run):
     return run.output.read_text().splitlines()[-1]
 
 
+@two_cores
 @pytest.mark.long("two groups start")
 @pytest.mark.timeout(400)
 def test_a_group_that_always_fails_at_its_start_is_named(start):

@@ -43,7 +43,7 @@ def browser_at(address, errors, width=1440, height=900):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = browser.new_page(viewport=size)
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: message.type == "error" and errors.append(message.text))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address)
@@ -63,7 +63,7 @@ def picture(page):
     return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB")).astype(int)
 
 
-def wait_for(condition, what, deadline_s=30.0):
+def wait_for(condition, what, deadline_s=120.0):
     """Poll a condition in the browser's own time; returns its value and the seconds that it took."""
     began_s = time.monotonic()
     while time.monotonic() - began_s < deadline_s:

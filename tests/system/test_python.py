@@ -17,6 +17,7 @@ import pytest
 import spreeze_zmq
 from spreeze_zmq.base import errors
 from tests.system.conftest import adds_up, reached
+from tests.unit.supervisor import lives
 
 
 @pytest.mark.long("a run trains to its return")
@@ -132,7 +133,7 @@ def test_a_killed_script_takes_its_run_along(tmp_path):
     finally:
         script.kill()
         script.wait()
-    assert not psutil.wait_procs(children, 60)[1]
+    lives.until(lambda: all(lives.gone(child.pid) for child in children), "their end", 60.0)
 
 
 @pytest.mark.long("a kernel starts and trains")

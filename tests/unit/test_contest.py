@@ -158,13 +158,12 @@ def test_cleanrls_episodes_are_read_from_what_it_prints(tmp_path):
     assert cleanrl_peer.result_of([])["returns"] == []
 
 
-@pytest.mark.parametrize(("then", "seconds"), [("", 60.0), ("; time.sleep(60)", 0.2)])
+@pytest.mark.parametrize(("then", "seconds"), [("", 60.0), ("; time.sleep(600)", 5.0)])
 def test_cleanrls_script_is_read_until_it_or_its_time_ends(then, seconds):
     """Each episode with the time and the CPU time at which it was told."""
     lines = "[print(f'global_step={i}, episodic_return={i}', flush=True) for i in range(3)]"
     found = cleanrl_peer.played([sys.executable, "-c", f"import time; {lines}{then}"], seconds)
-    assert [each[2:] for each in found] in ([(0, 0.0), (1, 1.0), (2, 2.0)], [])
-    assert found or then
+    assert [each[2:] for each in found] == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert all(wall_s >= 0 and core_s >= 0 for wall_s, core_s, _, _ in found)
 
 

@@ -15,10 +15,18 @@ def shows(named):
     tests = [
         each for each in functions if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
     ]
+    marks = [each for each in functions if isinstance(each, ast.Assign) and "pytestmark" in ast.unparse(each)]
     return any(
-        test in ("", each.name) and "pytest.mark.thorough" not in map(ast.unparse, each.decorator_list)
+        test in ("", each.name) and not any(map(is_thorough, [*marks, *each.decorator_list]))
         for each in tests
     )
+
+
+def is_thorough(mark):
+    """Whether a mark, or parameters of which none is kept, leave a test to ``pytest -m thorough``."""
+    text = ast.unparse(mark)
+    alone = text == "pytest.mark.thorough" or "thorough_but(of=" in text
+    return alone or re.match("pytestmark.*thorough", text) is not None
 
 
 def test_every_promise_names_a_test_that_runs():

@@ -14,6 +14,8 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import probing
+from tests.unit.envs.wild_environments import SIMULATOR
+from tests.unit.supervisor.lives import gone, until
 
 HERE = "tests.unit.envs.wild_environments"
 
@@ -29,9 +31,10 @@ def refusal(env, **kwargs):
 
 
 def sleeping():
-    """Process ids of all living ``sleep``."""
-    found = psutil.process_iter(["name", "status"])
-    return {each.pid for each in found if each.info["name"] == "sleep" and each.info["status"] != "zombie"}
+    """Process ids of all living simulators of these environments."""
+    found = psutil.process_iter(["cmdline", "status"])
+    mine = SIMULATOR.split()
+    return {each.pid for each in found if each.info["cmdline"] == mine and each.info["status"] != "zombie"}
 
 
 @pytest.fixture(params=["fork", "interpreter"])
@@ -108,16 +111,13 @@ def test_an_environment_that_exits_is_refused_with_its_line():
     assert refusal("Exits").endswith("step raised SystemExit: 3")
 
 
-def test_an_environment_that_hangs_is_ended_at_a_deadline():
+def test_an_environment_that_hangs_is_ended_at_a_deadline(monkeypatch):
     """The line names the call and the option that allows more; a long wait is announced before."""
     lines = []
-    before = probing.SAID_S
-    probing.SAID_S = (0.1,)
-    try:
-        with pytest.raises(InvalidEnvironment, match="start_timeout_s") as caught:
-            envs.look(f"{HERE}:Hangs", wait_s=0.4, say=lines.append)
-    finally:
-        probing.SAID_S = before
+    monkeypatch.setattr(probing, "SAID_S", (0.1,))
+    monkeypatch.setattr(probing, "may_fork", lambda: True)  # a new interpreter would take longer to make it
+    with pytest.raises(InvalidEnvironment, match="start_timeout_s") as caught:
+        envs.look(f"{HERE}:Hangs", wait_s=0.4, say=lines.append)
     assert "its reset() or step() has not returned after 0 s" in str(caught.value)
     assert "one environment is tried before the run; its reset() or step() has taken 0 s" in lines[-1]
 
@@ -203,7 +203,7 @@ def test_the_death_of_the_process_that_looks_ends_the_other(tmp_path):
     finally:
         looking.kill()
         looking.wait()
-    assert psutil.wait_procs(children, 5)[1] == []
+    until(lambda: all(gone(child.pid) for child in children), "their end")
 
 
 def test_the_last_words_of_a_process_are_heard_however_late(monkeypatch):

@@ -14,6 +14,9 @@ from gymnasium.spaces import Box, Dict, Graph, Sequence, Text, Tuple
 
 from tests.unit.envs.mistaken_environments import Right
 
+#: The program that some of them start.
+SIMULATOR = "sleep 98765"
+
 
 class Elsewhere(Right):
     """Changes the working folder, as to find its assets, and more of the process."""
@@ -40,7 +43,7 @@ class Programs(Right):
     def __init__(self):
         super().__init__()
         for own_session in (False, True):
-            subprocess.Popen(["sleep", "1000"], start_new_session=own_session)
+            subprocess.Popen(SIMULATOR.split(), start_new_session=own_session)
 
 
 class Tidy(Right):
@@ -48,7 +51,7 @@ class Tidy(Right):
 
     def __init__(self):
         super().__init__()
-        simulator = subprocess.Popen(["sleep", "1000"])
+        simulator = subprocess.Popen(SIMULATOR.split())
         atexit.register(simulator.kill)
 
 

@@ -98,7 +98,7 @@ def test_the_facts_of_a_run_are_as_its_user_types_them(tmp_path, monkeypatch):
 
 def test_the_first_count_is_worth_a_note_only_where_it_was_chosen():
     """Not where the topology says it."""
-    plan = topology.load("pendulum")
+    plan = topology.load("pendulum", cores=2)
     line = first_count(plan, "by a rule from the number of cores")
     assert "cores: 1 sampler at first, by a rule from the number of cores (1 to" in line
     assert first_count(plan, AS_STATED) == ""

@@ -125,6 +125,10 @@ for what, rows, columns, step in itertools.product(range(21), (1, 3), (1, 7, 513
 print("clean")
 """
 
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, native_library.COMPILERS)), reason="there is no C++ compiler"
+)
+
 
 @pytest.mark.long("the layers are compiled with sanitizers")
 @pytest.mark.parametrize(

@@ -65,11 +65,11 @@ def shell(spec, script, **changes):
     return replace(spec, command=("/bin/sh", "-c", script), **changes)
 
 
-def until(condition, what):
+def until(condition, what, wait_s=DEADLINE_S):
     """Wait until ``condition()`` is true and return its value."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + wait_s
     while not (value := condition()):
-        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {what}"
+        assert time.monotonic() < deadline_s, f"waited {wait_s} s for {what}"
         time.sleep(0.01)
     return value
 

@@ -119,7 +119,12 @@ def test_a_forked_process_finds_what_a_started_one_finds(supervisor, spec, tmp_p
     kept = os.memfd_create("kept")
     os.write(kept, b"inherited")
     environment = {"TEST_DESCRIPTOR": str(kept)}
-    conditions = {"environment": environment, "descriptors": (kept,), "nice": 3, "cpus": frozenset({0})}
+    conditions = {
+        "environment": environment,
+        "descriptors": (kept,),
+        "nice": 3,
+        "cpus": frozenset({min(os.sched_getaffinity(0))}),
+    }
     supervisor.start(spec("parent", **conditions))
     supervisor.start(spec("parent", "sampler-1", **conditions))
     said(tmp_path, supervisor, 2)

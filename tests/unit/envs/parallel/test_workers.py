@@ -13,6 +13,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.parallel.pool import divide
+from tests.unit.supervisor.lives import gone, until
 
 OWN = "tests.unit.envs.own_environments"
 
@@ -284,5 +285,4 @@ def test_nothing_outlives_a_killed_batch():
     time.sleep(0.2)
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs(others, 5)
-    assert not alive
+    until(lambda: all(gone(other.pid) for other in others), "their end")

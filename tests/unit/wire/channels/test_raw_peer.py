@@ -9,11 +9,19 @@ import pytest
 
 from spreeze_zmq.nodes.head import KINDS
 from spreeze_zmq.wire import MAX_FRAME_BYTES
-from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Router
+from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Router, SocketFolder
 from spreeze_zmq.wire.channels.connections import SMALL_FRAME_BYTES, TINY_FRAME_BYTES
 from tests.unit.wire.channels.conftest import refused_by
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+
+@pytest.fixture
+def place():
+    """A folder for sockets, whose path is short whatever the one of temporary files is."""
+    folder = SocketFolder.create("raw")
+    yield folder.path
+    folder.remove()
 
 
 def ready(kind):
@@ -57,15 +65,15 @@ def sent_until_closed(peer, frame_bytes, at_most):
         (("rollout",), MAX_FRAME_BYTES + 1),
     ],
 )
-def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_bytes):
+def test_a_frame_that_is_too_large_closes_the_connection(place, kinds, frame_bytes):
     """Before memory is taken for it; others are heard as before."""
-    puller = Puller(f"ipc://{tmp_path}/report", bind=True, kinds=kinds)
-    peer = connected(tmp_path / "report")
+    puller = Puller(f"ipc://{place}/report", bind=True, kinds=kinds)
+    peer = connected(place / "report")
     before = psutil.Process().memory_info().rss
     assert sent_until_closed(peer, frame_bytes, 64 << 20) < 8 << 20
     assert psutil.Process().memory_info().rss - before < 16 << 20
     peer.close()
-    other = connected(tmp_path / "report")
+    other = connected(place / "report")
     other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
     until_s = time.monotonic() + 60
     while not refused_by(puller) and time.monotonic() < until_s:
@@ -85,11 +93,9 @@ def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_
         (Puller, ("report",), b"PUSH", SMALL_FRAME_BYTES),
     ],
 )
-def test_no_end_takes_a_larger_frame_than_may_come_to_it(
-    tmp_path, transport, kind, kinds, peer_is, most_bytes
-):
+def test_no_end_takes_a_larger_frame_than_may_come_to_it(place, transport, kind, kinds, peer_is, most_bytes):
     """Whatever is large that it sends itself: at the door of machines, from subscribers."""
-    endpoint = f"ipc://{tmp_path}/end" if transport == "ipc" else "tcp://127.0.0.1:*"
+    endpoint = f"ipc://{place}/end" if transport == "ipc" else "tcp://127.0.0.1:*"
     end = kind(endpoint, bind=True, kinds=kinds)
     for announced in (most_bytes + 1, 10**10, 1 << 63):
         peer = connected(end.endpoint, peer_is)
@@ -104,12 +110,12 @@ def test_no_end_takes_a_larger_frame_than_may_come_to_it(
     end.close()
 
 
-def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_its_peer_hangs_up(tmp_path):
+def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_its_peer_hangs_up(place):
     """ZeroMQ has no bound for it, see PROTOCOL.md; others are heard meanwhile, and nothing stays taken."""
-    puller = Puller(f"ipc://{tmp_path}/report", bind=True, kinds=("report",))
-    other, taken = connected(tmp_path / "report"), []
+    puller = Puller(f"ipc://{place}/report", bind=True, kinds=("report",))
+    other, taken = connected(place / "report"), []
     for number in range(3):
-        peer = connected(tmp_path / "report")
+        peer = connected(place / "report")
         for _ in range(48):
             peer.sendall(b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20))
         other.sendall(b"\x00\x01\x80")  # a whole message: an empty map

@@ -1,0 +1,26 @@
+"""Ports for programs that bind them later."""
+
+import itertools
+import os
+import socket
+
+#: Below those that the system gives away by itself; each worker of the suite has some of its own.
+FIRST, EACH, WORKERS = 20_000, 500, 24
+_next = itertools.cycle(range(EACH))
+
+
+def free_ports(count):
+    """Ports of loopback at which nobody listens now, which no other worker takes."""
+    begin = FIRST + EACH * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS)
+    ports = (begin + number for number in itertools.islice(_next, EACH))
+    return list(itertools.islice(filter(_is_free, ports), count))
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
