@@ -10,12 +10,21 @@ const activations = {
   silu: (x) => x / (1 + Math.exp(-x)),
 };
 
+/** Says why a policy cannot act here. */
+function unfit(why) {
+  throw new Error(why);
+}
+
 /** The numbers that the last layer gives for one observation. */
 function network({ observation, layers }, { parameters, observation_mean: middle, observation_std: std }, obs) {
-  const { normalize, clip } = observation;
+  const { normalize, clip, stack = 1 } = observation;
+  if (stack !== 1) unfit(`it takes stacks of ${stack} observations`);
+  if (normalize && std?.length !== obs.length) unfit(`it scales ${std?.length} numbers, ${obs.length} come to it`);
   let [x, at] = [obs.map((v, i) => (normalize ? clamp((v - middle[i]) / std[i], -clip, clip) : v)), 0];
   const take = (count) => [...parameters.subarray(at, (at += count))];
   for (const { kind, in: size, out, size: count, eps } of layers) {
+    const taken = { linear: size, layer_norm: count }[kind] ?? x.length;
+    if (taken !== x.length) unfit(`a ${kind} layer takes ${taken} numbers, ${x.length} come to it`);
     if (kind === "linear") {
       const weight = parameters.subarray(at, (at += size * out));
       x = take(out).map((bias, j) => x.reduce((sum, v, i) => sum + weight[j * size + i] * v, bias));
@@ -24,25 +33,36 @@ function network({ observation, layers }, { parameters, observation_mean: middle
       const scale = 1 / Math.sqrt(mean(x.map((v) => (v - centre) ** 2)) + eps);
       x = x.map((v, i) => (v - centre) * scale * weight[i] + bias[i]);
     } else if (kind === "append") x = [...x, ...take(count)];
-    else if (kind in activations) x = x.map(activations[kind]);
-    else throw new Error(`unknown layer ${kind}`);
+    else if (Object.hasOwn(activations, kind)) x = x.map(activations[kind]);
+    else unfit(`unknown layer ${kind}`);
   }
+  if (at !== parameters.length) unfit(`it has ${parameters.length} parameters, its layers take ${at}`);
   return x;
+}
+
+/** Where each of a sampler's N environments stands among all, 0 to 1; those of samplers that come later are spread. */
+function places(index, N, initial) {
+  const [total, golden] = [initial * N, (Math.sqrt(5) - 1) / 2];
+  const numbers = Array.from({ length: N }, (_, n) => index * N + n);
+  return numbers.map((one) => (one < total ? one / Math.max(total - 1, 1) : (one * golden) % 1));
 }
 
 /** The action as it is drawn and its log density; without `random` the deterministic one. */
 function act({ version, description }, arrays, obs, random = null, place = 0) {
+  if (description.class) unfit(`it is the Python class ${description.class}`);
   const { action_low: low, action_high: high } = arrays;
   const { kind, log_std_min: a, log_std_max: b, noise_min: p, noise_max: q } = description.distribution;
+  if (!["deterministic", "normal", "tanh_normal"].includes(kind)) unfit(`unknown distribution ${kind}`);
+  const out = network(description, arrays, obs);
+  const size = kind === "deterministic" ? out.length : out.length / 2;
+  if (low && low.length !== size) unfit(`its bounds are of ${low?.length} numbers, its network gives ${out.length}`);
   const stretch = (unit, i) => (low ? (low[i] + high[i]) / 2 + ((high[i] - low[i]) / 2) * unit : unit);
   if (version === 0 && random && low)
     return { action: [...low].map((_, i) => stretch(2 * random.uniform() - 1, i)), logProb: -Math.LN2 * low.length };
-  const out = network(description, arrays, obs);
   const noise = out.map(() => (random ? random.normal() : 0));
   if (kind === "deterministic")
     return { action: out.map((o, i) => stretch(clamp(Math.tanh(o) + (p + (q - p) * place) * noise[i], -1, 1), i)) };
-  if (kind !== "normal" && kind !== "tanh_normal") throw new Error(`unknown distribution ${kind}`);
-  const [means, raw] = [out.slice(0, out.length / 2), out.slice(out.length / 2)];
+  const [means, raw] = [out.slice(0, size), out.slice(size)];
   const squashes = kind === "tanh_normal";
   const logStd = raw.map((r) => (squashes ? a + ((b - a) * (Math.tanh(r) + 1)) / 2 : clamp(r, a, b)));
   const u = means.map((m, i) => m + Math.exp(logStd[i]) * noise[i]);
@@ -52,4 +72,4 @@ function act({ version, description }, arrays, obs, random = null, place = 0) {
   return { action: u.map((v, i) => stretch(unit(v), i)), logProb: mean(u.map(density)) * u.length };
 }
 
-module.exports = { act, clamp };
+module.exports = { act, clamp, places };

@@ -5,23 +5,28 @@ const [crypto, fs, os] = ["crypto", "fs", "os"].map(require);
 const { spawnSync } = require("child_process");
 const { setTimeout: sleep } = require("timers/promises");
 const Environment = require("./pendulum.js");
-const { act, clamp } = require("./policy.js");
+const { LARGEST, array, arraysOf, checkPolicy, refuse } = require("./messages.js");
+const { act, clamp, places } = require("./policy.js");
 
 /** Ends the process: code 2 says that the input is at fault, after code 1 it is started again. */
 const fail = (code, why) => (console.error(`sampler: ${why}`), process.exit(code));
+if (!fs.existsSync(process.argv[2] ?? "")) fail(2, "usage: node sampler.js RUN_FILE [INDEX]");
+const plan = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
+if (plan.format !== 2) fail(2, `${process.argv[2]} is not a run file of format 2`);
+const { environment, run, components: { sampler: mine } } = plan;
+const { envs: N, rollout_steps: T } = mine.options;
+if (`${environment.obs_shape}/${environment.action_shape}` !== `${Environment.obsSize}/${Environment.actionSize}`)
+  fail(2, `${environment.id} has other observations or actions than the environment here`);
+if (Object.keys({ ...environment.kwargs, ...run.randomize }).length)
+  fail(2, 'run.env_kwargs and run.randomize are not known here: leave them out, or use = "sampler"');
+for (const channel of Object.keys(mine.channels).filter((key) => plan.channels[key].curve))
+  fail(2, `channels.${channel}.curve: encryption is not known here: leave it out, or use = "sampler"`);
 let zmq, msgpack;
 try {
   [zmq, msgpack] = ["zeromq", "@msgpack/msgpack"].map(require);
 } catch (error) {
   fail(2, `npm packages are missing: npm install --prefix ${__dirname} (${error.message.split("\n")[0]})`);
 }
-if (!fs.existsSync(process.argv[2] ?? "")) fail(2, "usage: node sampler.js RUN_FILE [INDEX]");
-const plan = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
-if (plan.format !== 2) fail(2, `${process.argv[2]} is not a run file of format 2`);
-const { environment, components: { sampler: mine } } = plan;
-const { envs: N, rollout_steps: T } = mine.options;
-if (`${environment.obs_shape}/${environment.action_shape}` !== `${Environment.obsSize}/${Environment.actionSize}`)
-  fail(2, `${environment.id} has other observations or actions than the environment here`);
 
 /** Holds a name: the program flock locks the open file, which is ours and stays open. */
 function claim(index) {
@@ -36,16 +41,23 @@ let index = Number(process.argv[3] ?? (mine.launched ? mine.count.maximum : 0));
 while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : index++;
 const name = `sampler-${index}`;
 const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };
-let [stopping, waiting_for, state] = [false, "", (1000 * plan.run.seed + index + 1 + (plan.balance.in_order ? 0 : incarnation)) | 0 || 1];
+let [stopping, waiting_for, dropped, charged] = [false, "", 0, performance.now()];
+let state = (1000 * run.seed + index + 1 + (plan.balance.in_order ? 0 : incarnation)) | 0 || 1;
 const shifted = (by) => (state ^= by > 0 ? state << by : state >>> -by); // xorshift (Marsaglia 2003)
 const random = {
   uniform: () => ([13, -17, 5].map(shifted)[2] >>> 0) / 2 ** 32,
   normal: () => Math.sqrt(-2 * Math.log(1 - random.uniform())) * Math.cos(2 * Math.PI * random.uniform()),
 };
 
-/** An array of a message. */
-const types = { float32: Float32Array, int32: Int32Array, bool: Uint8Array };
-const array = (dtype, shape, values) => ({ dtype, shape, bytes: Buffer.from(types[dtype].from(values).buffer) });
+const [taken, refused] = [{}, {}]; // messages of each sender and kind, and those passed over, of each word too
+/** Counts a message that is passed over: the run shows the first one of each kind. */
+function passOver(header, { word = "bad_header", message }) {
+  const text = (value) => (typeof value === "string" ? value.slice(0, 64) : "");
+  const [sender, kind] = [text(header?.sender), text(header?.kind)];
+  console.error(`a message of ${sender || "somebody"} is passed over: ${word}: ${message}`);
+  const row = refused[[sender, kind, word]] ?? { sender, kind, word, count: 0, first: message };
+  if (row.count++ || Object.keys(refused).length < 64) refused[[sender, kind, word]] = row;
+}
 
 /** One connecting end of a channel. */
 class Channel {
@@ -71,22 +83,22 @@ class Channel {
 
   /** Calls `take(kind, fields, arrays)` for each message that is news. */
   async listen(take) {
-    for await (const [head, ...frames] of this.socket)
+    for await (const [head, ...frames] of this.socket) {
+      let header;
       try {
-        const { protocol, kind, sender, incarnation: life, sequence, fields, arrays } = msgpack.decode(head);
-        if (protocol !== 1 || frames.length !== arrays.length) throw new Error("another protocol, or frames lost");
-        if (sequence <= (this.had[`${kind}/${sender}/${life}`] ?? -1)) continue; // for somebody who joined late
+        header = msgpack.decode(head);
+        const { protocol, kind, sender, incarnation: life, sequence, fields, arrays } = header;
+        if (protocol !== 1) refuse("unknown_version", `protocol ${protocol}`);
+        const known = arraysOf(arrays, frames);
+        const isNew = !(sequence <= (this.had[`${kind}/${sender}/${life}`] ?? -1)); // else for somebody who joined late
+        if (!isNew || !this.about.kinds.includes(kind)) continue;
+        take(kind, fields, known);
         this.had[`${kind}/${sender}/${life}`] = sequence;
-        const floats = ([key, dtype, shape], i) => {
-          const { buffer, byteOffset: at, length } = frames[i];
-          const size = shape.reduce((product, side) => product * side, 4);
-          if (dtype !== "float32" || length !== size) throw new Error(`${key}: ${dtype} [${shape}], ${length} bytes`);
-          return [key, new Float32Array(buffer.slice(at, at + length))];
-        };
-        take(kind, fields, Object.fromEntries(arrays.map(floats)));
+        taken[[sender, kind]] = (taken[[sender, kind]] ?? 0) + 1;
       } catch (error) {
-        console.error(`${this.about.endpoint} refused a message: ${error.message}`);
+        passOver(header, error);
       }
+    }
   }
 }
 
@@ -95,37 +107,62 @@ const experience = Object.keys(mine.channels).filter((key) => key.startsWith("ex
 const [report, ...outlets] = ["report", ...experience].map((key) => new Channel(key, zmq.Push));
 const about = () => ({
   ...{ role: "sampler", name, pid: process.pid, time_s: Date.now() / 1000, uptime_s: process.uptime() },
-  ...{ clock_s, counters: {}, gauges: {}, waiting_for, rss_bytes: process.memoryUsage.rss() },
+  ...{ clock_s, counters: { reports_dropped: dropped }, gauges: {}, waiting_for, rss_bytes: process.memoryUsage.rss() },
+  refused: Object.values(refused).map((row) => ({ ...row, good: taken[[row.sender, row.kind]] ?? 0 })),
   cpu_s: (process.cpuUsage().user + process.cpuUsage().system) / 1e6,
   pushed: Object.fromEntries(outlets.map((outlet) => [outlet.about.binds, outlet.produced])),
 });
 
+/** Charges the time since the last call to a clock. */
+function charge(clock, now = performance.now()) {
+  clock_s[clock] += (now - charged) / 1000;
+  charged = now;
+}
+
+/** Messages, signals and reports have their turn. */
+const breathe = () => (charge("busy"), sleep(0));
+
 /** Waits until it is so or the process must stop; the time is charged to a clock. */
 async function until(isSo, clock, what) {
+  charge("busy");
   const began = performance.now();
   while (!isSo() && !stopping) {
     await sleep(1); // the package has no wait for a place
+    charge(clock);
     waiting_for = performance.now() - began > 1000 ? what : "";
   }
   waiting_for = "";
-  clock_s[clock] += (performance.now() - began) / 1000;
 }
 
-const last = Math.max(mine.count.initial * N - 1, 1);
-const batch = Array.from({ length: N }, (_, n) => ({ env: new Environment(), place: Math.min((index * N + n) / last, 1) }));
-const begin = (one) => Object.assign(one, { obs: one.env.reset(random.uniform), reward: 0, steps: 0 });
-batch.forEach(begin);
-let ended = []; // episodes that are not reported yet
+/** The same numbers of the environment: what is not finite never travels. */
+const isFinite = (x) => Math.abs(x) <= LARGEST;
+const finite = (xs) => (xs.every(isFinite) ? xs : fail(1, `the environment gave a number that is not finite: ${xs}`));
+const begin = (one) => Object.assign(one, { obs: finite(one.env.reset(random.uniform)), reward: 0, steps: 0 });
+let [batch, ended] = [[], []]; // the environments; episodes that are not reported yet
 
-/** T steps of N environments: the arrays of a rollout. */
-function collect({ fields, arrays }) {
-  const { action_low: low, action_high: high } = arrays;
+/** What an environment does next; a policy that cannot act here ends the process. */
+function choose({ fields, arrays }, { obs, place }) {
+  try {
+    const drawn = act(fields, arrays, obs, random, place);
+    if (drawn.action.length === Environment.actionSize && drawn.action.every(Number.isFinite)) return drawn;
+    throw new Error(`its action is [${drawn.action}], the environment takes ${Environment.actionSize} numbers`);
+  } catch (error) {
+    return fail(2, `policy version ${fields.version} cannot be used: ${error.message}`);
+  }
+}
+
+/** T steps of N environments: the arrays of a rollout; undefined if the process must stop before. */
+async function collect(policy) {
+  const { action_low: low, action_high: high } = policy.arrays;
   const [obs, action, reward, log_prob, terminated, truncated] = [[], [], [], [], [], []];
   const [final_obs, final_index] = [[], []];
   for (let t = 0; t < T; t++)
     for (const [n, one] of batch.entries()) {
-      const drawn = act(fields, arrays, one.obs, random, one.place);
+      if (performance.now() - charged > 200) await breathe();
+      if (stopping) return undefined;
+      const drawn = choose(policy, one);
       const step = one.env.step(low ? drawn.action.map((a, i) => clamp(a, low[i], high[i])) : drawn.action);
+      finite([...step.obs, step.reward]);
       const isCut = (one.steps += 1) >= (environment.max_episode_steps ?? Infinity);
       obs.push(...one.obs), action.push(...drawn.action), reward.push(step.reward), log_prob.push(drawn.logProb);
       terminated.push(step.terminated), truncated.push(isCut);
@@ -135,9 +172,9 @@ function collect({ fields, arrays }) {
       begin(one);
     }
   for (const one of batch) obs.push(...one.obs);
-  const [K, one, taken] = [final_index.length / 2, environment.obs_shape, environment.action_shape];
+  const [K, one, own] = [final_index.length / 2, environment.obs_shape, environment.action_shape];
   return {
-    ...{ obs: array("float32", [T + 1, N, ...one], obs), action: array("float32", [T, N, ...taken], action) },
+    ...{ obs: array("float32", [T + 1, N, ...one], obs), action: array("float32", [T, N, ...own], action) },
     ...{ reward: array("float32", [T, N], reward), log_prob: array("float32", [T, N], log_prob) },
     ...{ terminated: array("bool", [T, N], terminated), truncated: array("bool", [T, N], truncated) },
     ...{ final_obs: array("float32", [K, ...one], final_obs), final_index: array("int32", [K, 2], final_index) },
@@ -146,22 +183,29 @@ function collect({ fields, arrays }) {
 
 async function main() {
   let [policy, limit, news] = [null, -1, []];
+  batch = places(index, N, mine.count.initial).map((place) => begin({ env: new Environment(), place }));
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => (stopping = true));
   control.listen((kind, { roles, reason }) => {
-    if (kind === "stop" && !(Array.isArray(roles) && reason?.length >= 0)) throw new Error("a stop of nobody");
+    const isRight = kind !== "stop" || (Array.isArray(roles) && typeof reason === "string");
+    if (!isRight) refuse("wrong_field_type", "a stop of nobody");
     stopping ||= kind === "stop" && ["sampler", "*"].some((role) => roles.includes(role));
   });
   policies.listen((kind, fields, arrays) => {
-    const isPolicy = kind === "policy" && fields.version >= 0 && fields.description && arrays.parameters;
-    if (!isPolicy) throw new Error(`a ${kind} without what a policy needs`);
+    checkPolicy(fields, arrays);
     news.push({ fields, arrays });
   });
   report.send("hello", { role: "sampler", name, pid: process.pid, protocol: 1, host: os.hostname() });
-  const tell = () => {
-    report.send("report", about());
+  /** Whether there was a place for the episodes that have ended, if any; else they are told later. */
+  const tellEpisodes = () => {
     const column = (dtype, k) => array(dtype, [ended.length], ended.map((episode) => episode[k]));
     const [returns, lengths] = [column("float32", 0), column("int32", 1)];
-    if (ended.length && report.send("episodes", {}, { returns, lengths })) ended = [];
+    if (ended.length && !report.send("episodes", {}, { returns, lengths })) return false;
+    ended = [];
+    return true;
+  };
+  const tell = () => {
+    dropped += !report.send("report", about());
+    tellEpisodes();
   };
   const timer = setInterval(tell, 500);
   const isFresh = () => outlets.every(({ produced }) => produced < limit);
@@ -177,9 +221,8 @@ async function main() {
     for (const outlet of outlets) await until(() => outlet.socket.writable, "blocked", outlet.wait);
     await until(adopt, "starved", `a policy (${policies.about.endpoint})`);
     if (stopping) break;
-    const began = performance.now();
-    const arrays = collect(policy);
-    clock_s.busy += (performance.now() - began) / 1000;
+    const arrays = await collect(policy);
+    if (!arrays) break;
     for (const outlet of outlets) {
       const produced = outlet.produced + T * N;
       const fields = { produced, policy_version: policy.fields.version, num_steps: T, num_envs: N };
@@ -187,13 +230,14 @@ async function main() {
       const push = () => outlet.send("rollout", fields, asked) && (outlet.produced = produced);
       await until(push, "blocked", outlet.wait);
     }
-    await sleep(0); // messages and reports have their turn
+    await breathe();
   }
   clearInterval(timer);
-  tell();
   await sleep(200);
-  report.send("bye", { ...about(), reason: "told to stop" });
+  const patience = performance.now() + 1000; // with a broker that takes nothing
+  const bye = () => report.send("bye", { ...about(), reason: "told to stop" });
+  for (const last of [tellEpisodes, bye]) while (!last() && performance.now() < patience) await sleep(1);
   for (const { socket } of [control, report, policies, ...outlets]) socket.close();
 }
 
-main().then(() => (process.exitCode = 0), (error) => fail(2, error.message));
+main().then(() => (process.exitCode = 0), (error) => fail(1, error.message));
