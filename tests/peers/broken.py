@@ -1,5 +1,6 @@
 """Broken samplers: the example in Python with a line changed, one for each clause that is checked."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -48,9 +49,9 @@ MISTAKES = {
     ],
     "C5": [
         (
-            "    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)\n",
-            "    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)\n"
-            '    if header.get("repeat"):\n        raise ValueError("again")\n',
+            '    if header["protocol"] != 1:\n',
+            '    if header.get("repeat"):\n        raise ValueError("again")\n'
+            '    if header["protocol"] != 1:\n',
         )
     ],
     "C6": [('header["incarnation"], header["kind"])', '0, header["kind"])')],
@@ -59,12 +60,14 @@ MISTAKES = {
     "M3": [('        "reward": rewards.astype(np.float32)', '        "reward": rewards.astype(np.float64)')],
     "M4": [(NO_GARBAGE, "            except ZeroDivisionError as error:")],
     "M5": [('type(header["sequence"]) is not int', '"mood" in header')],
-    "M6": [("len(frames[0]) > 65536 or ", "")],
+    "M6": [("if len(frame) > 65536:", "if False:")],
     "X1": [
         (
             "policy, limit = None, -1",
-            'about = {"version": 0, "description": {"observation": {}}}\n'
-            'bounds = {"action_low": np.float32([-2]), "action_high": np.float32([2])}\n'
+            'head = {"kind": "deterministic", "noise_min": 0, "noise_max": 0}\n'
+            'about = {"layers": [], "observation": {"normalize": False}, "distribution": head}\n'
+            'about, none = {"version": 0, "description": about}, {"parameters": np.zeros(0)}\n'
+            'bounds = {**none, "action_low": np.float32([-2]), "action_high": np.float32([2])}\n'
             'policy, limit = (about, bounds), float("inf")',
         )
     ],
@@ -79,8 +82,8 @@ MISTAKES = {
     "X5": [('options.get("envs", 8)', "3")],
     "X6": [
         (
-            "        arrays, frames, masks = collect(policy, frames, masks)",
-            "        arrays, frames, masks = collect(policy, *collect(policy, frames, masks)[1:])",
+            "    arrays, frames, masks = collect(policy, frames, masks)",
+            "    arrays, frames, masks = collect(policy, *collect(policy, frames, masks)[1:])",
         )
     ],
     "X7": [
@@ -106,8 +109,8 @@ MISTAKES = {
         )
     ],
     "X13": [('"policy_version": policy[0]["version"],', '"policy_version": 0,')],
-    "X14": [("envs.reset(seed=int(rng.integers(2**31)))", "envs.reset(seed=[5] * N)")],
-    "X14-lives": [("envs.reset(seed=int(rng.integers(2**31)))", "envs.reset(seed=secrets.randbelow(2**31))")],
+    "X14": [("envs.reset(seed=int(rng.integers(2**31 - N)))", "envs.reset(seed=[5] * N)")],
+    "X14-lives": [("int(rng.integers(2**31 - N))", "secrets.randbelow(2**31 - N)")],
     "X15": [
         ("AutoresetMode.SAME_STEP", "AutoresetMode.NEXT_STEP"),
         ('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])"),
@@ -118,7 +121,7 @@ MISTAKES = {
             '"reward": rewards.astype(np.float32),',
             '"reward": np.where(np.arange(N), rewards, np.nan).astype(np.float32),',
         ),
-        ("    if not all(np.isfinite(", "    if False and not all(np.isfinite("),
+        ("    if not all((np.abs(", "    if False and not all((np.abs("),
     ],
     "X17": [("frames), masks)", "frames), masks | (policy[0]['version'] == 3))")],
     "X17-last": [
@@ -129,7 +132,7 @@ MISTAKES = {
     "A3": [("else rng.standard_normal(mean.size, np.float32)", "else np.zeros(mean.size)")],
     "A4": [(" - 0.5 * np.log(2 * np.pi) - squash)", " - 0.5 * np.log(2 * np.pi))")],
     "A5": [("    if outlets[0].produced >= limit:", "    if policy is None:")],
-    "A6": [("        sys.exit(2)\n    if not all", "        continue\n    if not all")],
+    "A6": [('        refuse(f"policy version', '        sys.exit(f"policy version')],
     "A7": [('attend("starved", policies,', 'attend("idle", policies,')],
     "A8": [
         (
@@ -139,7 +142,7 @@ MISTAKES = {
         )
     ],
     "A9": [('while not (plan["balance"]["in_order"] and', "while not (False and")],
-    "H1": [('tell("hello", hello)', "")],
+    "H1": [('report.send("hello", hello, {})', "")],
     "H2": [("report_due_s = time.time() + 0.5", "report_due_s = time.time() + 2.5")],
     "H3": [
         (
@@ -153,15 +156,15 @@ MISTAKES = {
         ('"waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",', '"waiting_for": "",')
     ],
     "H7": [('int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")', "1")],
-    "H8": [('tell("bye", {**about_me(), "reason": stopping})', "")],
+    "H8": [('report.send("bye", {**about_me(), "reason": stopping}, {}, wait_ms=1000)', "")],
     "H9": [("            ended.append((returns[n], lengths[n]))\n", "")],
 }
 
 
 def sampler(mistakes=()):
-    """The example's two files as one program, with these mistakes."""
-    policy, program = ((EXAMPLE / name).read_text() for name in ("policy.py", "sampler.py"))
-    text = policy + "\n\n" + program.replace("from policy import act\n", "")
+    """The example's files as one program, with these mistakes."""
+    parts = [(EXAMPLE / name).read_text() for name in ("policy.py", "messages.py", "sampler.py")]
+    text = re.sub(r"^from (policy|messages) import .*\n", "", "\n\n".join(parts), flags=re.MULTILINE)
     for clause in mistakes:
         for old, new in MISTAKES[clause]:
             assert text.count(old) == 1, f"{clause}: {old!r} stands {text.count(old)} times in the example"

@@ -43,7 +43,17 @@ def network(fields, arrays, obs):
             x = (x[0] + x[1:] - x[1:].mean(0)).reshape(-1)
         else:
             raise ValueError(f"unknown layer {layer['kind']}")
+    if at != arrays["parameters"].size:
+        raise ValueError(f"it has {arrays['parameters'].size} parameters, its layers take {at}")
     return x
+
+
+def places(index, num_envs, initial):
+    """Where each of a sampler's environments stands among all, [num_envs], 0 to 1: evenly apart those of the
+    ``initial`` samplers, the others spread by the golden ratio.
+    """
+    total, number = initial * num_envs, index * num_envs + np.arange(num_envs)
+    return np.where(number < total, number / max(total - 1, 1), number * (5**0.5 - 1) / 2 % 1)
 
 
 def act(fields, arrays, obs, rng=None, place=0.0, action_mask=None):
@@ -51,6 +61,7 @@ def act(fields, arrays, obs, rng=None, place=0.0, action_mask=None):
     about, out = fields["description"]["distribution"], network(fields, arrays, obs)
     if about.get("action_mask") and action_mask is None:
         raise ValueError("the policy needs to know which actions are legal")
+    action_mask = action_mask if about.get("action_mask") else None
     if about["kind"] == "categorical":
         out = out if action_mask is None else np.where(action_mask, out, np.float32(-np.inf))
         action, log_prob = [], 0.0

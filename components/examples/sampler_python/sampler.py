@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +20,24 @@ import gymnasium as gym
 import msgpack
 import numpy as np
 import zmq
-from policy import act
+from messages import LARGEST, Refused, read_arrays, read_header
+from policy import act, places
+
+
+def refuse(why):
+    """The input is at fault, which a restart would not mend: the run ends."""
+    print(why, file=sys.stderr)
+    sys.exit(2)
+
 
 plan = json.loads(Path(sys.argv[1]).read_text())
 if plan["format"] != 2:
-    print(f"{sys.argv[1]} is of format {plan['format']}, expected 2", file=sys.stderr)
-    sys.exit(2)
+    refuse(f"{sys.argv[1]} is of format {plan['format']}, expected 2")
+if plan["run"].get("randomize"):
+    refuse('run.randomize is not known here: leave it out, or use = "sampler"')
+for channel in plan["components"]["sampler"]["channels"]:
+    if plan["channels"][channel].get("curve"):
+        refuse(f'channels.{channel}.curve: encryption is not known here: leave it out, or use = "sampler"')
 name = f"sampler-{sys.argv[2]}"
 incarnation = secrets.randbelow(2**53 - 1) + 1
 lock = os.fdopen(os.open(f"{plan['socket_dir']}/{name}.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")
@@ -37,19 +50,7 @@ print(os.getpid(), incarnation, file=lock, flush=True)
 options = plan["components"]["sampler"]["options"]
 T, N = options.get("rollout_steps", 16), options.get("envs", 8)
 context, began_s, stopping = zmq.Context(), time.time(), ""
-
-DTYPES = {"float16", "float32", "float64", "bool"}
-DTYPES |= {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-NEEDED = {
-    "stop": {"roles": list, "reason": str},
-    "policy": {
-        "version": int,
-        "critic_updates": int,
-        "actor_updates": int,
-        "description": dict,
-        "extras": dict,
-    },
-}
+taken, refused = {}, {}  # messages of each sender and kind, and those passed over, of each word too
 
 
 def on_sigterm(*_):
@@ -57,26 +58,15 @@ def on_sigterm(*_):
     stopping = stopping or "SIGTERM"
 
 
-def unique(pairs):
-    if len({key for key, _ in pairs if type(key) is str}) != len(pairs):
-        raise ValueError("keys that are no texts, or twice there")
-    return dict(pairs)
-
-
-def read(frames):
-    """The header and arrays of a message; raises something where it breaks a rule."""
-    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)
-    if len(frames[0]) > 65536 or header["protocol"] != 1 or type(header["sequence"]) is not int:
-        raise ValueError("no header of version 1")
-    arrays = {}
-    for (key, dtype, shape), frame in zip(header["arrays"], frames[1:], strict=True):
-        if dtype not in DTYPES or key in arrays or len(shape) > 8 or min(shape, default=0) < 0:
-            raise ValueError(f"array {key}")
-        arrays[key] = np.frombuffer(frame, dtype).reshape(shape)
-    for key, wanted in NEEDED.get(header["kind"], {}).items():
-        if type(header["fields"][key]) is not wanted:
-            raise ValueError(f"field {key}")
-    return header, arrays
+def pass_over(header, error):
+    """Count a message that breaks a rule: the run shows the first one of each kind."""
+    about = header if isinstance(header, dict) else {}
+    sender, kind = (str(about.get(key, ""))[:64] for key in ("sender", "kind"))
+    word, why = error.args if isinstance(error, Refused) else ("bad_header", repr(error)[:200])
+    print(f"a message of {sender or 'somebody'} is passed over: {word}: {why}", file=sys.stderr)
+    row = {"sender": sender, "kind": kind, "word": word, "count": 0, "first": why}
+    if (sender, kind, word) in refused or len(refused) < 64:
+        refused.setdefault((sender, kind, word), row)["count"] += 1
 
 
 class Channel:
@@ -91,8 +81,8 @@ class Channel:
             self.socket.subscribe(b"")
         self.socket.connect(self.about["endpoint"])
 
-    def send(self, kind, fields, arrays):
-        """Whether there was a place."""
+    def send(self, kind, fields, arrays, wait_ms=0):
+        """Whether there was a place, or came one."""
         header = {
             "protocol": 1,
             "kind": kind,
@@ -103,7 +93,7 @@ class Channel:
             "fields": fields,
         }
         frames = [msgpack.packb(header), *(array.tobytes() for array in arrays.values())]
-        if not self.socket.poll(0, zmq.POLLOUT):
+        if not self.socket.poll(wait_ms, zmq.POLLOUT):
             return False
         self.socket.send_multipart(frames)
         self.sequence += 1
@@ -112,16 +102,19 @@ class Channel:
     def receive(self):
         """The next message that is news: its kind, fields and arrays."""
         while self.socket.poll(0):
+            header = None
             try:
-                header, arrays = read(self.socket.recv_multipart())
+                frames = self.socket.recv_multipart()
+                header = read_header(frames[0])
+                arrays = read_arrays(header, frames[1:])
                 key = (header["sender"], header["incarnation"], header["kind"])
                 fields, sequence = header["fields"], header["sequence"]
             except Exception as error:
-                print(f"a message was passed over: {error}", file=sys.stderr)
+                pass_over(header, error)
                 continue
             if key[2] not in self.about["kinds"] or sequence <= self.had.get(key, -1):
                 continue  # of a newer version, or sent again for somebody who joined late
-            self.had[key] = sequence
+            self.had[key], taken[key[0], key[2]] = sequence, taken.get((key[0], key[2]), 0) + 1
             return key[2], fields, arrays
         return None
 
@@ -149,20 +142,26 @@ def about_me():
         "clock_s": clock_s,
         "counters": {"reports_dropped": dropped},
         "gauges": {},
+        "refused": [{**row, "good": taken.get(key[:2], 0)} for key, row in refused.items()],
         "pushed": {outlet.about["binds"]: outlet.produced for outlet in outlets},
         "waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",
     }
 
 
-def tell(kind, fields, arrays=None):
-    """Tell the broker, without waiting for it."""
-    global dropped
-    dropped += not report.send(kind, fields, arrays or {})
+def tell_episodes(wait_ms=0):
+    """Tell the broker which episodes have ended; what finds no place is told with the next ones."""
+    global ended
+    if ended:
+        columns = zip(*ended, strict=True)
+        told = {
+            name: np.array(next(columns), dtype) for name, dtype in (("returns", "f4"), ("lengths", "i4"))
+        }
+        ended = ended if not report.send("episodes", {}, told, wait_ms) else []
 
 
 def attend(charge="busy", waiting_for=None, what=""):
     """Hear the broker and report when due; meanwhile wait up to 0.2 s for a channel."""
-    global stopping, report_due_s, awake_s, waits, waits_since_s, ended
+    global stopping, report_due_s, awake_s, waits, waits_since_s, dropped
     clock_s["busy"] += time.time() - awake_s
     from_s = time.time()
     if waiting_for is not None:
@@ -178,11 +177,8 @@ def attend(charge="busy", waiting_for=None, what=""):
             stopping = stopping or fields["reason"]
     if time.time() >= report_due_s:
         report_due_s = time.time() + 0.5
-        tell("report", about_me())
-        if ended:
-            all_returns, all_lengths = map(np.array, zip(*ended, strict=True))
-            tell("episodes", {}, {"returns": all_returns.astype("f4"), "lengths": all_lengths.astype("i4")})
-            ended = []
+        dropped += not report.send("report", about_me(), {})
+        tell_episodes()
     awake_s = time.time()
     clock_s[charge] += awake_s - from_s
 
@@ -195,9 +191,10 @@ def wait_for_place(outlet):
 
 
 def legal(info):
-    """Which choices of the discrete actions are legal, [N, A]; all where the environment gives no masks."""
-    num = sum(plan["environment"]["action_sizes"])
-    return np.array(list(info.get("action_mask", np.ones((N, num)))), bool)
+    """Which choices of the discrete actions are legal, [N, A]; all of them where the run uses no masks."""
+    if plan["environment"].get("action_mask"):
+        return np.array(list(info["action_mask"]), bool)
+    return np.ones((N, sum(plan["environment"]["action_sizes"])), bool)
 
 
 def numbered(value, number):
@@ -221,13 +218,18 @@ def make(number):
 
 def draw(fields, weights, obs, masks):
     """N actions as the rollout holds them, as the environments get them, and their log_prob."""
-    about = plan["environment"]
+    about, head = plan["environment"], fields["description"]["distribution"]
     box, bounded = about["action_kind"] == "box", "action_low" in weights
+    if (sizes := head.get("sizes", [head.get("num_actions", 0)] * (not box))) != about["action_sizes"]:
+        raise ValueError(f"it chooses among {sizes}, the environment among {about['action_sizes']}")
+    if fields["version"] == 0:
+        one, _ = act(fields, weights, obs[0], action_mask=masks[0])
+        one.reshape(about["action_shape"])  # raises where later versions could not act either
+    masks = masks if head.get("action_mask") else np.ones_like(masks)
     if fields["version"] == 0 and bounded:
         low, high = weights["action_low"], weights["action_high"]
         action, log_prob = rng.uniform(low, high, (N, low.size)), np.full(N, -low.size * np.log(2))
     elif fields["version"] == 0 and not box:
-        sizes = about["action_sizes"]
         parts = np.split(masks, np.cumsum(sizes)[:-1], 1)
         action = np.stack([(part * rng.random(part.shape)).argmax(1) for part in parts], 1)
         log_prob = -sum(np.log(part.sum(1)) for part in parts)
@@ -239,8 +241,19 @@ def draw(fields, weights, obs, masks):
     action = np.array(action, np.float32 if box else np.int64)
     given = action if box else action + np.array(about.get("action_start", 0))
     given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else given
+    if not np.isfinite(action).all():
+        raise ValueError(f"its action is {action.tolist()}")
     shape = (N, *about["action_shape"])
     return action.reshape(shape), given.reshape(shape), np.array(log_prob, np.float32)
+
+
+@contextmanager
+def usable(fields):
+    """The policy is used; one that cannot act here ends the process."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        refuse(f"policy version {fields['version']} cannot be used: {error!r}")
 
 
 def seen(fields, frames):
@@ -250,20 +263,36 @@ def seen(fields, frames):
     return np.moveaxis(frames, 0, 1).reshape(N, -1)
 
 
+def check_finite(*arrays):
+    """What is not finite never travels; the process is started again with other episodes."""
+    if not all((np.abs(array) <= LARGEST).all() for array in arrays):
+        sys.exit("the environment gave a number that is not finite")
+
+
 def collect(policy, frames, masks):
-    """T steps of N environments; returns the rollout, the newest k observations [k, N, ...] and masks."""
-    k = policy[0]["description"]["observation"].get("stack", 1)
-    frames = frames if len(frames) == k else np.repeat(frames[-1:], k, 0)  # an episode has just begun
+    """T steps of N environments; returns the rollout, the newest k observations [k, N, ...] and masks; no
+    rollout if the process must stop before.
+    """
+    with usable(policy[0]):
+        if name_of_class := policy[0]["description"].get("class"):
+            raise ValueError(f"it is the Python class {name_of_class}")
+        k = policy[0]["description"]["observation"].get("stack", 1)
+        frames = frames if len(frames) == k else np.repeat(frames[-1:], k, 0)  # an episode has just begun
     rows, final_obs, final_masks, final_index, history = [], [], [], [], frames[:-1]
     for t in range(T):
         obs = frames[-1]
-        action, given, log_prob = draw(*policy, seen(policy[0], frames), masks)
+        if stopping:
+            return None, frames, masks
+        with usable(policy[0]):
+            action, given, log_prob = draw(*policy, seen(policy[0], frames), masks)
         following, reward, terminated, truncated, info = envs.step(given)
+        check_finite(following, reward)
         rows.append((obs, action, reward, terminated, truncated, log_prob, masks))
         masks = legal(info)
         returns[:], lengths[:] = returns + reward, lengths + 1
         for n in np.flatnonzero(terminated | truncated):
             final_obs.append(info["final_obs"][n])
+            check_finite(final_obs[-1])
             final_masks.append(legal(info["final_info"])[n])
             final_index.append((t, n))
             ended.append((returns[n], lengths[n]))
@@ -295,16 +324,16 @@ signal.signal(signal.SIGTERM, on_sigterm)
 dropped = 0
 life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
-total = plan["components"]["sampler"]["count"]["initial"] * N
-place = np.minimum((int(sys.argv[2]) * N + np.arange(N)) / max(total - 1, 1), 1.0)
+place = places(int(sys.argv[2]), N, plan["components"]["sampler"]["count"]["initial"])
 number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + int(sys.argv[2]) * N
 envs = gym.vector.SyncVectorEnv(
     [partial(make, number + n) for n in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
 )
-first, info = envs.reset(seed=int(rng.integers(2**31)))
+first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
+check_finite(first)
 frames, masks = first[None], legal(info)
 hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
-tell("hello", hello)
+report.send("hello", hello, {})
 policy, limit = None, -1
 while not stopping:
     for outlet in outlets:
@@ -318,13 +347,9 @@ while not stopping:
     if outlets[0].produced >= limit:
         attend("starved", policies, f"a policy ({policies.about['endpoint']})")
         continue
-    try:
-        arrays, frames, masks = collect(policy, frames, masks)
-    except (KeyError, TypeError, ValueError) as error:
-        print(f"policy version {policy[0]['version']} cannot be used: {error!r}", file=sys.stderr)
-        sys.exit(2)
-    if not all(np.isfinite(arrays[key]).all() for key in ("obs", "reward", "final_obs")):
-        sys.exit("the environment gave a number that is not finite")
+    arrays, frames, masks = collect(policy, frames, masks)
+    if arrays is None:
+        break
     for outlet in outlets:
         fields = {
             "produced": outlet.produced + T * N,
@@ -337,5 +362,6 @@ while not stopping:
             wait_for_place(outlet)
         outlet.produced += T * N * sent
 time.sleep(0.2)
-tell("bye", {**about_me(), "reason": stopping})
+tell_episodes(wait_ms=1000)
+report.send("bye", {**about_me(), "reason": stopping}, {}, wait_ms=1000)
 context.destroy()
