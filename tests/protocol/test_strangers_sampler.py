@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,66 +11,15 @@ import numpy as np
 import pytest
 import torch
 from golden_messages import MESSAGES
+from strangers import DEADLINE_S, Peers
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.replay import RoundStore
-from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.wire import Message, channels, rollout_from
-from spreeze_zmq.wire.channels import poll
+from spreeze_zmq.wire import Message, rollout_from
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "components" / "examples" / "sampler_python"
-DEADLINE_S = 30.0
-
-
-class Peers:
-    """Everybody else of a run: the other ends of a sampler's channels, held by the test."""
-
-    def __init__(self, folder, change=lambda plan: plan):
-        plan = change(topology.load("pendulum", []))
-        self.plan, self.sockets = write_plan(plan, RunFolder.create("run", str(folder)))
-        self.run_file = str(RunFolder(folder).run_file)
-        ends = {
-            name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in plan.channels.items()
-        }
-        self.ends = {
-            name: channels.open_channel(self.plan.channels[name], end, "peer-0", 1)
-            for name, end in ends.items()
-        }
-
-    def publish_policy(self, version):
-        """A network of one linear layer for Pendulum-v1."""
-        fields = {
-            **MESSAGES["policy"].fields,
-            "version": version,
-            "description": {
-                "layers": [{"kind": "linear", "in": 3, "out": 2}],
-                "distribution": MESSAGES["policy"].fields["description"]["distribution"],
-                "observation": {"shape": [3], "normalize": False, "clip": 10.0},
-            },
-        }
-        bounds = {"action_low": np.array([-2.0], np.float32), "action_high": np.array([2.0], np.float32)}
-        self.ends["policy"].publish(
-            Message("policy", fields, {"parameters": np.ones(8, np.float32), **bounds})
-        )
-
-    def pull(self, channel, wanted=lambda message: True):
-        """The next message that is wanted; publishers are served meanwhile."""
-        until_s = time.monotonic() + DEADLINE_S
-        while time.monotonic() < until_s:
-            poll(self.ends.values(), timeout_s=0.1)
-            while (message := self.ends[channel].pull()) is not None:
-                if wanted(message):
-                    return message
-        raise AssertionError(f"nothing of what was wanted came on {channel} in {DEADLINE_S} s")
-
-    def close(self):
-        """Leave nothing behind."""
-        for end in self.ends.values():
-            end.close()
-        self.sockets.remove()
 
 
 @pytest.fixture

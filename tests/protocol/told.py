@@ -1,4 +1,4 @@
-"""An environment that gives what it was told: its number, and each action as it came."""
+"""Environments of tests: one gives what it was told, its number and each action as it came, one fails."""
 
 import gymnasium
 import numpy as np
@@ -31,4 +31,32 @@ class Told(gymnasium.Env):
         return np.array([self.number, float(self.name.removeprefix("{index} env-")), action], np.float32)
 
 
+class Faulty(gymnasium.Env):
+    """Its fifth step raises, or gives what is not finite.
+
+    Args:
+        fault: ``"raises"`` or ``"nan"``.
+    """
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+
+    def __init__(self, fault):
+        self.fault = fault
+
+    def reset(self, *, seed=None, options=None):
+        """Zeros."""
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        """Zeros, up to the fifth."""
+        self.steps += 1
+        if self.steps == 5 and self.fault == "raises":
+            raise KeyError("contact lost")
+        return np.full(3, np.nan if self.steps == 5 else 0, np.float32), 1.0, False, False, {}
+
+
+gymnasium.register("Faulty-v0", Faulty)
 gymnasium.register("Told-v0", Told)

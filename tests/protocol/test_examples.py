@@ -1,0 +1,295 @@
+"""The example samplers in Python and JavaScript, where what they are given is not as it should be."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+from strangers import Peers, policy
+
+from spreeze_zmq import envs
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import Message, rollout_from
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "components" / "examples"
+PYTHON = [sys.executable, str(EXAMPLES / "sampler_python" / "sampler.py")]
+NODE = ["node", str(EXAMPLES / "sampler_node" / "sampler.js")]
+EXPERIENCE = "experience.critic_learner"
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node: apt install nodejs")
+BOTH = pytest.mark.parametrize("language", ["python", "javascript"])
+
+
+@pytest.fixture
+def start(request, tmp_path, monkeypatch):
+    """Starts an example in a run; ``pendulum`` takes the place of the environment in JavaScript."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    started = []
+
+    def begin(language, peers, pendulum=""):
+        command = PYTHON
+        if language == "javascript":
+            folder = request.getfixturevalue("new_node")
+            if pendulum:
+                folder = shutil.copytree(folder, tmp_path / "js", symlinks=True)
+                (folder / "pendulum.js").write_text(pendulum)
+            command = ["node", str(folder / "sampler.js")]
+        log = (tmp_path / "log").open("w")
+        started.append(subprocess.Popen([*command, peers.run_file, "0"], stderr=log))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def played(tmp_path):
+    """Makes the peers of a run of pendulum."""
+    made = []
+
+    def make(*overrides, env=None, away=(), change=lambda plan: plan):
+        def changed(plan):
+            plan = change(topology.load("pendulum", list(overrides)))
+            return plan if env is None else replace(plan, environment=env)
+
+        made.append(Peers(tmp_path / "run", changed, away))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def last_line(tmp_path):
+    """What the example said last."""
+    return lambda: (tmp_path / "log").read_text().splitlines()[-1]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("program", "changed", "words"),
+    [
+        (PYTHON, {"run": {"randomize": {"mass": [0.9, 1.1]}}}, "run.randomize"),
+        (NODE, {"run": {"randomize": {"mass": [0.9, 1.1]}}}, "run.randomize"),
+        (NODE, {"environment": {"kwargs": {"g": 5.0}}}, "run.env_kwargs"),
+        (PYTHON, {"channels": {"policy": {"curve": True}}}, "channels.policy.curve"),
+        (NODE, {"channels": {"policy": {"curve": True}}}, "channels.policy.curve"),
+    ],
+)
+def test_what_an_example_cannot_do_it_refuses(tmp_path, program, changed, words):
+    """In one line, with the code of bad input, before it waits for anybody."""
+    plan = topology.load("pendulum", [])
+    _, sockets = write_plan(plan, folder := RunFolder.create("run", str(tmp_path / "run")))
+    told = json.loads(folder.run_file.read_text())
+    for table, keys in changed.items():
+        for key, value in keys.items():
+            told[table][key] = {**told[table][key], **value} if isinstance(value, dict) else value
+    folder.run_file.write_text(json.dumps(told))
+    done = subprocess.run(
+        [*program, folder.run_file, "0"], capture_output=True, text=True, timeout=20, check=False
+    )
+    sockets.remove()
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def broken_policies():
+    """What is wrong -> fields and arrays of a policy message of which that is so, and the word of refusal."""
+    right = policy(1)
+    one, nothing = np.ones(3, np.float32), np.zeros(3, np.float32)
+    nan = np.full(8, np.nan, np.float32)
+    without = {name: array for name, array in right.arrays.items() if name != "action_high"}
+    return {
+        "NaN": (right.fields, {**right.arrays, "parameters": nan}, "not_finite"),
+        "one bound": (right.fields, without, "missing_array"),
+        "a limit in words": (
+            {**right.fields, "collect_until": {"*": "far"}},
+            right.arrays,
+            "wrong_field_type",
+        ),
+        "no spread": (
+            right.fields,
+            {**right.arrays, "observation_mean": one, "observation_std": nothing},
+            "not_finite",
+        ),
+        "float64": (right.fields, {**right.arrays, "parameters": np.ones(8)}, "wrong_dtype"),
+    }
+
+
+def frames_of(fields, arrays, sequence):
+    """The frames of a policy message, unchecked."""
+    listed = [[name, array.dtype.name, array.shape] for name, array in arrays.items()]
+    header = {"protocol": 1, "kind": "policy", "sender": "actor_learner-0", "incarnation": 7}
+    header |= {"arrays": listed, "sequence": sequence, "fields": fields}
+    return [msgpack.packb(header), *(array.tobytes() for array in arrays.values())]
+
+
+@BOTH
+def test_a_broken_policy_is_passed_over_and_counted(played, start, language):
+    """Nothing is collected under it; the report says which, and arrays that nobody knows do no harm."""
+    peers = played()
+    peers.publish_policy(0)
+    process = start(language, peers)
+    peers.pull(EXPERIENCE)
+    peers.pull("experience.actor_learner")
+    broken = broken_policies()
+    newer = policy(9)
+    known = {**newer.arrays, "unknown": np.arange(3)}
+    seen = set()
+    for sequence, (fields, arrays, _) in enumerate([*broken.values(), (newer.fields, known, "")]):
+        peers.ends["policy"].forward(frames_of(fields, arrays, sequence))
+        seen |= {peers.pull(EXPERIENCE).fields["policy_version"] for _ in range(4)}
+        for _ in range(4):
+            peers.pull("experience.actor_learner")
+    while 9 not in seen:
+        seen.add(peers.pull(EXPERIENCE).fields["policy_version"])
+        peers.pull("experience.actor_learner")
+    assert seen == {0, 9}
+    report = peers.pull("report", lambda message: len(message.fields.get("refused", ())) == 4)
+    rows = report.fields["refused"]
+    counts = {(row["sender"], row["kind"], row["word"]): row["count"] for row in rows}
+    words = [word for _, _, word in broken.values()]
+    assert counts == {("actor_learner-0", "policy", word): words.count(word) for word in words}
+    assert {row["good"] for row in rows} == {1}
+    assert process.poll() is None
+    assert not any(end.refusals.rows() for end in peers.ends.values())
+
+
+ONE_NUMBER = {"action_low": np.array([-2.0], np.float32), "action_high": np.array([2.0], np.float32)}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("numbers", "others"),
+    [
+        (7, {}),
+        (9, {}),
+        (16, {"layers": [{"kind": "linear", "in": 3, "out": 4}]}),
+        (8, {"observation": {"shape": [3], "normalize": False, "clip": 10.0, "stack": 2}}),
+    ],
+)
+def test_a_policy_that_does_not_suit_the_environment_ends_it(
+    played, start, last_line, language, numbers, others
+):
+    """Parameters too few or too many, two actions, stacks: code 2, and the policy is named."""
+    peers = played()
+    peers.ends["policy"].publish(policy(0, numbers, **others))
+    process = start(language, peers)
+    assert peers.ended(process) == 2
+    assert "policy version 0 cannot be used" in last_line()
+
+
+FAULTY = """
+module.exports = class {
+  static obsSize = 3;
+  static actionSize = 1;
+  reset() { this.steps = 0; return [0, 0, 0]; }
+  step() {
+    if (++this.steps < 5) return { obs: [0, 0, 0], reward: 1, terminated: false };
+    FAULT
+  }
+};
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("fault", ["raises", "nan"])
+def test_an_environment_that_fails_ends_the_process_with_code_1(played, start, last_line, language, fault):
+    """It is started again, and nobody blames the policy."""
+    number = "return { obs: [NaN, 0, 0], reward: 1, terminated: false };"
+    script = FAULTY.replace("FAULT", number if fault == "nan" else 'throw new Error("contact lost");')
+    env = envs.probe("tests.protocol.told:Faulty-v0", {"fault": fault})
+    peers = played(env=env if language == "python" else None)
+    peers.publish_policy(1)
+    process = start(language, peers, script)
+    assert peers.ended(process) == 1
+    assert ("contact lost" if fault == "raises" else "a number that is not finite") in last_line()
+    assert peers.ends[EXPERIENCE].pull(0.0) is None
+
+
+@BOTH
+def test_no_episode_is_lost_while_the_broker_is_away(played, start, language):
+    """The report finds no place and is counted; the episodes are told when it is there, before ``bye``."""
+
+    def shallow(plan):
+        report = replace(plan.channels["report"], high_water_mark=1)
+        environment = envs.probe("Pendulum-v1", {"max_episode_steps": 5})
+        kwargs = environment.kwargs if language == "python" else {}
+        return replace(
+            plan,
+            environment=replace(environment, kwargs=kwargs),
+            channels={**plan.channels, "report": report},
+        )
+
+    peers = played("components.sampler.envs=4", away=["report"], change=shallow)
+    peers.publish_policy(1)
+    process = start(language, peers)
+    ended, until_s = 0, time.monotonic() + 1.5
+    while time.monotonic() < until_s:
+        ended += len(rollout_from(peers.pull(EXPERIENCE)).final_index)
+        peers.pull("experience.actor_learner")
+        time.sleep(0.01)
+    peers.open("report")
+    process.send_signal(signal.SIGTERM)
+    told, last = 0, None
+    while last is None or last.kind != "bye":
+        last = peers.pull("report")
+        told += len(last.arrays["returns"]) if last.kind == "episodes" else 0
+    assert told >= ended > 20
+    assert last.fields["counters"]["reports_dropped"] > 0
+
+
+SLOW = (EXAMPLES / "sampler_node" / "pendulum.js").read_text()
+SLOW = SLOW.replace(
+    "  step([torque]) {", "  step([torque]) {\n    for (const end = Date.now() + 50; Date.now() < end; );"
+)
+
+
+def test_the_example_in_javascript_is_heard_and_hears_while_it_collects(played, start):
+    """A rollout takes 4.8 s; reports come twice a second all the while, and a signal is heeded at once."""
+    peers = played("components.sampler.envs=4", "components.sampler.rollout_steps=24")
+    peers.publish_policy(1)
+    process = start("javascript", peers, SLOW)
+    reports = [peers.pull("report", lambda message: message.kind == "report").fields for _ in range(5)]
+    times = [report["time_s"] for report in reports]
+    assert np.diff(times).max() < 1.6
+    assert reports[-1]["clock_s"]["busy"] > 1
+    sent_s = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert peers.ended(process) == 0
+    assert time.monotonic() - sent_s < 2
+
+
+def unmasked(plan):
+    """An environment that gives masks, in a run that uses none; its critic-learner asks for ``log_prob``."""
+    asking = replace(plan.channels[EXPERIENCE], fields=(*plan.channels[EXPERIENCE].fields, "log_prob"))
+    environment = replace(envs.probe("tests.masked:MaskedPole-v0", {}), action_mask=False)
+    return replace(plan, environment=environment, channels={**plan.channels, EXPERIENCE: asking})
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_masks_that_the_run_does_not_use_change_nothing(played, start, version):
+    """The log probabilities are of all choices."""
+    peers = played(change=unmasked)
+    distribution = {"kind": "categorical", "sizes": [2]}
+    observation = {"shape": [4], "normalize": False, "clip": 10.0}
+    layers = [{"kind": "linear", "in": 4, "out": 2}]
+    message = policy(version, layers=layers, distribution=distribution, observation=observation)
+    parameters = np.array([0.0] * 9 + [np.log(3.0)], np.float32)
+    peers.ends["policy"].publish(Message("policy", message.fields, {"parameters": parameters}))
+    start("python", peers)
+    rollout = rollout_from(peers.pull(EXPERIENCE))
+    probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
+    np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
