@@ -113,6 +113,8 @@ def _about_effect(plan: Plan) -> Iterator[str]:
             yield f"algorithm.{name} = {show(value)} has no effect: images go through convolutions"
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
+    if plan.run.randomize and (sampler := plan.components[SAMPLER]).use != SAMPLER:
+        yield f"run.randomize: the shipped sampler draws from it, {sampler.use} may not"
     yield from plan.replaced
     yield from _about_step_timeout(plan)
     yield from _about_evaluator(plan)

@@ -1,6 +1,7 @@
 """What is said of a topology before its run: the picture of ``--graph``, and advice."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from spreeze_zmq.commands.check import advice, endless, ends, environment, repor
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.topology import load
+
+FOREIGN = Path(__file__).parents[3] / "components" / "examples" / "sampler_python"
 
 
 def test_the_picture_names_every_process_and_channel():
@@ -170,6 +173,10 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
         (
             ["components.evaluator.randomize=true"],
             "evaluator.randomize = true has no effect without run.rand",
+        ),
+        (
+            ["run.randomize={body_mass=[0.9, 1.1]}", "run.env=Hopper-v5", f"components.sampler.use={FOREIGN}"],
+            "run.randomize: the shipped sampler draws from it, /",
         ),
         (["components.evaluator.workers=4"], "workers = 4 has no effect: all environments step at once"),
         (["components.evaluator.workers=4", "run.env=tests.unit.envs.own_environments:Again"], ""),
