@@ -65,8 +65,9 @@ MISTAKES = {
         (
             "policy, limit = None, -1",
             'head = {"kind": "deterministic", "noise_min": 0, "noise_max": 0}\n'
-            'about = {"layers": [], "observation": {"normalize": False}, "distribution": head}\n'
-            'about, none = {"version": 0, "description": about}, {"parameters": np.zeros(0)}\n'
+            'layers = [{"kind": "linear", "in": 3, "out": 1}]\n'
+            'about = {"layers": layers, "observation": {"normalize": False}, "distribution": head}\n'
+            'about, none = {"version": 0, "description": about}, {"parameters": np.zeros(4)}\n'
             'bounds = {**none, "action_low": np.float32([-2]), "action_high": np.float32([2])}\n'
             'policy, limit = (about, bounds), float("inf")',
         )

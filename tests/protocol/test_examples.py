@@ -157,8 +157,12 @@ def test_a_broken_policy_is_passed_over_and_counted(played, start, language):
         seen.add(peers.pull(EXPERIENCE).fields["policy_version"])
         peers.pull("experience.actor_learner")
     assert seen == {0, 9}
-    report = peers.pull("report", lambda message: len(message.fields.get("refused", ())) == 4)
-    rows = report.fields["refused"]
+
+    def has_counted_all(message):
+        rows = message.fields.get("refused", ())
+        return len(rows) == 4 and all(row["good"] for row in rows)
+
+    rows = peers.pull("report", has_counted_all).fields["refused"]
     counts = {(row["sender"], row["kind"], row["word"]): row["count"] for row in rows}
     words = [word for _, _, word in broken.values()]
     assert counts == {("actor_learner-0", "policy", word): words.count(word) for word in words}

@@ -175,7 +175,11 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
             "evaluator.randomize = true has no effect without run.rand",
         ),
         (
-            ["run.randomize={body_mass=[0.9, 1.1]}", "run.env=Hopper-v5", f"components.sampler.use={FOREIGN}"],
+            [
+                "run.randomize={body_mass=[0.9, 1.1]}",
+                "run.env=Hopper-v5",
+                f"components.sampler.use={FOREIGN}",
+            ],
             "run.randomize: the shipped sampler draws from it, /",
         ),
         (["components.evaluator.workers=4"], "workers = 4 has no effect: all environments step at once"),
