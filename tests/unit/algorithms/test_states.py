@@ -1,12 +1,14 @@
-"""The state of a half holds all of its networks, and is loaded into the same ones alone."""
+"""What a half saves and publishes is what it trains, and goes into the same networks alone."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms import Networks
+from spreeze_zmq.algorithms.class_policy import ClassPolicy
 from spreeze_zmq.base.errors import AlgorithmError, CheckpointError
 from tests.unit.algorithms.test_flat_networks import Regression, half_of, trained
 
@@ -100,3 +102,27 @@ def test_priorities_that_are_no_numbers_are_named():
     half = trained(half_of(Weighed), 3)
     with pytest.raises(AlgorithmError, match="critic_loss gives priorities with NaN or infinity at update 3"):
         half.priorities()
+
+
+class Negative(torch.nn.Sequential):
+    """Computes more than its layers."""
+
+    def forward(self, x):
+        """Of the other sign."""
+        return -super().forward(x)
+
+
+class Negated(Regression):
+    """Acts by a network that is more than its layers."""
+
+    def networks(self):
+        """A subclass of what every reader could evaluate."""
+        return replace(super().networks(), critic={"q": Negative(*nn.mlp([4, 8, 2]))})
+
+
+def test_a_published_policy_computes_what_the_learner_trains():
+    """By its class, where it is more than its layers."""
+    half = trained(half_of(Negated))
+    published = ClassPolicy(Negated, half.description(), half.policy_arrays())
+    obs = torch.randn(5, 4)
+    torch.testing.assert_close(torch.from_numpy(published.output(obs.numpy(), None)), half.algorithm.q(obs))
