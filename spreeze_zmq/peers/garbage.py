@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -43,6 +43,9 @@ def refused(roles: Sequence[str]) -> dict[str, list[bytes]]:
     def with_arrays(*arrays: list[Any]) -> list[bytes]:
         return [of(arrays=list(arrays)), *([b""] * len(arrays))]
 
+    def changed(**arrays: Any) -> list[bytes]:
+        return _with(ROLLOUT, {**ROLLOUT.arrays, **arrays})
+
     return {
         "missing_frames": rollout[:-1],
         "extra_frames": [*rollout, b"1"],
@@ -69,11 +72,27 @@ def refused(roles: Sequence[str]) -> dict[str, list[bytes]]:
         "missing_field": [of(fields={"roles": list(roles)})],
         "wrong_field_type": [of(fields={"roles": "*" if roles else "", "reason": ""})],
         "missing_array": [_header(STOP, **CRITIC)],
-        "wrong_dtype": _with(reward=np.zeros((2, 2), np.float64)),
-        "wrong_shape": _with(obs=np.zeros((2, 2, 1), np.float32)),
-        "bad_flag": _with(terminated=np.array([[2, 0], [0, 0]], np.uint8).view(np.bool_)),
+        "wrong_dtype": changed(reward=np.zeros((2, 2), np.float64)),
+        "wrong_shape": changed(obs=np.zeros((2, 2, 1), np.float32)),
+        "bad_flag": changed(terminated=np.array([[2, 0], [0, 0]], np.uint8).view(np.bool_)),
         "not_finite": [_header(STOP, **CRITIC, arrays=[["parameters", "float32", [1]]]), b"\0\0\xc0\x7f"],
-        "bad_final_index": _with(final_index=np.array([[1, 1], [0, 0]], np.int32)),
+        "bad_final_index": changed(final_index=np.array([[1, 1], [0, 0]], np.int32)),
+    }
+
+
+def policies(policy: Message) -> dict[str, list[bytes]]:
+    """Word of refusal and what it is about -> frames of a policy that has this mistake and no other."""
+    arrays, shape = policy.arrays, policy.fields["description"]["observation"]["shape"]
+    still = {"observation_mean": np.zeros(shape, np.float32), "observation_std": np.zeros(shape, np.float32)}
+    low = {"action_low": arrays.get("action_low", np.zeros(1, np.float32))}
+    one_bound = {name: array for name, array in arrays.items() if name != "action_high"} | low
+    return {
+        "not_finite parameters": _with(
+            policy, {**arrays, "parameters": arrays["parameters"] * np.float32("nan")}
+        ),
+        "not_finite observation_std": _with(policy, {**arrays, **still}),
+        "missing_array action_high": _with(policy, one_bound),
+        "wrong_field_type collect_until": _with(policy, arrays, collect_until={"*": "far"}),
     }
 
 
@@ -110,8 +129,8 @@ def _header(message: Message, **changes: Any) -> bytes:
     return packed
 
 
-def _with(**arrays: Any) -> list[bytes]:
-    """The frames of ``ROLLOUT`` with some arrays replaced, not validated."""
-    changed = {**ROLLOUT.arrays, **arrays}
-    described = [[name, array.dtype.name, list(array.shape)] for name, array in changed.items()]
-    return [_header(ROLLOUT, arrays=described), *(array.tobytes() for array in changed.values())]
+def _with(message: Message, arrays: Mapping[str, Any], **fields: Any) -> list[bytes]:
+    """The frames of a message with other arrays and some fields changed, not validated."""
+    described = [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()]
+    header = _header(message, arrays=described, fields={**message.fields, **fields})
+    return [header, *(array.tobytes() for array in arrays.values())]

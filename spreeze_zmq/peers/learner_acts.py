@@ -188,7 +188,7 @@ def send_garbage(peers: Peers, sampler: Sampler, other: OtherLearner) -> None:
     is_taken(peers, sampler, "M4", "after garbage")
     peers.mark("fuzzed")
     before = account(peers)["refused"]
-    newer = sampler.next(moods=np.zeros(3, np.float32))
+    newer = sampler.next(moods=np.arange(3))
     newer = newer._replace(fields={**newer.fields, "mood": "calm"})
     push_one(peers, sampler, garbage.with_key(newer))
     is_taken(peers, sampler, "M5", "with a key, a field and an array more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,17 @@ def unusable_policy(spec: EnvironmentSpec) -> Message:
     message = random_policy(spec, heads(spec)[0], seed=1)
     message.fields["description"]["layers"].insert(0, {"kind": "fourier", "size": 3})
     return message
+
+
+def misfit_policy(spec: EnvironmentSpec) -> Message:
+    """A policy of an environment that takes one action more, or one more choice of the first."""
+    if spec.action_kind != "box":
+        first, *others = spec.action_sizes
+        return random_policy(replace(spec, action_sizes=(first + 1, *others)), heads(spec)[0], seed=1)
+    more: dict[str, Any] = {"action_shape": (math.prod(spec.action_shape) + 1,)}
+    if spec.action_low is not None and spec.action_high is not None:
+        more |= {"action_low": np.append(spec.action_low, -1), "action_high": np.append(spec.action_high, 1)}
+    return random_policy(replace(spec, **more), heads(spec)[0], seed=1)
 
 
 def constant_output(spec: EnvironmentSpec, head: str) -> NDArray[np.float64]:

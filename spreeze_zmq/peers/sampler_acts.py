@@ -21,6 +21,10 @@ from spreeze_zmq.wire import Message
 MANY = 60
 #: How long to wait for messages that must not come.
 STILL_S = 0.4
+#: The first version of policies with a mistake, and for how long one might be used.
+BROKEN_VERSION, USED_S = 90, 0.15
+#: Policies that cannot be used, by name.
+UNUSABLE = {"unknown layer": policies.unusable_policy, "other actions": policies.misfit_policy}
 #: Transitions from which the distribution of actions is estimated.
 DRAWS = 800
 
@@ -138,16 +142,29 @@ def other_publishers(peers: Peers, older: Message, exact: Message, at: int, size
     come_to(peers, "C6", "under an older version of a restarted publisher", at, "restarted")
     at += 2 * size
     fields = {**exact.fields, "version": 4, "collect_until": {"*": at}, "mood": "calm"}
-    arrays = {**exact.arrays, "moods": exact.arrays["parameters"]}
+    arrays = {**exact.arrays, "moods": np.arange(3)}
     newer = last._replace(fields=fields, arrays=arrays, sequence=publisher.published)
     publisher.forward(garbage.with_key(newer))
     publisher.published += 1
     come_to(peers, "M5", "under a policy with a key, a field and an array more", at, "newer")
-    for frames in [*garbage.refused(()).values(), *garbage.mutations(last, 60)]:
-        publisher.forward(frames)
-        peers.wait(0.01)  # a subscriber's queue is short, and messages that find it full are lost
+    send_garbage(peers, last, at + 1000 * size)
     publish_policy(peers, 5, exact, {"*": at + 2 * size})
     return come_to(peers, "M4", "under a policy that came after garbage", at + 2 * size, "fuzzed")
+
+
+def send_garbage(peers: Peers, policy: Message, far: int) -> None:
+    """Publish invalid messages, then policies of one mistake each, which may be used up to ``far``."""
+    publisher = peers.ends[POLICY]
+    for frames in [*garbage.refused(()).values(), *garbage.mutations(policy, 60)]:
+        publisher.forward(frames)
+        peers.wait(0.01)  # a subscriber's queue is short, and messages that find it full are lost
+    for version, mistake in enumerate(garbage.policies(policy), BROKEN_VERSION):
+        fields = {**policy.fields, "version": version, "collect_until": {"*": far}}
+        broken = policy._replace(fields=fields, sequence=publisher.published)
+        publisher.forward(garbage.policies(broken)[mistake])
+        publisher.published += 1
+        peers.notes["mistakes"] = {**peers.notes.get("mistakes", {}), version: mistake}
+        peers.wait(USED_S)
 
 
 def idle_learners(peers: Peers, exact: Message, at: int, size: int) -> None:
@@ -202,15 +219,17 @@ def in_order(peers: Peers) -> None:
 
 
 def bad_input(peers: Peers) -> None:
-    """It is stopped by its role's name while it starves; a policy that cannot be used."""
+    """It is stopped by its role's name while it starves; policies that cannot be used."""
     peers.open()
     end(peers, begin(peers, 8), "L6", stops=SAMPLER)
     peers.mark("stopped by its role")
     peers.ends[CONTROL].latest.clear()
-    publish_policy(peers, 1, policies.unusable_policy(peers.plan.environment))
-    life = begin(peers, 6)
-    peers.wait(min(5.0, peers.patience_s), lambda: life.ended)
-    peers.notes["unusable"] = life, life.process.poll()
+    for index, (name, make) in enumerate(UNUSABLE.items(), 6):
+        publish_policy(peers, index, make(peers.plan.environment))
+        life = begin(peers, index)
+        peers.wait(min(5.0, peers.patience_s), lambda life=life: life.ended)
+        peers.notes[name] = life, life.process.poll()
+        life.kill()
 
 
 def other_heads(peers: Peers) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from spreeze_zmq.peers import clauses, physics, rollout_checks
@@ -9,7 +11,7 @@ from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.every_role_checks import lingers_little
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.rollout_checks import learners
-from spreeze_zmq.peers.sampler_acts import rollouts, transitions
+from spreeze_zmq.peers.sampler_acts import UNUSABLE, rollouts, transitions
 from spreeze_zmq.plan.roles import experience_of
 
 
@@ -33,6 +35,12 @@ def _each_in_its_turn(peers: Peers) -> str:
 def _passes_repeats_over(peers: Peers) -> str:
     found = [m for m in rollouts(peers, "moved", "repeated") if m.fields["policy_version"] == 1]
     return expect(not found, f"{len(found)} rollouts under the older policy that was repeated")
+
+
+def _passes_mistakes_over(peers: Peers) -> str:
+    went_on, mistakes = peers.reached("fuzzed"), peers.note("mistakes")
+    used = {m.fields["policy_version"] for m in rollouts(peers, "newer", "fuzzed")} & mistakes.keys()
+    return expect(not used, f"it used a policy of {mistakes[min(used)]}" if used else went_on)
 
 
 def _pushes_no_more(peers: Peers) -> str:
@@ -107,11 +115,11 @@ CLAUSES = (
     Clause("C5", "order", _joins_again),
     Clause("C6", "main", "restarted"),
     Clause("C7", "main", lingers_little),
-    Clause("M4", "main", "fuzzed"),
+    Clause("M4", "main", _passes_mistakes_over),
     Clause("M5", "main", "newer"),
     *rollout_checks.CLAUSES,
     Clause("A5", "main", _heeds_the_limit),
-    Clause("A6", "input", lambda peers: clauses.exits_with_2(peers, "unusable")),
+    *(Clause("A6", "input", functools.partial(clauses.exits_with_2, name=name)) for name in UNUSABLE),
     Clause("A7", "main", _counts_as_starved),
     Clause("A8", "main", "moved"),
     Clause("A9", "order", _each_in_its_turn),

@@ -1,0 +1,65 @@
+"""What the sampler in C++ refuses, and where its environments stand among all."""
+
+import json
+import struct
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from components.sampler.__main__ import Collector
+from spreeze_zmq.peers import garbage, policies
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
+
+SPEC = topology.load("pendulum", []).environment
+
+
+def said_of(probe, frames):
+    """What the program says of the frames of a policy message."""
+    packed = struct.pack("<I", len(frames)) + b"".join(struct.pack("<I", len(f)) + f for f in frames)
+    done = subprocess.run([probe, "act"], input=packed, capture_output=True, text=False, check=False)
+    assert done.returncode == (2 if done.stderr else 0)
+    return done.stderr.decode()
+
+
+@pytest.mark.parametrize("mistake", sorted(garbage.policies(policies.random_policy(SPEC, "tanh_normal", 1))))
+def test_a_policy_that_breaks_a_rule_is_passed_over(probe, mistake):
+    """It is a refused message, and no policy that cannot be used, which would end the run."""
+    whole = policies.random_policy(SPEC, "tanh_normal", 1)._replace(sender="actor_learner-0", incarnation=5)
+    assert not said_of(probe, garbage.frames_of(whole))
+    word = mistake.partition(" ")[0]
+    assert said_of(probe, garbage.policies(whole)[mistake]).startswith(f"{word}: ")
+
+
+@pytest.mark.parametrize(
+    ("index", "envs", "initial"), [(0, 4, 3), (2, 4, 3), (1, 4, 1), (9, 16, 2), (0, 1, 1)]
+)
+def test_environments_stand_where_those_of_the_shipped_sampler_do(probe, index, envs, initial):
+    """Those of samplers that come later do not all explore alike."""
+    count = SimpleNamespace(count=SimpleNamespace(initial=initial))
+    component = SimpleNamespace(index=index, plan=SimpleNamespace(components={"sampler": count}))
+    ours = Collector.places(SimpleNamespace(component=component, num_envs=envs))
+    words = [probe, "places", str(index * envs), str(envs), str(initial * envs)]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert np.array_equal(np.array(said, np.float32), ours)
+    assert len(set(said)) == envs
+
+
+def test_an_encrypted_channel_is_refused(built_cpp, tmp_path):
+    """One line says which and what to do, with the exit code of bad input."""
+    plan = topology.load("halfcheetah", [])
+    _, sockets = write_plan(plan, RunFolder.create("run", str(tmp_path / "run")))
+    file = tmp_path / "run" / "run.json"
+    about = json.loads(file.read_text())
+    about["channels"]["policy"]["curve"] = True
+    file.write_text(json.dumps(about))
+    try:
+        command = [built_cpp / "sampler_cpp", str(file), "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    finally:
+        sockets.remove()
+    assert done.returncode == 2
+    assert done.stderr.startswith("sampler: channels.policy is encrypted (ipc://")
+    assert done.stderr.count("\n") == 1
