@@ -85,9 +85,9 @@ def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
     return found
 
 
-def steps(peers: Peers) -> Iterator[tuple[dict[str, Any], int, int, NDArray[np.bool_]]]:
-    """Yields for each step under version 0: arrays and number of its rollout, t, and ``ended [N]``."""
-    for number, message in enumerate(whole(peers)):
+def steps(peers: Peers, stop: str = "random") -> Iterator[tuple[dict[str, Any], int, int, NDArray[np.bool_]]]:
+    """Yields for each step up to a mark: arrays and number of its rollout, t, and ``ended [N]``."""
+    for number, message in enumerate(whole(peers, stop)):
         arrays = dict(message.arrays)
         for t in range(message.fields["num_steps"]):
             yield arrays, number, t, arrays["terminated"][t] | arrays["truncated"][t]

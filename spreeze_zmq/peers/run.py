@@ -22,7 +22,7 @@ from spreeze_zmq.peers import (
 from spreeze_zmq.peers.clauses import BROKEN, Clause, Result, judge
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, SAMPLER, VISUALIZER, experience_of
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, REPORT, SAMPLER, VISUALIZER, experience_of
 
 #: Role -> its acts, and its clauses besides those of every role.
 ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
@@ -39,7 +39,7 @@ OWN = {
 }
 ROLES = tuple(ACTS)
 #: The acts that the tier ``fast`` leaves out.
-LONG = ("order", "heads")
+LONG = ("order", "unheard", "heads")
 
 
 def clauses_of(role: str) -> tuple[Clause, ...]:
@@ -92,12 +92,15 @@ def run(
 
 
 def shaped(plan: Plan, act: str, role: str = "") -> Plan:
-    """The plan of an act: ``balance.in_order`` in the act ``order`` alone, and ``log_prob`` asked for by the
-    first learner in the act ``main`` and by on-policy learners; of a broker with limits.
+    """The plan of an act: ``balance.in_order`` in the act ``order`` alone, ``log_prob`` asked for by the
+    first learner in the act ``main`` and by on-policy learners, and a queue of one report in the act
+    ``unheard``; of a broker with limits.
     """
     plan = broker_acts.shaped(plan) if role == BROKER else plan
     name = experience_of(plan.learning.learners[0])
     asks = act == "main" or plan.learning.on_policy
     fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if asks else set())
     channels = {**plan.channels, name: replace(plan.channels[name], fields=tuple(sorted(fields)))}
+    if act == "unheard":
+        channels[REPORT] = replace(plan.channels[REPORT], high_water_mark=1)
     return replace(plan, balance=replace(plan.balance, in_order=act == "order"), channels=channels)

@@ -11,16 +11,18 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.packed import OBSERVATIONS, Packing
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.peers.clauses import expect
-from spreeze_zmq.peers.every_role import begin, begin_again, end
+from spreeze_zmq.peers.every_role import begin, begin_again, end, hello_of
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.program import Life
-from spreeze_zmq.plan.roles import CONTROL, POLICY, SAMPLER, experience_of
+from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message
 
 #: Rollouts within which an episode should end, in an environment without a time limit.
 MANY = 60
 #: How long to wait for messages that must not come.
 STILL_S = 0.4
+#: For how long nothing is collected while the broker is away; reports and episodes come twice a second.
+AWAY_S = 0.7
 #: The first version of policies with a mistake, and for how long one might be used.
 BROKEN_VERSION, USED_S = 90, 0.15
 #: Policies that cannot be used, by name.
@@ -87,6 +89,12 @@ def first_size(peers: Peers, clause: str) -> int:
     return transitions(rollouts(peers, "begun")[0])
 
 
+def an_episode(peers: Peers) -> int:
+    """The position up to which every environment should have ended an episode; a rollout has come."""
+    first, limit = rollouts(peers, "begun")[0], peers.plan.environment.max_episode_steps
+    return transitions(first) * (MANY if limit is None else limit // int(first.fields["num_steps"]) + 2)
+
+
 def main(peers: Peers) -> None:
     """A whole episode under version 0, then exact and drawn actions, limits, a restarted and a newer
     publisher, invalid messages, and learners that take nothing.
@@ -99,8 +107,7 @@ def main(peers: Peers) -> None:
     started = begin(peers, 0)
     publish_policy(peers, 0, zero, {"*": 1})
     size = first_size(peers, "X2")
-    steps = rollouts(peers)[0].fields["num_steps"]
-    at = size * (MANY if spec.max_episode_steps is None else spec.max_episode_steps // steps + 2)
+    at = an_episode(peers)
     publish_policy(peers, 0, zero, {"*": at})
     at = come_to(peers, "A8", "under version 0, with a further limit than before", at, "random")
     older = publish_policy(peers, 1, exact, {"*": at + 4 * size})
@@ -218,6 +225,25 @@ def in_order(peers: Peers) -> None:
     peers.mark("stopped")
 
 
+def unheard(peers: Peers) -> None:
+    """The broker, whose queue holds little, is away while episodes end, comes, and hears its last words."""
+    zero = policies.random_policy(peers.plan.environment, policies.heads(peers.plan.environment)[0], seed=1)
+    peers.open(later=REPORT)
+    publish_policy(peers, 0, zero, {"*": 1})
+    peers.mark("begun")
+    life, slow_s = peers.start(9), peers.about.start_timeout_s
+    peers.until("H10", "a rollout while the broker is away", lambda: produced(peers) > 0, slow_s)
+    for more in range(2):  # it may tell of the first ones when it collects again
+        at = an_episode(peers) + more * 2 * transitions(rollouts(peers)[0])
+        publish_policy(peers, 0, zero, {"*": at})
+        come_to(peers, "H10", "while the broker is away", at, "unheard")
+        peers.wait(AWAY_S)
+    peers.open()
+    hello_of(peers, "begun", "H10")
+    end(peers, life, "L5")
+    peers.mark("told")
+
+
 def bad_input(peers: Peers) -> None:
     """It is stopped by its role's name while it starves; policies that cannot be used."""
     peers.open()
@@ -252,4 +278,4 @@ def other_heads(peers: Peers) -> None:
             started.kill()
 
 
-ACTS = {"main": main, "order": in_order, "input": bad_input, "heads": other_heads}
+ACTS = {"main": main, "order": in_order, "input": bad_input, "unheard": unheard, "heads": other_heads}

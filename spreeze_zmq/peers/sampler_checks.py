@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.peers import clauses, physics, rollout_checks
 from spreeze_zmq.peers.clauses import Clause, expect
@@ -88,15 +89,31 @@ def _names_whom_it_waits_for(peers: Peers) -> str:
     return clauses.names_its_peer(peers, "held", "blocked", learners(peers))
 
 
-def _reports_episodes(peers: Peers) -> str:
+def _returns(peers: Peers, stop: str) -> tuple[list[float], NDArray[np.float64]]:
+    """The returns of the episodes that ended in the rollouts up to a mark, and those that were reported."""
     found, sums = [], np.zeros(1)
-    for arrays, _, t, ended in physics.steps(peers):
+    for arrays, _, t, ended in physics.steps(peers, stop):
         sums = sums + arrays["reward"][t].astype(np.float64)
         found += sums[ended].tolist()
         sums = np.where(ended, 0.0, sums)
     if not found:
         raise NotSeen("no episode has ended")
-    said = np.concatenate([[], *(m.arrays["returns"] for m in peers.between(None, None, "episodes"))])
+    said = [m.arrays["returns"] for m in peers.between(None, None, "episodes")]
+    return found, np.concatenate([np.zeros(0), *said])
+
+
+def _keeps_what_finds_no_place(peers: Peers) -> str:
+    found, said = _returns(peers, "told")
+    told = f"of {len(found)} episodes that ended while the broker was away {len(said)} were told"
+    expect(len(said) == len(found) and np.allclose(sorted(said), sorted(found), rtol=1e-3, atol=1e-2), told)
+    byes = peers.between(None, None, "bye")
+    expect(byes, "no bye came from the queue that had been full")
+    dropped = byes[-1].fields["counters"].get("reports_dropped", 0)
+    return expect(dropped > 0, f"{told}; reports_dropped is {dropped:.0f}")
+
+
+def _reports_episodes(peers: Peers) -> str:
+    found, said = _returns(peers, "random")
     missing = [one for one in found if not np.isclose(said, one, rtol=1e-3, atol=1e-2).any()]
     return expect(
         not missing, f"{len(missing)} of {len(found)} returns were not reported {missing[:1] or ''}"
@@ -127,4 +144,5 @@ CLAUSES = (
     Clause("H5", "order", _reports_what_it_pushed),
     Clause("H6", "main", _names_whom_it_waits_for),
     Clause("H9", "main", _reports_episodes),
+    Clause("H10", "unheard", _keeps_what_finds_no_place),
 )
