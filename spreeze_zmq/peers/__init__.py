@@ -2,5 +2,6 @@
 
 from spreeze_zmq.peers.clauses import Result
 from spreeze_zmq.peers.run import ROLES, clauses_of, run
+from spreeze_zmq.peers.unseen import is_for, unseen
 
-__all__ = ["ROLES", "Result", "clauses_of", "run"]
+__all__ = ["ROLES", "Result", "clauses_of", "is_for", "run", "unseen"]

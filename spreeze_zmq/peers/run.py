@@ -19,8 +19,9 @@ from spreeze_zmq.peers import (
     sampler_acts,
     sampler_checks,
 )
-from spreeze_zmq.peers.clauses import BROKEN, Clause, Result, judge
+from spreeze_zmq.peers.clauses import BROKEN, NOT_VERIFIED, Clause, Result, judge
 from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.unseen import unseen
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, REPORT, SAMPLER, VISUALIZER, experience_of
 
@@ -57,7 +58,8 @@ def run(
     only: frozenset[str] = frozenset(),
     patience_s: float = 10.0,
 ) -> Iterator[Result]:
-    """Check the clauses of a tier on one program; yields the results of each act when it ends.
+    """Check the clauses of a tier on one program; yields the results of each act when it ends, at last those
+    of the clauses that no act judges.
 
     Args:
         role: the role that the program takes.
@@ -89,6 +91,9 @@ def run(
         if stalled is not None and stalled.clause not in {clause.number for clause in clauses}:
             clause = next(clause for clause in clauses_of(role) if clause.number == stalled.clause)
             yield Result(clause, BROKEN, str(stalled))
+    for clause in () if only else unseen(role, clauses_of(role)):
+        if clause.tier == "must" or tier == "should":
+            yield Result(clause, NOT_VERIFIED, str(clause.check))
 
 
 def shaped(plan: Plan, act: str, role: str = "") -> Plan:

@@ -250,12 +250,17 @@ def bad_input(peers: Peers) -> None:
     end(peers, begin(peers, 8), "L6", stops=SAMPLER)
     peers.mark("stopped by its role")
     peers.ends[CONTROL].latest.clear()
-    for index, (name, make) in enumerate(UNUSABLE.items(), 6):
-        publish_policy(peers, index, make(peers.plan.environment))
-        life = begin(peers, index)
-        peers.wait(min(5.0, peers.patience_s), lambda life=life: life.ended)
-        peers.notes[name] = life, life.process.poll()
-        life.kill()
+    for index, name in enumerate(UNUSABLE, 6):
+        publish_policy(peers, index, UNUSABLE[name](peers.plan.environment))
+        gets_unusable(peers, index, name)
+
+
+def gets_unusable(peers: Peers, index: int, name: str) -> None:
+    """A life finds a policy that cannot be used; notes under its name how it ends."""
+    life = begin(peers, index)
+    peers.wait(min(5.0, peers.patience_s), lambda: life.ended)
+    peers.notes[name] = life, life.process.poll()
+    life.kill()
 
 
 def other_heads(peers: Peers) -> None:
