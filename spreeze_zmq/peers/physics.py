@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.sampler_acts import flat, rollouts
@@ -18,6 +21,8 @@ from spreeze_zmq.wire import Message
 
 #: Ordinary steps that are repeated, and the share of them that may differ (contacts).
 REPEATED, MAY_DIFFER = 150, 0.05
+#: Episodes that are played here to see how an environment ends them, how many at once, and for how long.
+PLAYED, TOGETHER, PLAYED_S = 20, 4, 10.0
 NEEDED = {"obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"}
 STEPS, FIRST, LAST, CROSSING = "steps", "first steps", "last steps", "steps into obs[T]"
 OBSERVATION, REWARD, TERMINATED = range(3)
@@ -71,6 +76,45 @@ class Physics:
         else:
             self.env.state = tuple(obs)
             self.env.steps_beyond_terminated = None
+
+
+def begins_alike(spec: EnvironmentSpec) -> bool:
+    """Whether some of the environment's episodes, made here, begin alike. Raises NotSeen: it cannot be."""
+    with _made_here(spec) as batch:
+        first = np.concatenate([batch.reset(seed=TOGETHER * number)[0] for number in range(TOGETHER)])
+    return len(np.unique(first, axis=0)) < len(first)
+
+
+def cuts_itself(spec: EnvironmentSpec) -> bool:
+    """Whether the environment, made here and given random actions, ends an episode before its time limit that
+    is not terminated, or fails. Raises NotSeen: it cannot be made, or takes too long.
+    """
+    num, until_s = 0, time.monotonic() + PLAYED_S
+    with _made_here(spec) as batch:
+        batch.reset(seed=1)
+        while num < PLAYED:
+            _, _, terminated, truncated, info = batch.step(batch.action_space.sample())
+            ended = terminated | truncated
+            if ended.any() and (info["episode"]["l"][truncated & ~terminated] < spec.max_episode_steps).any():
+                return True
+            num += int(ended.sum())
+            if time.monotonic() > until_s:
+                raise NotSeen(f"{num} episodes of {spec.id} take longer than {PLAYED_S:.0f} s here")
+    return False
+
+
+@contextmanager
+def _made_here(spec: EnvironmentSpec) -> Iterator[BatchedEnv]:
+    """Several environments of a run. Raises NotSeen where they cannot be made or stepped."""
+    try:
+        if spec.action_mask:
+            raise NotSeen(f"{spec.id} takes legal actions alone")
+        with closing(envs.remade(spec, TOGETHER, step_info=False)) as batch:
+            yield batch
+    except NotSeen:
+        raise
+    except Exception as error:  # an environment's own code may raise anything
+        raise NotSeen(f"{spec.id} cannot be stepped here: {error}") from None
 
 
 def whole(peers: Peers, stop: str | None = "random") -> list[Message]:

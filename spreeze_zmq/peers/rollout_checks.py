@@ -93,6 +93,8 @@ def _true_ends(peers: Peers) -> str:
         lengths = np.zeros(len(ended), int) + 1 if last is None else lengths + 1
         last = arrays["obs"][-1]
         early = arrays["truncated"][t] & (lengths < (limit or 0))
+        if early.any() and physics.cuts_itself(peers.plan.environment):
+            raise NotSeen("the environment itself ends episodes before the time limit")
         expect(not early.any(), f"truncated after {lengths[early]} steps, the time limit is {limit}")
         expect(limit is None or not ((lengths >= limit) & ~ended).any(), f"it goes on beyond {limit} steps")
         lengths[ended] = 0
@@ -116,6 +118,8 @@ def _newest_policy(peers: Peers) -> str:
 def _different_episodes(peers: Peers) -> str:
     first = physics.whole(peers)[0].arrays["obs"][0]
     others = len(np.unique(first, axis=0))
+    if others < len(first) and physics.begins_alike(peers.plan.environment):
+        raise NotSeen("the environment itself begins episodes alike")
     return expect(others == len(first), f"{others} different first observations of {len(first)}")
 
 
