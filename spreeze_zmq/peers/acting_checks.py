@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.peers import policies
+from spreeze_zmq.peers import physics, policies
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.sampler_acts import flat, rollouts, transitions
@@ -19,6 +19,8 @@ from spreeze_zmq.wire import Message
 
 #: Largest error of a mean, in standard errors, and the share of actions that may differ (ties of rounding).
 ERRORS, MAY_DIFFER = 5.0, 0.005
+#: The share of steps that may be others than those of clipped actions (contacts).
+MAY_CLIP = 0.2
 Floats = NDArray[np.float64]
 
 
@@ -53,6 +55,25 @@ def _log_prob(peers: Peers) -> str:
     came = np.concatenate([message.arrays["log_prob"].ravel() for message in found])
     off = np.abs(came - densities(spec, policies.heads(spec)[0], found))
     return expect(np.quantile(off, 0.99) < 0.02, f"{off.size} are off by {np.median(off):.2g} in the median")
+
+
+def _clips(peers: Peers) -> str:
+    """The rollout has actions beyond the bounds; the environment was given none, where that can be seen."""
+    spec = peers.plan.environment
+    if not spec.has_bounds:
+        raise NotSeen("there are no bounds to clip to")
+    if not rollouts(peers, None, "beyond"):
+        raise NotSeen("it does not take the distribution normal, whose actions may be outside the bounds")
+    found = under(peers, None, "beyond", 1)
+    outside = float((np.abs(unit_of(spec, actions_of(found))) > 1 + 1e-5).mean())
+    expect(
+        outside > 0.2,
+        f"{outside:.0%} of the actions of its rollouts are outside the bounds, half were drawn so",
+    )
+    matters, wrong = physics.unclipped(peers, "beyond")
+    if not matters:
+        raise NotSeen(f"{outside:.0%} are outside the bounds; the environment itself clips what it is given")
+    return expect(wrong <= MAY_CLIP * matters, f"{wrong} of {matters} steps are not those of clipped actions")
 
 
 def of_head(head: str) -> Callable[[Peers], str]:
@@ -182,5 +203,6 @@ CLAUSES = (
     Clause("A2", "main", _exact),
     Clause("A3", "main", _drawn),
     Clause("A4", "main", _log_prob),
+    Clause("A10", "beyond", _clips),
     *(Clause(f"A{n}", "heads", of_head(head)) for n, head in enumerate(policies.HEADS, 11)),
 )

@@ -50,14 +50,19 @@ class Physics:
             raise NotSeen(f"the state of {spec.id} does not follow from its observation")
         self.from_angle = name == "PendulumEnv"
 
-    def step(self, obs: NDArray[Any], action: NDArray[Any]) -> tuple[NDArray[np.float64], float, bool]:
-        """Take one step from an observation ``[*obs_shape]`` with an action as a rollout holds it.
+    def step(
+        self, obs: NDArray[Any], action: NDArray[Any], *, clips: bool = True
+    ) -> tuple[NDArray[np.float64], float, bool]:
+        """Take one step from an observation ``[*obs_shape]`` with an action as a rollout holds it, which is
+        clipped to the bounds of a box unless ``clips`` is false.
 
         Returns:
             The next observation, the reward, and ``terminated``.
         """
         self.set_state(np.asarray(obs, np.float64))
-        given = np.clip(action, self.low, self.high) if self.box and self.low is not None else action
+        given = (
+            np.clip(action, self.low, self.high) if clips and self.box and self.low is not None else action
+        )
         following, reward, terminated, _, _ = self.env.step(given if self.box else int(action))
         return np.asarray(following, np.float64), float(reward), bool(terminated)
 
@@ -169,6 +174,23 @@ def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
     return found
 
 
+def unclipped(peers: Peers, stop: str) -> tuple[int, int]:
+    """Repeats the steps up to a mark with actions beyond the bounds, clipped and as they were drawn.
+
+    Returns:
+        In how many it matters whether they are clipped, and how many of these are as if they were not.
+    """
+    physics, matters, wrong = Physics(peers.plan.environment), 0, 0
+    for arrays, _, t, ended in steps(peers, stop):
+        for n in np.flatnonzero(~ended).tolist():
+            obs, action = arrays["obs"][t, n], arrays["action"][t, n]
+            clipped, raw = (physics.step(obs, action, clips=clips)[:2] for clips in (True, False))
+            came = arrays["obs"][t + 1, n], arrays["reward"][t, n]
+            if physics.determines_state(obs) and _differ(clipped, raw):
+                matters, wrong = matters + 1, wrong + _differ(came, clipped)
+    return matters, wrong
+
+
 def few_wrong(peers: Peers, kind: str, what: int, share: float = MAY_DIFFER) -> str:
     """How many steps of a kind differ in one quantity; raises Broken above a share.
 
@@ -182,6 +204,11 @@ def few_wrong(peers: Peers, kind: str, what: int, share: float = MAY_DIFFER) -> 
     if not rows:
         raise NotSeen(f"no {kind} that can be repeated")
     return expect(sum(rows) <= share * len(rows), f"{sum(rows)} of {len(rows)} {kind} differ when repeated")
+
+
+def _differ(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    """Whether the next observations or the rewards of two steps differ."""
+    return any(map(_far, one, other))
 
 
 def _far(one: Any, other: Any) -> bool:

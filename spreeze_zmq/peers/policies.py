@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.wire import Message
 
-#: The log standard deviation of a distribution without visible noise, and of one with it.
-QUIET, NOISY = -14.0, -1.0
+#: The log standard deviation of a distribution without visible noise, of one with it, and of one whose draws
+#: are beyond the bounds more often than not.
+QUIET, NOISY, WIDE = -14.0, -1.0, 0.5
 #: The mean of a constant policy, in units of half the range.
 MEAN = 0.25
 HIDDEN = 8
@@ -75,12 +76,12 @@ def rich_policy(spec: EnvironmentSpec, head: str) -> Message:
     return random_policy(spec, head, seed=2, rich=True)
 
 
-def constant_policy(spec: EnvironmentSpec, head: str) -> Message:
+def constant_policy(spec: EnvironmentSpec, head: str, log_std: float = NOISY) -> Message:
     """A policy with visible noise whose network has the same output for every observation."""
     size, output = math.prod(spec.obs_shape), constant_output(spec, head)
     layers = [{"kind": "linear", "in": size, "out": output.size}]
     parameters = np.concatenate([np.zeros(size * output.size), output])
-    return _message(spec, layers, _distribution(spec, head, NOISY), {"parameters": parameters})
+    return _message(spec, layers, _distribution(spec, head, log_std), {"parameters": parameters})
 
 
 def unusable_policy(spec: EnvironmentSpec) -> Message:

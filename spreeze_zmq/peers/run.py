@@ -40,7 +40,7 @@ OWN = {
 }
 ROLES = tuple(ACTS)
 #: The acts that the tier ``fast`` leaves out.
-LONG = ("order", "unheard", "heads")
+LONG = ("order", "unheard", "beyond", "heads")
 
 
 def clauses_of(role: str) -> tuple[Clause, ...]:

@@ -21,6 +21,8 @@ from spreeze_zmq.wire import Message
 MANY = 60
 #: How long to wait for messages that must not come.
 STILL_S = 0.4
+#: Transitions whose actions are drawn beyond the bounds.
+BEYOND = 200
 #: For how long nothing is collected while the broker is away; reports and episodes come twice a second.
 AWAY_S = 0.7
 #: The first version of policies with a mistake, and for how long one might be used.
@@ -244,6 +246,19 @@ def unheard(peers: Peers) -> None:
     peers.mark("told")
 
 
+def beyond(peers: Peers) -> None:
+    """Actions that are drawn far beyond the bounds of a box; who does not know their distribution ends."""
+    spec = peers.plan.environment
+    if "normal" not in policies.heads(spec) or not spec.has_bounds:
+        return
+    peers.open()
+    publish_policy(peers, 1, policies.constant_policy(spec, "normal", policies.WIDE), {"*": BEYOND})
+    life = begin(peers, 10)
+    peers.wait(peers.patience_s, lambda: life.ended or produced(peers) >= BEYOND)
+    peers.mark("beyond")
+    life.kill()
+
+
 def bad_input(peers: Peers) -> None:
     """It is stopped by its role's name while it starves; policies that cannot be used."""
     peers.open()
@@ -283,4 +298,11 @@ def other_heads(peers: Peers) -> None:
             started.kill()
 
 
-ACTS = {"main": main, "order": in_order, "input": bad_input, "unheard": unheard, "heads": other_heads}
+ACTS = {
+    "main": main,
+    "order": in_order,
+    "input": bad_input,
+    "unheard": unheard,
+    "beyond": beyond,
+    "heads": other_heads,
+}

@@ -32,7 +32,6 @@ WHY = {
     "L11": "not seen from outside, but for the codes that L3, L5, L10 and A6 name",
     "C8": "not seen from outside: only now and then something is lost without it",
     "M1": "judged with M3",
-    "A10": "not seen from outside: most environments clip actions themselves",
     "F1": "not seen from outside: a reader would have to come in between",
     "H10": "judged of samplers alone",
 }
