@@ -59,6 +59,8 @@ MISTAKES = {
     "M2": [('plan["channels"][channel], 0, 0, {}', 'plan["channels"][channel], 1, 0, {}')],
     "M3": [('        "reward": rewards.astype(np.float32)', '        "reward": rewards.astype(np.float64)')],
     "M4": [(NO_GARBAGE, "            except ZeroDivisionError as error:")],
+    "M4-policies": [('    if header["kind"] == "policy":', "    if False:")],
+    "M5-arrays": [("if dtype not in DTYPES or", 'if dtype != "float32" or')],
     "M5": [('type(header["sequence"]) is not int', '"mood" in header')],
     "M6": [("if len(frame) > 65536:", "if False:")],
     "X1": [
@@ -134,6 +136,12 @@ MISTAKES = {
     "A4": [(" - 0.5 * np.log(2 * np.pi) - squash)", " - 0.5 * np.log(2 * np.pi))")],
     "A5": [("    if outlets[0].produced >= limit:", "    if policy is None:")],
     "A6": [('        refuse(f"policy version', '        sys.exit(f"policy version')],
+    "A6-actions": [
+        (
+            "return action.reshape(shape), given.reshape(shape)",
+            "return np.resize(action, shape), np.resize(given, shape)",
+        )
+    ],
     "A7": [('attend("starved", policies,', 'attend("idle", policies,')],
     "A8": [
         (
@@ -143,6 +151,10 @@ MISTAKES = {
         )
     ],
     "A9": [('while not (plan["balance"]["in_order"] and', "while not (False and")],
+    "A10": [
+        ('np.clip(action, weights["action_low"], weights["action_high"]) if bounded', "given if bounded")
+    ],
+    "A10-kept": [("return action.reshape(shape), given", "return given.reshape(shape), given")],
     "H1": [('report.send("hello", hello, {})', "")],
     "H2": [("report_due_s = time.time() + 0.5", "report_due_s = time.time() + 2.5")],
     "H3": [
@@ -159,7 +171,64 @@ MISTAKES = {
     "H7": [('int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")', "1")],
     "H8": [('report.send("bye", {**about_me(), "reason": stopping}, {}, wait_ms=1000)', "")],
     "H9": [("            ended.append((returns[n], lengths[n]))\n", "")],
+    "H10": [
+        (
+            'ended = ended if not report.send("episodes", {}, told, wait_ms) else []',
+            'ended = [] if report.send("episodes", {}, told, wait_ms) else []',
+        )
+    ],
 }
+
+#: The starts of broken samplers: mistakes that do not hide each other, and the clause that chooses the acts.
+STARTS = {
+    "L1": ("L1", "L4", "L8", "L14", "C1-slow", "M2", "H4", "H7"),
+    "L2": ("L2", "X1", "H8", "L10"),
+    "L3": ("L3", "H2", "L5"),
+    "L7": ("L7",),
+    "M6": ("M6",),
+    "H1": ("H1",),
+    "C1": ("C1",),
+    "X9": ("X3", "X5", "X7", "X8-crossing", "X9", "X10", "X12", "A1", "A3", "A4", "C2", "C7", "H9"),
+    "X4": ("X4", "X8", "X14", "A2", "A5", "A7", "H6"),
+    "X13": ("X13", "C3", "X6"),
+    "X15": ("X15", "X11", "H3"),
+    "X17": ("X17",),
+    "X17-last": ("X17-last",),
+    "X2": ("X2",),
+    "A8": ("A8", "X16"),
+    "C6": ("C6",),
+    "M5": ("M5",),
+    "A9": ("A9", "H5", "L9"),
+    "C5": ("C5",),
+    "L6-all": ("L6-all", "X14-lives"),
+    "L6": ("L6",),
+    "A6": ("A6",),
+    "A6-actions": ("A6-actions",),
+    "A10": ("A10",),
+    "A10-kept": ("A10-kept",),
+    "H10": ("H10",),
+    "M4": ("M4",),
+    "M4-policies": ("M4-policies",),
+    "M5-arrays": ("M5-arrays",),
+    "M3": ("M3",),
+}
+#: The topology and environment of a start whose clause not every environment shows.
+MASKED = {"on": "cartpole", "overrides": ("run.env=tests.masked:MaskedPole-v0",)}
+#: Its reward shows whether an action was clipped.
+UNCLIPPED = {"on": "pendulum", "overrides": ("run.env=MountainCarContinuous-v0",)}
+ON = {"X17": MASKED, "X17-last": MASKED, "A10": UNCLIPPED}
+#: A clause of the act in which a mistake shows, where the first one's is seen in another act too.
+ACTS = {
+    "M3": "X2",
+    "L6-all": "L6",
+    "X17-last": "X17",
+    "A6-actions": "A6",
+    "A10-kept": "A10",
+    "M4-policies": "X2",
+    "M5-arrays": "M5",
+}
+#: Starts that take the same road as one of the others.
+ALIKE = ("L6", "X17-last", "A6-actions", "A10-kept", "M5-arrays")
 
 
 def sampler(mistakes=()):

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from tests.peers import broken, broken_broker, broken_learner
+from tests.peers.broken import ACTS, ON
 from tests.peers.test_brokers import found as found_of_a_broker
-from tests.peers.test_conform import ACTS, ON, broken_of, judged
+from tests.peers.test_conform import broken_of, judged
 from tests.peers.test_learners import EVALUATING, LEARNING, LIVING
 from tests.peers.test_learners import found as found_of_a_learner
 

@@ -13,7 +13,7 @@ from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.conform import MARKS
 from spreeze_zmq.peers.clauses import document
 from spreeze_zmq.plan import topology
-from tests.peers.broken import EXAMPLE, MISTAKES, sampler
+from tests.peers.broken import ACTS, ALIKE, EXAMPLE, MASKED, MISTAKES, ON, STARTS, sampler
 from tests.peers.together import together
 
 ROOT = Path(__file__).parents[2]
@@ -23,36 +23,7 @@ CLAUSE = re.compile(
 
 #: What a broken sampler does not do is not waited for longer.
 PATIENCE_S = 5.0
-#: The starts of broken samplers: mistakes that do not hide each other, and the clause that chooses the acts.
-STARTS = {
-    "L1": ("L1", "L4", "L8", "L14", "C1-slow", "M2", "H4", "H7"),
-    "L2": ("L2", "X1", "H8", "L10"),
-    "L3": ("L3", "H2", "L5"),
-    "L7": ("L7",),
-    "M6": ("M6",),
-    "H1": ("H1",),
-    "C1": ("C1",),
-    "X9": ("X3", "X5", "X7", "X8-crossing", "X9", "X10", "X12", "A1", "A3", "A4", "C2", "C7", "H9"),
-    "X4": ("X4", "X8", "X14", "A2", "A5", "A7", "H6"),
-    "X13": ("X13", "C3", "X6"),
-    "X15": ("X15", "X11", "H3"),
-    "X17": ("X17",),
-    "X17-last": ("X17-last",),
-    "X2": ("X2",),
-    "A8": ("A8", "X16"),
-    "C6": ("C6",),
-    "M5": ("M5",),
-    "A9": ("A9", "H5", "L9"),
-    "C5": ("C5",),
-    "L6-all": ("L6-all", "X14-lives"),
-    "L6": ("L6",),
-    "A6": ("A6",),
-    "M4": ("M4",),
-    "M3": ("M3",),
-}
-#: The topology and environment of a start whose clause not every environment shows.
-MASKED = {"on": "cartpole", "overrides": ("run.env=tests.masked:MaskedPole-v0",)}
-ON = {"X17": MASKED, "X17-last": MASKED}
+#: An environment that ends its episodes itself.
 CUT_SHORT = ("run.env=tests.peers.cut_short:CutShort-v0",)
 
 
@@ -96,12 +67,6 @@ def ours(role):
 def broken_of(found):
     """The clauses that were broken."""
     return {number for number, rows in found.items() if any(verdict == "BROKEN" for verdict, _ in rows)}
-
-
-#: A clause of the act in which a mistake shows, where the first one's is seen in another act too.
-ACTS = {"M3": "X2", "L6-all": "L6", "X17-last": "X17"}
-#: Starts that take the same road as one of the others.
-ALIKE = ("L6", "X17-last")
 
 
 def clauses_of(mistakes):
