@@ -12,7 +12,7 @@ const LARGEST = 1e15;
 
 /** Throws why a message is passed over: the protocol's word for it, and what came. */
 function refuse(word, why) {
-  throw Object.assign(new Error(why), { word });
+  throw Object.assign(new Error(why.slice(0, 200)), { word });
 }
 
 /** An array to send. */

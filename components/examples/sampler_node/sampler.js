@@ -89,6 +89,7 @@ class Channel {
         header = msgpack.decode(head);
         const { protocol, kind, sender, incarnation: life, sequence, fields, arrays } = header;
         if (protocol !== 1) refuse("unknown_version", `protocol ${protocol}`);
+        if (!(sequence >= 0)) refuse("wrong_key_type", `sequence ${sequence}`);
         const known = arraysOf(arrays, frames);
         const isNew = !(sequence <= (this.had[`${kind}/${sender}/${life}`] ?? -1)); // else for somebody who joined late
         if (!isNew || !this.about.kinds.includes(kind)) continue;
