@@ -234,7 +234,7 @@ def test_a_run_none_of_whose_episodes_succeeds_has_failed(launch, tmp_path, monk
 def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):
     """Each would take less than the free memory, both together more; nothing has been filled by then."""
     slow(tmp_path, monkeypatch, algorithm="sac", size=50_000, discrete="false")
-    capacity = int(0.55 * psutil.virtual_memory().available / (2 * 4 * 50_000))
+    capacity = int(0.75 * psutil.virtual_memory().available / (2 * 4 * 50_000))
     run = launch("--set", f"algorithm.replay_capacity={capacity}", topology="slow.toml")
     assert run.end() == 2, run.said()
     last = run.output.read_text().splitlines()[-1]
