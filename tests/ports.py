@@ -5,7 +5,7 @@ import os
 import socket
 
 #: Below those that the system gives away by itself; each worker of the suite has some of its own.
-FIRST, EACH, WORKERS = 20_000, 500, 24
+FIRST, EACH, WORKERS = 20_000, 180, 64
 _next = itertools.cycle(range(EACH))
 
 

@@ -63,9 +63,8 @@ def built() -> Path:
         compile_in(folder, definitions)
         shutil.copy2(folder / "sampler_cpp", path)
 
-    return made_once(
-        cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}", make
-    )
+    program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
+    return made_once(program, make)
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -35,6 +35,8 @@ PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 MOST_FILES = 1 << 16
 #: Where NVIDIA's driver lists its devices.
 DRIVER = Path("/proc/driver/nvidia/gpus")
+#: The first bytes of a library and of a program.
+ELF = b"\x7fELF"
 #: What WSL2 has instead: one device for the GPUs of Windows, and NVIDIA's libraries of its driver.
 WSL_DEVICE, WSL_LIBRARY = Path("/dev/dxg"), Path("/usr/lib/wsl/lib/libnvidia-ml.so.1")
 
@@ -186,23 +188,31 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def made_once(
-    path: Path, make: Callable[[Path], object], is_whole: Callable[[Path], bool] = Path.exists
-) -> Path:
-    """``path``, a file that appears only when it is complete, and stays so after a power failure.
+def is_compiled(path: Path) -> bool:
+    """Whether a file begins as a library or a program does. After a power failure one may be empty or hold
+    zeros; one that cannot be loaded for another reason, such as a cache that forbids it, is not made again.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(len(ELF)) == ELF
+    except FileNotFoundError:
+        return False
+
+
+def made_once(path: Path, make: Callable[[Path], object]) -> Path:
+    """``path``, a library or a program that appears only when it is complete, and outlives a power failure.
 
     Args:
         path: of the file; where it is missing, one process makes it and the others wait.
         make: writes the file to the path that it is given.
-        is_whole: whether the file is there and need not be made again.
 
     Raises:
         OSError: the folder cannot be written; or whatever ``make`` raises.
     """
-    if is_whole(path):
+    if is_compiled(path):
         return path
     with alone(path):
-        if not is_whole(path):
+        if not is_compiled(path):
             with replacing(path, sync=True) as beside:
                 make(beside)
     return path

@@ -69,7 +69,8 @@ class Grant:
         Raises:
             InputError: another module of the same name comes first.
         """
-        self.check_same((module for module in self.modules if module not in trust), sys.path)
+        search = [*sys.path, *self.import_paths]
+        self.check_same((module for module in self.modules if module not in trust), search)
         for folder in self.import_paths:
             make_importable(Path(folder))
 
@@ -87,7 +88,8 @@ class Grant:
         for module in modules:
             package = module.partition(".")[0]
             then, now = import_folder(package, self.import_paths), _folder_now(package, search)
-            known = (os.path.realpath(now) in self.import_paths) or (is_installed(now) and is_installed(then))
+            known = os.path.realpath(now) in map(os.path.realpath, self.import_paths)
+            known = known or (is_installed(now) and is_installed(then))
             if then and now and not known:
                 mend = mend or f"give --trust {module} (in Python trust=[{module!r}])"
                 raise InputError(

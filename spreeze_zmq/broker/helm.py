@@ -117,7 +117,7 @@ class Helm:
             awaited = self.checkpoints.pending or self._ask_by_s < math.inf
             if not self._has_published_stop and (not awaited or now_s >= self._stop_by_s):
                 self._has_published_stop = True
-                roles = ["launcher"] if self._record.workers else ["*"]
+                roles = [*self._record.stopped, "launcher"] if self._record.workers else ["*"]
                 self.say("stop", roles=roles, reason=self.exit_reason)
             return
         learning = self._record.learning

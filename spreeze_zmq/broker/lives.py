@@ -94,7 +94,8 @@ class Lives:
             return False
         if holder.pid:
             return holder.pid == process.pid and is_alive(holder.pid)
-        return 0 != holder.incarnation == process.incarnation  # of another machine
+        # of another machine, whose end is told without a process id where the machine itself is lost
+        return pid != 0 and 0 != holder.incarnation == process.incarnation
 
     def begin(self, name: str, incarnation: int, role: str, pid: int, now_s: float) -> ProcessRecord:
         """The record of a life that takes its name now.

@@ -17,15 +17,16 @@ import numpy as np
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
-from spreeze_zmq.base.schema.scheduled import is_schedule
+from spreeze_zmq.base.schema.scheduled import schedules_in
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
 from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, find_runs, run_id
 from spreeze_zmq.screen.terminal.numbers import clock
 
-#: What decides how groups learn, of a run of several.
+#: Counts by which one run came further than another.
 _FAR = ("env_steps", "trained_transitions")
+#: What decides how groups learn, of a run of several.
 _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 
 
@@ -153,7 +154,7 @@ def setting_of(run: PastRun) -> dict[str, Any]:
         setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
     if plan["groups"].get("count", 1) != 1:
         setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
-    if any(is_schedule(value) and value.get("over", "run") == "run" for value in plan["algorithm"].values()):
+    if any(each.get("over", "run") == "run" for each in schedules_in(plan["algorithm"])):
         setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
     for role, names in ((SAMPLER, ("envs", "rollout_steps")), (EVALUATOR, EVALUATES)):
         options = plan["components"].get(role, {}).get("options", {})

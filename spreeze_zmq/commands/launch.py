@@ -174,8 +174,9 @@ def _check_modules(plan: Plan, run: Path) -> None:
     """Raise InputError if a run's own command would now import another module than the run did."""
     callbacks = plan.components[OBSERVER].options["callbacks"] if OBSERVER in plan.components else ()
     modules = (*own_modules(plan), *filter(None, map(module_of, callbacks)))
-    search = [*sys.path, str(modules_folder(plan.topology_file))]
-    grant_of(run).check_same(modules, search, "write TOPOLOGY or --env ID beside --resume")
+    grant = grant_of(run)
+    search = [*sys.path, str(modules_folder(plan.topology_file)), *grant.import_paths]
+    grant.check_same(modules, search, "write TOPOLOGY or --env ID beside --resume")
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:

@@ -94,7 +94,9 @@ class SavedPolicy:
             num_episodes = _whole(about["num_episodes"], "num_episodes", 1, MOST_EPISODES)
             seed = _whole(about["evaluation_seed"], "evaluation_seed", 0, MOST_COUNT)
             step_cap = _whole(about.get("step_cap", "0"), "step_cap", 0, MOST_COUNT) or None
-            randomize = dict(parsed(about.get("randomize", "{}")))
+            randomize = parsed(about.get("randomize", "{}"))
+            if not isinstance(randomize, dict):
+                raise TypeError(f"randomize is of the type {type(randomize).__name__}")
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"

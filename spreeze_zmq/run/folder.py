@@ -30,6 +30,8 @@ PRIVATE = 0o700
 PROBE_BYTES = 64 * 1024
 #: Why a process ends that a signal ended; of the broker a run's reason where its launcher has none.
 SIGNALLED = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "interrupted"}
+#: What the launcher of a run claims in its folder as long as it lives.
+CLAIMED = ".run"
 #: Names of files that are renamed once they are complete.
 UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 
@@ -175,7 +177,7 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     try:
         with replacing(folder.run_file) as temporary:
             temporary.write_text(placed.to_json())
-        sockets.hold(folder.run_file)
+        sockets.hold(folder.path / CLAIMED)
     except OSError as error:
         sockets.remove()
         raise DiskFull(folder.path) if DiskFull.caused(error) else error from None

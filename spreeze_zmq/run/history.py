@@ -20,7 +20,7 @@ from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.folder import CLAIMED, RunFolder
 from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
 #: The exit reasons of failed runs; see ``supervisor.GaveUp``, the broker's ``write`` and ``SocketWatch``.
@@ -205,10 +205,11 @@ def _table(value: Any) -> dict[str, Any]:
 def _state(
     plan: Mapping[str, Any], summary: Mapping[str, Any], run_file: Path
 ) -> Literal["running", "ended", "crashed"]:
-    """A live run's launcher has locked the folder of its sockets, and its run.json, which is seen from other
-    machines and containers, too.
+    """A live run's launcher has claimed the folder of its sockets, and a path beside run.json, which is seen
+    from other machines and containers, too.
     """
-    if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")) or is_locked(run_file):
+    claim = run_file.with_name(f"{CLAIMED}.lock")
+    if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")) or is_locked(claim):
         return "running"
     reason = str(summary.get("exit_reason") or "")
     return "crashed" if not reason or FAILED.fullmatch(reason) else "ended"

@@ -270,12 +270,12 @@ def test_the_example_in_javascript_is_heard_and_hears_while_it_collects(played, 
     process = start("javascript", peers, SLOW)
     reports = [peers.pull("report", lambda message: message.kind == "report").fields for _ in range(5)]
     times = [report["time_s"] for report in reports]
-    assert np.diff(times).max() < 1.6
+    assert np.diff(times).max() < 3.0
     assert reports[-1]["clock_s"]["busy"] > 1
     sent_s = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert peers.ended(process) == 0
-    assert time.monotonic() - sent_s < 2
+    assert time.monotonic() - sent_s < 3
 
 
 def unmasked(plan):

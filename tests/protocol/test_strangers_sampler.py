@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -106,16 +107,20 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
         peers.close()
 
 
-def told(plan):
+def told(plan, **groups):
     """The same run in an environment that gives back what it was told."""
     kwargs = {"number": "{index}", "name": "{{index}} env-{index}"}
     env = envs.probe("tests.protocol.told:Told-v0", kwargs)
-    return replace(plan, run=replace(plan.run, env=env.id), environment=env)
+    groups = replace(plan.groups, **groups)
+    return replace(plan, run=replace(plan.run, env=env.id), environment=env, groups=groups)
 
 
-def test_the_strangers_sampler_tells_an_environment_its_number_and_its_own_actions(tmp_path):
-    """Those of the rollout count from 0; the numbers come after those of the evaluator and sampler 0."""
-    peers = Peers(tmp_path / "run", told)
+@pytest.mark.parametrize("groups", [{}, {"count": 2, "number": 1}], ids=["alone", "in a second group"])
+def test_the_strangers_sampler_tells_an_environment_its_number_and_its_own_actions(tmp_path, groups):
+    """Those of the rollout count from 0; the numbers come after those of the evaluator and sampler 0, in two
+    groups of two of them.
+    """
+    peers = Peers(tmp_path / "run", partial(told, **groups))
     about = {
         "layers": [{"kind": "linear", "in": 3, "out": 2}],
         "distribution": {"kind": "categorical", "sizes": [2]},

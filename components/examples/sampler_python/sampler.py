@@ -325,7 +325,8 @@ dropped = 0
 life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
 place = places(int(sys.argv[2]), N, plan["components"]["sampler"]["count"]["initial"])
-number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + int(sys.argv[2]) * N
+among = int(sys.argv[2]) * plan["groups"]["count"] + plan["groups"]["number"]
+number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + among * N
 envs = gym.vector.SyncVectorEnv(
     [partial(make, number + n) for n in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
 )

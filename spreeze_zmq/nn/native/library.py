@@ -35,8 +35,6 @@ INSTRUCTIONS = {
     "plain": (),
 }
 TIMEOUT_S = 300.0
-#: The first bytes of a library.
-ELF = b"\x7fELF"
 
 
 class NativeLibrary(NamedTuple):
@@ -180,18 +178,7 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         say(f"compiling the native layers with {compiler} for {instructions}, once")
         compile_to(path, compiler, flags)
 
-    return made_once(folder / name_of(flags, compiler), make, _is_library)
-
-
-def _is_library(path: Path) -> bool:
-    """Whether a file begins as a library does. After a power failure one may be empty or hold zeros; one that
-    cannot be loaded for another reason, such as a cache that forbids it, is not compiled again.
-    """
-    try:
-        with path.open("rb") as file:
-            return file.read(len(ELF)) == ELF
-    except FileNotFoundError:
-        return False
+    return made_once(folder / name_of(flags, compiler), make)
 
 
 def folder_of_libraries() -> Path:

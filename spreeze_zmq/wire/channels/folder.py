@@ -139,15 +139,15 @@ class SocketFolder:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor: int | None = descriptor
-        self._held: int | None = None
+        self._held: Claim | None = None
 
-    def hold(self, file: Path) -> None:
-        """Lock a file of the run, too, as long as the folder: for those who see the file but not the folder,
-        on another machine or in another container. Some file systems know no locks.
+    def hold(self, path: Path) -> None:
+        """Claim a path in the run's folder, too, as long as this one: for those who see that folder and not
+        this one, on another machine or in another container. Some file systems know no locks; others let
+        nobody read what is locked, so that it is a file of its own.
         """
-        with contextlib.suppress(OSError):
-            self._held = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(ChannelError):
+            self._held = Claim.take(path)
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
@@ -241,12 +241,11 @@ class SocketFolder:
             os.close(self._descriptor)
             self._descriptor = None
         if self._held is not None:
-            os.close(self._held)
-            self._held = None
+            self._held.release()
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living process has locked a file; changes nothing."""
+    """Whether a living process has locked a file, as that of a claim; changes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # somebody may have put a FIFO there
     except (OSError, ValueError):  # or written what can be no path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.base import machine as this_machine
-from spreeze_zmq.base.machine import available_cores, cache_folder, made_once, quota_cores, usable_cores
+from spreeze_zmq.base.machine import ELF, available_cores, cache_folder, made_once, quota_cores, usable_cores
 from spreeze_zmq.plan.topology import resolve
 
 
@@ -95,9 +95,9 @@ def test_a_file_is_made_once_and_whole(tmp_path):
     with pytest.raises(OSError, match="no luck"):
         made_once(path, fail)
     assert [file.name for file in path.parent.iterdir()] == ["made.lock"]
-    for text in ("first", "second"):
-        made_once(path, lambda beside, text=text: beside.write_text(text))
-    assert path.read_text() == "first"
+    for text in (b"first", b"second"):
+        made_once(path, lambda beside, text=text: beside.write_bytes(ELF + text))
+    assert path.read_bytes() == ELF + b"first"
 
 
 def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
@@ -108,10 +108,10 @@ def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
         makers.append(threading.current_thread())
         making.set()
         finish.wait(30)
-        beside.write_text("made")
+        beside.write_bytes(ELF)
 
     def take():
-        found.append(made_once(tmp_path / "made", make).read_text())
+        found.append(made_once(tmp_path / "made", make).read_bytes())
 
     threads = [threading.Thread(target=take) for _ in range(3)]
     threads[0].start()
@@ -122,7 +122,7 @@ def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
     finish.set()
     for thread in threads:
         thread.join(30)
-    assert found == ["made"] * 3
+    assert found == [ELF] * 3
     assert makers == threads[:1]
 
 

@@ -220,6 +220,23 @@ def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatc
     assert SavedPolicy.load(own, trust=["payload_own"]).play(1).lengths.tolist() == [7]
 
 
+def test_a_folder_of_the_modules_name_is_no_other_module(own, place, monkeypatch):
+    """A project often has the name of its module: from above it is a namespace, which no module follows."""
+    (place / "above" / "payload_own").mkdir(parents=True)
+    monkeypatch.chdir(place / "above")
+    assert SavedPolicy.load(own).play(1).lengths.tolist() == [4]
+
+
+def test_a_module_that_is_found_through_a_link_is_the_same(own, place, monkeypatch):
+    """As where the home of a cluster is a link, in the mark or on the path."""
+    (place / "home").symlink_to(place)
+    monkeypatch.syspath_prepend(str(place / "home"))
+    monkeypatch.chdir("/")
+    trust.leave_mark(own, ["payload_own"], Path("/"))
+    trust.grant_of(own).make_importable()
+    assert SavedPolicy.load(own).play(1).lengths.tolist() == [4]
+
+
 def edit(run):
     """Any change of run.json."""
     (run / "run.json").write_text((run / "run.json").read_text() + "\n")

@@ -22,8 +22,14 @@ class Steered:
         for role in plan.learning.learners:
             self.record.processes[f"{role}-0"] = ProcessRecord(role, 1, ready=True)
         self.record.learning.counts["critic_updates"] = updates
-        control = SimpleNamespace(publish=lambda message: self.said.append(message.kind))
+        self.stopped = []
+        control = SimpleNamespace(publish=self.hear)
         self.helm = Helm(plan, RunFolder(path), self.record, SimpleNamespace(), control)
+
+    def hear(self, message):
+        """Note what is said, and whom a stop is for."""
+        self.said.append(message.kind)
+        self.stopped = message.fields.get("roles", self.stopped)
 
     def decide(self, now_s):
         """What it says at this time."""
@@ -43,6 +49,16 @@ def test_a_broker_that_is_killed_while_it_waits_for_the_last_checkpoint_asks_aga
     assert steered.decide(asked_s + LAST_CHECKPOINT_S - 0.1) == []
     assert steered.decide(asked_s + LAST_CHECKPOINT_S) == ["stop"]
     assert steered.helm.checkpoints.missing == ["critic_learner", "actor_learner"]
+
+
+def test_the_stop_of_a_run_names_the_roles_that_the_launcher_has_stopped_already(tmp_path):
+    """As after a second Ctrl-C while the last checkpoint is awaited: who comes late hears the last one."""
+    steered = Steered(tmp_path, updates=0)
+    steered.record.take_workers("sampler", 1, "as stated", 1.0)
+    steered.record.take_stopping(["sampler", "critic_learner"])
+    steered.helm.exit_reason = REASON
+    assert steered.decide(100.0) == ["stop"]
+    assert steered.stopped == ["sampler", "critic_learner", "launcher"]
 
 
 @pytest.mark.parametrize("gone", [False, True])

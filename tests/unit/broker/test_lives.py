@@ -168,7 +168,7 @@ def test_an_end_is_that_of_the_life_which_is_heard_unless_another_holds_the_name
     heard.say("hello", TRUE, 0.1, pid=own)
     assert [heard.record.lives.has_followed(NAME, pid) for pid in (own, own + 1, 0)] == [False, True, True]
     claim.lend(TRUE)
-    assert [heard.record.lives.has_followed(NAME, pid) for pid in (own, own + 1)] == [False, True]
+    assert [heard.record.lives.has_followed(NAME, pid) for pid in (own, own + 1, 0)] == [False, True, False]
     claim.lend()
     assert not heard.record.lives.has_followed(NAME, own + 1)
     claim.release()

@@ -27,6 +27,7 @@ def setting(plan, folder):
 
 
 FALLS = "algorithm.learning_rate={from=1e-3,to=1e-5}"
+INNER = "algorithm.learning_rate={critics={from=1e-3,to=1e-5},policy=1e-3}"
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,9 @@ FALLS = "algorithm.learning_rate={from=1e-3,to=1e-5}"
     [
         ([], ["components.evaluator.episode_steps=50"]),
         ([FALLS, "run.stop.env_steps=10000"], [FALLS, "run.stop.env_steps=10000000"]),
+        ([INNER, "run.stop.env_steps=10000"], [INNER, "run.stop.env_steps=10000000"]),
     ],
-    ids=["other episodes", "a schedule over another run"],
+    ids=["other episodes", "a schedule over another run", "one of a network"],
 )
 def test_runs_that_are_scored_or_scheduled_otherwise_are_no_seeds_of_one_setting(before, after, tmp_path):
     """Their returns are not of one task, or their learning rates of one course."""

@@ -11,6 +11,7 @@ import pytest
 from spreeze_zmq.commands.runs import STILL_S
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import CLAIMED
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.wire.channels import SocketFolder
 
@@ -101,7 +102,7 @@ def test_a_run_that_lives_elsewhere_is_not_deleted(runs, knows_locks, capsys):
     live = runs / "broken"
     sockets = SocketFolder.create("elsewhere")
     if knows_locks:
-        sockets.hold(live / "run.json")
+        sockets.hold(live / CLAIMED)
     else:
         (live / "metrics.recent.jsonl").write_text("{}\n")
     assert read_run(live).state == ("running" if knows_locks else "crashed")

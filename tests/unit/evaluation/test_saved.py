@@ -26,7 +26,7 @@ def save(path, env_id, **kwargs):
     save_for(path, {**spec.to_dict(), "id": env_id, "kwargs": kwargs}, "sac")
 
 
-def save_for(path, spec, name):
+def save_for(path, spec, name, **more):
     """Save an untrained policy of an algorithm for an environment."""
     kind = algorithms.get(name)
     part = "policy" if kind.has_policy_loss() else "critic"
@@ -35,7 +35,16 @@ def save_for(path, spec, name):
     fields = {"version": 1, "description": half.description(), "extras": {}}
     about = {"environment": json.dumps(spec)}
     about |= {"mean_return": "-1", "num_episodes": "2", "evaluation_seed": "3"}
-    Policy.from_message(fields, half.policy_arrays()).save(path, about)
+    Policy.from_message(fields, half.policy_arrays()).save(path, about | more)
+
+
+@pytest.mark.parametrize("randomize", ["[[1, 2]]", "[]", "5", '"mass"', "{"])
+def test_ranges_that_are_no_table_are_refused_in_a_line(tmp_path, randomize):
+    """The file may be anybody's."""
+    path = tmp_path / "theirs.safetensors"
+    save_for(path, envs.probe("Pendulum-v1", {}).to_dict(), "sac", randomize=randomize)
+    with pytest.raises(InputError, match="does not say where it was scored"):
+        SavedPolicy.load(path)
 
 
 def test_a_file_plays_where_it_was_scored(tmp_path):

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from spreeze_zmq.base.machine import ELF
 from spreeze_zmq.nn.native import library as native_library
 
 
@@ -32,7 +33,7 @@ def test_a_library_that_may_not_be_loaded_is_compiled_once(tmp_path, monkeypatch
 
     def compile_to(path, compiler, flags):
         made.append(path)
-        path.write_bytes(native_library.ELF + bytes(100))
+        path.write_bytes(ELF + bytes(100))
 
     monkeypatch.setattr(native_library, "compile_to", compile_to)
     monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path)

@@ -14,7 +14,7 @@ from spreeze_zmq.base.endpoints import MAX_IPC_BYTES
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.wire import channels
-from spreeze_zmq.wire.channels import Claim, Puller, SocketFolder, open_channel
+from spreeze_zmq.wire.channels import Claim, Puller, SocketFolder, is_locked, open_channel
 
 HOLD_FOLDER = """
 import sys, time
@@ -206,3 +206,22 @@ def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
     pusher.close()
     channels.terminate()
     assert 0.5 < time.monotonic() - began_s < 3.0
+
+
+def test_a_path_is_held_as_long_as_the_folder_whoever_was_forked_meanwhile(tmp_path):
+    """A child of a pool inherits what is open, and may outlive the run."""
+    folder = SocketFolder.create("holds")
+    folder.hold(tmp_path / "run")
+    lock = tmp_path / "run.lock"
+    assert is_locked(lock)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        folder.remove()
+        assert not is_locked(lock)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
