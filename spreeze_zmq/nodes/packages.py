@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from spreeze_zmq.base.errors import is_installed
+from spreeze_zmq.base.trust import import_folder, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 
@@ -34,17 +36,16 @@ def installed() -> Mapping[str, str]:
 
 def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """What keeps another machine from taking part in a run, in words; empty if nothing does. The packages of
-    the run's environment and algorithm count, whose code runs there.
+    the run's environment and algorithm count, whose code runs there, unless it is sent along.
 
     Args:
         plan: of the run.
         here: the head's packages.
         there: the node's.
     """
-    modules = {module.partition(".")[0]: None for module in own_modules(plan)}
-    own = [_normal(owner) for module in modules for owner in _owners(module)]
+    own = _own(plan)
     for name in (*SHARED, *own, *MAJOR):
-        needed = name in NEEDED or name in own
+        needed = name in NEEDED or own.get(name, False)
         if name not in here or (name not in there and not needed):
             continue
         ours, theirs = here[name].partition("+")[0], str(there.get(name, "")).partition("+")[0]
@@ -54,6 +55,21 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) ->
             has = f"has {name} {theirs}" if theirs else f"has no {name}"
             return f"it {has}, the run {ours}: pip install '{name}=={here[name].partition('+')[0]}' there"
     return ""
+
+
+def _own(plan: Plan) -> dict[str, bool]:
+    """The packages of the user's own modules, and whether a machine must have each: what is not installed but
+    in a folder of the user's (``pip install -e``) is sent along. It is searched there before what is
+    installed, but for the topology's folder, which is searched last.
+    """
+    beside, owners = str(modules_folder(plan.topology_file).absolute()), dict[str, bool]()
+    for module in {module.partition(".")[0]: None for module in own_modules(plan)}:
+        folder = import_folder(module, [*sys.path, beside])
+        is_sent = bool(folder) and not is_installed(folder)
+        if is_sent and folder != beside:
+            continue
+        owners |= {_normal(owner): not is_sent for owner in _owners(module)}
+    return owners
 
 
 def _normal(name: str) -> str:

@@ -1,6 +1,8 @@
 """Which releases two machines must have in common."""
 
+import sys
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 
@@ -18,3 +20,26 @@ def test_the_packages_of_a_users_own_modules_are_compared(key):
     assert "it has msgpack 0.1, the run " in difference(own, installed(), older)
     without = {name: version for name, version in installed().items() if name != "msgpack"}
     assert "it has no msgpack" in difference(own, installed(), without)
+
+
+@pytest.mark.parametrize("layout", ["src", "flat"])
+@pytest.mark.parametrize("key", ["env", "algorithm"])
+def test_a_package_whose_files_are_sent_along_need_not_be_installed(tmp_path, monkeypatch, key, layout):
+    """As after ``pip install -e .``: its own folder is searched first there, the topology's last."""
+    source = tmp_path / "src" if layout == "src" else tmp_path
+    (source / "proj_of_mine").mkdir(parents=True)
+    (source / "proj_of_mine" / "__init__.py").write_text("")
+    info = tmp_path / "site" / "proj_of_mine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: proj-of-mine\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("proj_of_mine\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site"), str(source)])
+    assert metadata.packages_distributions()["proj_of_mine"] == ["proj-of-mine"]
+    plan = topology.load("pendulum")
+    run = replace(plan.run, **{key: "proj_of_mine:Mine"})
+    plan = replace(plan, run=run, topology_file=str(tmp_path / "mine.toml"))
+    here = {**installed(), "proj-of-mine": "1.0"}
+    assert difference(plan, here, installed()) == ""
+    sys.modules.pop("proj_of_mine", None)
+    older = difference(plan, here, {**installed(), "proj-of-mine": "0.9"})
+    assert older == "" if layout == "src" else "it has proj-of-mine 0.9, the run 1.0" in older
