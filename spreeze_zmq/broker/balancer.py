@@ -13,7 +13,7 @@ from typing import Any
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import Gpus, busy_cpu_s
 from spreeze_zmq.broker.hosts import HERE, Host
-from spreeze_zmq.broker.knobs import SMALLEST_BATCH, BatchSize, Knob, Samplers
+from spreeze_zmq.broker.knobs import BatchSize, Knob, Samplers
 from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.rule import Change, Rule
 from spreeze_zmq.broker.window import Window
@@ -21,6 +21,7 @@ from spreeze_zmq.broker.windows import Windows
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
+from spreeze_zmq.plan.shares import come_to_nothing
 from spreeze_zmq.plan.tuning import Tuning
 
 #: The time that rates take to settle after a process came or went.
@@ -191,8 +192,11 @@ def _samplers(plan: Plan) -> Samplers:
 
 
 def _batch_size(plan: Plan) -> BatchSize | None:
-    """The knob over the curve that was measured before the run; None where the topology fixes the size."""
+    """The knob over the curve that was measured before the run, of the sizes of which each of the data's
+    shares is a transition; None where the topology fixes the size.
+    """
     if (choice := plan.measured.get("batch_size")) is None:
         return None
-    curve, chosen = {int(size): float(rate) for size, rate in choice["curve"]}, int(choice["chosen"])
-    return BatchSize(chosen, SMALLEST_BATCH, chosen, curve=curve)
+    chosen = int(choice["chosen"])
+    curve = {int(s): float(rate) for s, rate in choice["curve"] if not come_to_nothing(plan.data, int(s))}
+    return BatchSize(chosen, min(curve), chosen, curve=curve)

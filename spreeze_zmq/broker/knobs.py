@@ -20,8 +20,6 @@ GAIN, LOSS = 0.08, 0.03
 SPARE = 1 + LARGE
 #: A sampler that uses a smaller part of a core while it works sleeps: free cores do not limit the count.
 SLEEPS = 0.5
-#: The smallest batch size.
-SMALLEST_BATCH = 64
 
 
 @dataclass

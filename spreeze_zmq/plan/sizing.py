@@ -21,11 +21,12 @@ from typing import Any
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
 from spreeze_zmq.base import machine
-from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
+from spreeze_zmq.plan.shares import come_to_nothing
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 
 log = logging.getLogger("spreeze")
@@ -94,7 +95,7 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
         say: receives a line on what is done, and lines on the result.
 
     Raises:
-        InputError: no batch fits into the memory.
+        InputError: no batch fits into the memory, or the data's shares of it come to no transition.
         ComponentFailed: measuring failed.
     """
     if not plan.to_measure:
@@ -140,11 +141,18 @@ def measure(plan: Plan) -> Curves:
 
 
 def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
-    """The plan with the numbers at the knees of the curves, and the options that follow from them."""
+    """The plan with the numbers at the knees of the curves, and the options that follow from them.
+
+    Raises:
+        TopologyError: shares of a batch come to no transition of the chosen one.
+    """
     algorithm, components, learning = dict(plan.algorithm), dict(plan.components), plan.learning
     measured: dict[str, Any] = {"source": source}
     if BATCH_SIZE in plan.to_measure:
         batch_size = knee(curves.batch_sizes)
+        if none := come_to_nothing(plan.data, batch_size):
+            mistakes = [Mistake(f"data.{name}.share", *what) for name, *what in none]
+            raise TopologyError(plan.topology_file, mistakes)
         algorithm |= {"batch_size": batch_size, **scaled(_options(plan), plan.algorithm, batch_size)}
         learning = replace(learning, batch_size=batch_size)
         measured["batch_size"] = {**_choice(curves.batch_sizes), "ended": curves.ended}

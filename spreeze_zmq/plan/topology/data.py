@@ -13,10 +13,10 @@ from spreeze_zmq.algorithms import Algorithm, ReplayOptions
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.rollout import STEP_FIELDS
 from spreeze_zmq.base.schema import show
-from spreeze_zmq.base.shares import rows_of_shares
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
+from spreeze_zmq.plan.shares import WHOLE, come_to_nothing, shares_of
 from spreeze_zmq.plan.topology.components import Declared
 from spreeze_zmq.plan.topology.reference import DATA, key_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
@@ -24,8 +24,6 @@ from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 #: The step arrays that a dataset has.
 _HAS = {"obs", "action", "reward", "terminated", "truncated"}
 _HINT = 'write [data.NAME] and source = "minari:..." below it'
-#: Shares that add up to as much are the whole batch.
-_WHOLE = 1.0 - 1e-9
 
 
 def read_data(table: Any, beside: Path, mistakes: Mistakes) -> dict[str, DataPlan]:
@@ -100,7 +98,7 @@ def _check_shares(
     sources: Mapping[str, DataPlan], options: ReplayOptions, mistakes: Mistakes, *, offline: bool
 ) -> None:
     """Note shares of a batch that leave too much or nothing of it to the run's own replay."""
-    shares = {name: source.share for name, source in sources.items() if source.share is not None}
+    shares = shares_of(sources)
     if not shares:
         return
     last, total = list(shares)[-1], sum(shares.values())
@@ -108,30 +106,19 @@ def _check_shares(
     listed = " + ".join(f"{share:g}" for share in shares.values())
     if total > 1.0 + 1e-9:
         mistakes.add(place, f"the shares of a batch are {listed}, more than 1", "lower them")
-    elif total > _WHOLE and (fills or not offline):
+    elif total > WHOLE and (fills or not offline):
         own = "the samplers" if not offline else "the sources that fill the replay"
         mistakes.add(place, f"nothing of a batch is left for the transitions of {own}", "lower it")
-    elif total < _WHOLE and offline and not fills:
+    elif total < WHOLE and offline and not fills:
         problem = f"the shares of a batch are {listed}, and without samplers nothing gives the rest of it"
         mistakes.add(place, problem, f"raise them to 1 together, or leave the share of {last} out")
     elif options.batch_size != "auto":
-        _check_rows(shares, options.batch_size, mistakes)
+        for name, problem, hint in come_to_nothing(sources, options.batch_size):
+            mistakes.add(("data", name, "share"), problem, hint)
     if options.prioritized:
         problem = "priorities are kept of one replay, and a source with a share has its own"
         hint = "leave share out, so that data fill the run's replay and are drawn by priority"
         mistakes.add(("algorithm", "prioritized"), problem, hint)
-
-
-def _check_rows(shares: Mapping[str, float], batch_size: int, mistakes: Mistakes) -> None:
-    """Note shares that come to no transition of a batch, or leave none to the run's own replay."""
-    rows = dict(zip(shares, rows_of_shares(batch_size, shares.values()), strict=True))
-    none = [name for name, number in rows.items() if not number]
-    for name in none:
-        problem = f"{shares[name]:g} of a batch of {batch_size} is not one transition"
-        mistakes.add(("data", name, "share"), problem, "raise it, or algorithm.batch_size")
-    if not none and sum(rows.values()) == batch_size and sum(shares.values()) < _WHOLE:
-        problem = f"it leaves not one transition of a batch of {batch_size} to the run's own replay"
-        mistakes.add(("data", list(shares)[-1], "share"), problem, "lower it, or raise algorithm.batch_size")
 
 
 def counted(

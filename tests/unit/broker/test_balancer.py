@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.parts import DataPlan
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,16 @@ def test_the_batch_moves_where_no_sampler_is_left_to_add(count, moves, monkeypat
         assert balancer.batch_size.present == 64
         balancer.set_batch_size(batch_size=256)
         assert balancer.batch_size.present == 256
+
+
+def test_the_batch_stays_large_enough_for_the_shares_of_data(monkeypatch):
+    """A hundredth of 64 is one transition; at three thousandths it takes 256."""
+    overrides = ["components.sampler.count=1", "balance.replay_ratio=8", "components.sampler.envs=16"]
+    for share, size in ((0.01, 64), (0.003, 256)):
+        balancer = eight_cores(monkeypatch, *overrides, **MEASURED)
+        balancer = Balancer(replace(balancer.plan, data={"one": DataPlan("minari:one-v0", share)}))
+        first, *_ = starving(balancer, 11)
+        assert (first.option, first.count) == ("batch_size", size)
 
 
 def test_a_fixed_count_leaves_nothing_to_know(monkeypatch):

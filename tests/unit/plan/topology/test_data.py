@@ -8,6 +8,7 @@ import pytest
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.sizing import Curves, resolved
 from spreeze_zmq.plan.topology import load
 from spreeze_zmq.plan.topology.data import counted
 from spreeze_zmq.plan.topology.tables import Mistakes
@@ -148,3 +149,23 @@ def test_what_does_not_go_together_is_said_at_its_line(tmp_path, text, says):
     lines = mistakes(tmp_path, text)
     assert re.search(says, lines), lines
     assert len(lines.splitlines()) == 1, lines
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (0.997, "it leaves not one transition of a batch of 128 to the run's own replay (lower it, or"),
+        (0.001, "0.001 of a batch of 128 is not one transition (raise it, or write a larger"),
+        (0.5, ""),
+    ],
+)
+def test_shares_are_checked_once_a_batch_is_measured(tmp_path, share, says):
+    """Where it is "auto", nothing is known of them before."""
+    plan = planned(tmp_path, RUN + ONE + f'share = {share}\n[algorithm]\nbatch_size = "auto"\n')
+    curves = Curves({64: 50.0, 128: 100.0}, "flat", {}, 1.0)
+    if not says:
+        assert resolved(plan, curves, "by hand").learning.batch_size == 128
+        return
+    with pytest.raises(TopologyError) as found:
+        resolved(plan, curves, "by hand")
+    assert f"\n  data.one.share: {says}" in str(found.value)
