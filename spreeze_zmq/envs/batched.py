@@ -50,7 +50,7 @@ class BatchedEnv(KeptRows):
         backend_reason: why this engine was chosen.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         own_spaces: of observations and actions of one environment itself, before its engine adapts them.
-        episode_limit: the same, or the limit that a wrapper within the environments applies.
+        episode_limit: the lowest of this and the limits that wrappers within the environments apply.
         envs: the environments that are objects of this process; empty for other engines.
         task: the native task that is stepped, if one is.
         close_fault: what was raised in ``close()``, in one line; empty for nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -19,24 +20,25 @@ def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return env.env if isinstance(env, TimeLimit) else env
 
 
-def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """Steps after which the outermost ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
+def limits(env: gymnasium.Env[Any, Any]) -> Iterator[TimeLimit[Any, Any]]:
+    """The time limits among the wrappers of an environment, the outermost first."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
-            return int(env._max_episode_steps)
+            yield env
         env = env.env
-    return None
+
+
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Steps after which the lowest ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
+    return min((int(limit._max_episode_steps) for limit in limits(env)), default=None)
 
 
 def raised(env: gymnasium.Env[Any, Any], steps: int | None) -> gymnasium.Env[Any, Any]:
     """The environment, whose own time limits are at least ``steps``: a lower one would end its episodes
     before the limit that it is given.
     """
-    inner = env
-    while steps and isinstance(inner, gymnasium.Wrapper):
-        if isinstance(inner, TimeLimit):
-            inner._max_episode_steps = max(inner._max_episode_steps, steps)
-        inner = inner.env
+    for limit in limits(env):
+        limit._max_episode_steps = max(limit._max_episode_steps, steps or 0)
     return env
 
 

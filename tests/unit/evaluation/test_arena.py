@@ -43,6 +43,14 @@ class Endless(gymnasium.Env):
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 
+def brief():
+    """Has a lower time limit inside than the one with which it is registered."""
+    return gymnasium.wrappers.TimeLimit(Endless(), 20)
+
+
+gymnasium.register("Brief-v0", entry_point=brief, max_episode_steps=100)
+
+
 @pytest.fixture
 def make():
     """Makes arenas and ends their processes."""
@@ -71,6 +79,17 @@ def test_the_environments_own_limit_stands_unless_a_lower_one_is_asked_for(make)
     assert make("Pendulum-v1", max_episode_steps=500).step_cap is None
     lower = make("Pendulum-v1", max_episode_steps=50)
     assert (lower.step_cap, lower.batch(2).max_episode_steps) == (50, 50)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "expected"), [(50, {}, 20), (10, {}, 10), (50, {"max_episode_steps": 80}, 50)]
+)
+def test_a_lower_limit_makes_no_episode_longer(make, asked, given, expected):
+    """Not even where it is above a limit inside, which only a limit of the run's own lifts."""
+    batch = make(f"{HERE}:Brief-v0", 1, given, max_episode_steps=asked).batch(1)
+    batch.reset(seed=1)
+    action = batch.action_space.sample()
+    assert next(step for step in range(1, 101) if batch.step(action)[3][0]) == expected
 
 
 def test_a_native_task_has_as_many_environments_as_episodes(make):
