@@ -24,6 +24,7 @@ from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable
+from spreeze_zmq.run.checkpoint import begins_at
 from spreeze_zmq.run.outbox import BEST_POLICY
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Subscriber
@@ -64,7 +65,7 @@ class Evaluator:
             own_modules(plan),
             made=component.hand_over,
             failed=component.report_failure,
-            goes_on=plan.run.resume_from is not None,
+            after=begins_at(plan.run.resume_from),
         )
         words = component.seed_sequence().generate_state(2).tolist()
         self.seed, self.final_seed = (seed_for(word, STRIDE) for word in words)

@@ -165,6 +165,19 @@ def restore_point(checkpoints: Path, resume_from: str | None) -> SavedCheckpoint
     return own if own is not None or resume_from is None else SavedCheckpoint.read(Path(resume_from))
 
 
+def begins_at(resume_from: str | None) -> int:
+    """Env steps of the checkpoint that a run goes on from; 0 without one. Where its manifest cannot be read,
+    as on another machine, they are those at which it was asked for, which its folder is named by.
+    """
+    if resume_from is None:
+        return 0
+    folder = Path(resume_from)
+    try:
+        return int(_read_manifest(folder).state["counts"]["env_steps"])
+    except (CheckpointError, KeyError, TypeError, ValueError):
+        return next(iter(_place(folder)[0]), 0)
+
+
 def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
     """Delete all but the ``keep`` newest complete checkpoints; returns the deleted folders.
 

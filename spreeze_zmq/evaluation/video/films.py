@@ -42,7 +42,7 @@ class VideoSchedule:
         trust: modules of the run's environment and algorithm, which may be there.
         made: called with each file that is complete.
         failed: called with a line about each video that could not be written, and the end of its log.
-        goes_on: whether the run goes on from another, which has had the steps that its first status is past.
+        after: env steps of the checkpoint that the run goes on from; those up to it are of the run before.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class VideoSchedule:
         made: Callable[[Path], object] = lambda path: None,
         failed: Callable[[str, str], object] = lambda summary, said: None,
         *,
-        goes_on: bool = False,
+        after: int = 0,
     ) -> None:
-        self._made, self._failed, self._goes_on = made, failed, goes_on
-        self._folder, self._steps = folder, sorted(steps)
+        self._made, self._failed = made, failed
+        self._folder, self._steps = folder, sorted(n for n in steps if n > after)
         self._import_from, self._trust = str(import_from), trust
         self._writer: subprocess.Popen[bytes] | None = None
         self._waiting: list[Path] = []
@@ -77,8 +77,6 @@ class VideoSchedule:
 
     def reached(self, env_steps: int) -> None:
         """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
-        if self._goes_on:
-            self._goes_on, self._steps = False, [steps for steps in self._steps if steps > env_steps]
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
             policy = self._policy_at(self._steps.pop(0))
             policy.parent.mkdir(exist_ok=True)

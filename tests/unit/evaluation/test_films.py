@@ -81,12 +81,11 @@ def test_a_video_is_of_the_policy_of_its_time_also_after_a_restart(schedule):
 
 
 def test_a_run_that_goes_on_shows_nothing_of_what_the_one_before_has_shown(schedule):
-    """At its first status it is at 300 steps."""
+    """Up to the checkpoint; what comes after is shown, however late the first status is, or the evaluator."""
     make, folder, _ = schedule
     folder.best_policy.write_text("late")
-    videos = make(100, 300, 301, goes_on=True)
-    videos.reached(300)
-    assert shown(videos, folder, 301) == {"301.mp4": "late"}
+    videos = make(100, 300, 310, after=300)
+    assert shown(videos, folder, 2400) == {"310.mp4": "late"}
 
 
 def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):

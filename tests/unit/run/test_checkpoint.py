@@ -17,6 +17,7 @@ from spreeze_zmq.run.checkpoint import (
     MANIFEST,
     Part,
     SavedCheckpoint,
+    begins_at,
     complete,
     latest,
     prune,
@@ -267,3 +268,12 @@ def test_pruning_never_deletes_the_only_complete_one(tmp_path):
         lose(save(tmp_path, f"000{number}"))
     assert prune(tmp_path, keep=0) == []
     assert latest(tmp_path).path.name == "0001"
+
+
+def test_where_a_run_begins_is_known_also_where_its_checkpoint_is_gone(tmp_path):
+    """By its counts, else by the name of its folder."""
+    path = save(tmp_path, "000000000312-000000009000", counts={"env_steps": 304})
+    assert begins_at(str(path)) == 304
+    (path / MANIFEST).unlink()
+    assert begins_at(str(path)) == 312
+    assert begins_at(None) == 0
