@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pwd
+import shlex
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -120,6 +121,19 @@ def module_of(name: str) -> str:
     """The module of ``module:name``; empty for the name of what is shipped or installed."""
     module, colon, _ = name.partition(":")
     return module if colon else ""
+
+
+def with_trust(command: str, modules: Iterable[str], import_from: str = "") -> str:
+    """A command of the shell that may run modules of the user's own; it is as it was without any.
+
+    Args:
+        command: what is called with which file or run.
+        modules: what it must be told to trust.
+        import_from: the folder in which these are looked for; empty for the current directory.
+    """
+    told = "".join(f" --trust {shlex.quote(module)}" for module in modules)
+    path = f"PYTHONPATH={shlex.quote(import_from)} " if told and import_from else ""
+    return path + command + told
 
 
 def make_importable(folder: Path) -> None:

@@ -6,6 +6,7 @@ As a program, ``POLICY VIDEO FOLDER [MODULE...]``, it writes one of them.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.base.files import append_to
 from spreeze_zmq.base.parent_death import bound_to_parent
-from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.base.trust import make_importable, with_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.evaluation.video.recorder import record
 from spreeze_zmq.run.folder import RunFolder
@@ -132,7 +133,12 @@ class VideoSchedule:
                 self._writer.wait()
         for policy in self._waiting:
             line = f"the video at {int(policy.stem):,} env steps is abandoned, as the run ends"
-            self._failed(f"{line}: spreeze play {policy} --video {policy.stem}.mp4 writes it", "")
+            self._failed(f"{line}: {self._command(policy)} writes it", "")
+
+    def _command(self, policy: Path) -> str:
+        """The command that writes the video of a policy."""
+        play = f"spreeze play {shlex.quote(str(policy))} --video {policy.stem}.mp4"
+        return with_trust(play, self._trust, "" if self._import_from == os.getcwd() else self._import_from)
 
 
 def main(policy: str, video: str, import_from: str, *trust: str) -> int:

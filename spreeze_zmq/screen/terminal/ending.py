@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.base.charset import say, spell_out
+from spreeze_zmq.base.trust import with_trust
 from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
 from spreeze_zmq.screen.terminal.panels import LABEL
 from spreeze_zmq.screen.terminal.view import discard
@@ -107,22 +108,20 @@ def next_commands(
     folder, spreeze, load = shlex.quote(run), program("spreeze"), json.dumps(run, ensure_ascii=False)
     python = "from spreeze_zmq import Policy; "
     if trust:
-        folder += "".join(f" --trust {shlex.quote(module)}" for module in trust)
         load += f", trust={list(trust)}"
     if trust and import_from:
-        spreeze = f"PYTHONPATH={shlex.quote(import_from)} {spreeze}"
         python = f"import sys; sys.path.append({json.dumps(import_from, ensure_ascii=False)}); {python}"
     lines = {"run folder": run}
     if prints:
         lines["its prints"] = prints
     if policy and scored:
-        lines["watch it"] = f"{spreeze} play {folder}"
-        lines["evaluate it"] = f"{spreeze} eval {folder}"
+        lines["watch it"] = with_trust(f"{spreeze} play {folder}", trust, import_from)
+        lines["evaluate it"] = with_trust(f"{spreeze} eval {folder}", trust, import_from)
     if policy:
         lines["in Python"] = f"{python}policy = Policy.load({load})"
     if resume:
         lines["train on"] = resume
-    lines["its page"] = f"{spreeze} view {folder}"
+    lines["its page"] = with_trust(f"{spreeze} view {folder}", trust, import_from)
     lines["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(run)}"
     return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
 

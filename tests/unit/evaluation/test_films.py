@@ -1,5 +1,6 @@
 """Videos at stated env steps, written by processes of their own."""
 
+import shlex
 import sys
 import time
 
@@ -47,13 +48,13 @@ def test_a_video_that_fails_last_is_named_too(tmp_path, monkeypatch):
 @pytest.fixture
 def schedule(tmp_path, monkeypatch):
     """Makes schedules of one run, whose best policy the test writes; a video is the bytes of its policy."""
-    code = "import shutil, sys, time; shutil.copy(*sys.argv[1:3]); time.sleep(float(sys.argv[4]))"
-    monkeypatch.setattr(films, "WRITER", (sys.executable, "-c", code))
-    folder, said = RunFolder.create("run", str(tmp_path / "run")), []
+    folder, said = RunFolder.create("run", str(tmp_path / "a run")), []
 
-    def make(*steps, slow=0, **about):
+    def make(*steps, slow=0, trust=(), **about):
+        code = f"import shutil, sys, time; shutil.copy(*sys.argv[1:3]); time.sleep({slow})"
+        monkeypatch.setattr(films, "WRITER", (sys.executable, "-c", code))
         told = {"failed": lambda line, _: said.append(line), **about}
-        return films.VideoSchedule(folder, steps, tmp_path, (str(slow),), **told)
+        return films.VideoSchedule(folder, steps, tmp_path, trust, **told)
 
     return make, folder, said
 
@@ -97,6 +98,25 @@ def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):
     videos.close()
     assert said == [
         f"the video at {steps:,} env steps is abandoned, as the run ends: "
-        f"spreeze play {folder.path / 'videos' / str(steps)}.safetensors --video {steps}.mp4 writes it"
+        f"spreeze play '{folder.path / 'videos' / str(steps)}.safetensors' --video {steps}.mp4 writes it"
         for steps in (1000, 2000)
     ]
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_command_for_a_video_of_ones_own_environment_says_what_is_trusted(
+    schedule, tmp_path, monkeypatch, here
+):
+    """The file may be anybody's; and where the module is, unless it is the current directory."""
+    make, folder, said = schedule
+    monkeypatch.chdir(tmp_path if here else "/")
+    folder.best_policy.write_text("early")
+    videos = make(1000, slow=60, trust=("mine", "a.b"))
+    videos.reached(1000)
+    videos.close()
+    command = said[0].partition("as the run ends: ")[2].removesuffix(" writes it")
+    *path, spreeze, play, policy, video, name = shlex.split(command)[:-4]
+    assert shlex.split(command)[-4:] == ["--trust", "mine", "--trust", "a.b"]
+    assert path == ([] if here else [f"PYTHONPATH={tmp_path}"])
+    assert policy == str(folder.path / "videos" / "1000.safetensors")
+    assert (spreeze, play, video, name) == ("spreeze", "play", "--video", "1000.mp4")
