@@ -29,9 +29,10 @@ class TensorPlaces:
         self._first = {place: store[key] for place, (store, key) in self._now().items()}
 
     @torch.no_grad()
-    def restore(self) -> None:
+    def restore(self, gradients: bool) -> None:
         """Copy what has come in the place of a tensor, as by ``self.q[4] = nn.Linear(8, 2)``, into that one,
-        which is trained, published and saved, and put it back.
+        which is trained, published and saved, and put it back; ``gradients`` says whether it takes over the
+        new one's gradient, too.
 
         Raises:
             ValueError: a tensor is gone, has come without a place, or has another shape.
@@ -44,10 +45,13 @@ class TensorPlaces:
                 raise ValueError(f"{self._name}.{place} {what}: networks() makes all that is trained")
         new = [each for each in now.items() if each[0] in self._first]
         new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
-        values = [store[key].detach().clone() for _, (store, key) in new]  # one may be in another's place
-        for (place, (store, key)), value in zip(new, values, strict=True):
-            _check_form(f"{self._name}.{place}", value, self._first[place])
-            store[key] = self._first[place].copy_(value)
+        copies = [_copy(store[key], gradients) for _, (store, key) in new]  # one may be in another's place
+        for (place, (store, key)), copy in zip(new, copies, strict=True):
+            first = self._first[place]
+            _check_form(f"{self._name}.{place}", copy, first)
+            store[key] = first.copy_(copy)
+            if copy.grad is not None and first.requires_grad:
+                first.grad = copy.grad
 
     def _now(self) -> dict[str, tuple[dict[str, Any], str]]:
         return {
@@ -57,6 +61,14 @@ class TensorPlaces:
             for key, tensor in store.items()
             if tensor is not None
         }
+
+
+def _copy(tensor: torch.Tensor, gradient: bool) -> torch.Tensor:
+    """One of its own memory, with the gradient where this is wanted and there is one."""
+    copy = tensor.detach().clone()
+    if gradient and tensor.grad is not None:
+        copy.grad = tensor.grad.clone()
+    return copy
 
 
 def _check_form(name: str, tensor: torch.Tensor, place: torch.Tensor) -> None:
@@ -149,13 +161,15 @@ class FlatNetworks:
                 nn.laid_flat(module, self.flat[begin:end])
 
     def gather_gradient(self) -> None:
-        """Add the gradients that are elsewhere, as after ``zero_grad``, to ``gradient``, and return to it; to
-        be called without gradients, as :meth:`gather_data`.
+        """Copy the gradients that are elsewhere, as after ``zero_grad``, into ``gradient``, where the cleared
+        ones still stand, and return to it; to be called without gradients, as :meth:`gather_data`.
         """
         for parameter, place in self._shares:
             if (grad := parameter.grad) is not place:
-                if grad is not None:
-                    place.add_(grad)
+                if grad is None:
+                    place.zero_()
+                else:
+                    place.copy_(grad.to_dense())  # an embedding's may be sparse
                 parameter.grad = place
 
     def gather_data(self) -> None:

@@ -135,15 +135,15 @@ class GradientSteps:
         metrics = self._metrics_of(loss, measured)
         check_loss(self.algorithm, self.part, loss._replace(metrics=metrics), size)
         if self.num_updates == 0:
-            check_held(self.algorithm, self.part, loss.loss, self._networks.own.held)
+            check_held(self.algorithm, self.part, loss.loss, self._networks.held())
         if loss.loss.is_cpu:  # a GPU would have to be waited for: its weights are checked when published
             value = loss.loss.detach()
             recording.each_time(lambda: check_finite(value, self.algorithm, self.part, self.num_updates + 1))
         with blaming(self.algorithm, f"{self.part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad(), blaming(self.algorithm, f"{self.part}_loss"):
+            self._networks.restore_replaced(gradients=True)
             self._networks.own.gather_gradient()
-            self._networks.restore_replaced()
         if self.num_updates == 0:
             self._name_untrained()
         if loss.rate_factor is not None:

@@ -116,23 +116,37 @@ class LearnerNetworks:
                 found.append(each)
         return found
 
-    def restore_replaced(self) -> None:
+    def held(self) -> set[int]:
+        """Ids of the parameters that are trained, and of those that stand in the place of others until
+        :meth:`restore_replaced`.
+        """
+        kept = {id(parameter) for _, networks in self._groups() for parameter in networks.parameters}
+        networks = [*self.modules.values(), *(getattr(self.algorithm, name) for name in self.modules)]
+        return {id(each) for network in networks for each in network.parameters()} - kept | self.own.held
+
+    def restore_replaced(self, gradients: bool = False) -> None:
         """Undo the replacement of a network, as in ``self.target = copy.deepcopy(self.q)``, of a part of one,
         and of a tensor's data: copy the new weights to the old place, which is trained, published and saved,
         and put it back. A wrapper of the same parameters stays.
+
+        Args:
+            gradients: whether the gradients of the new parameters are those of the old ones, too.
 
         Raises:
             ValueError: they do not fit there.
         """
         if self._set_parts[0] != self._num_seen:
             for places in self._places:
-                places.restore()
+                places.restore(gradients)
             self._num_seen = self._set_parts[0]
         for name, network in self.modules.items():
             other = getattr(self.algorithm, name)
             if other is network or {*map(id, other.parameters())} == {*map(id, network.parameters())}:
                 continue
             network.load_state_dict(other.state_dict())
+            for place, parameter in network.named_parameters() if gradients else ():
+                if parameter.requires_grad and (gradient := other.get_parameter(place).grad) is not None:
+                    parameter.grad = gradient
             setattr(self.algorithm, name, network)
         for _, networks in self._groups():
             networks.gather_data()
