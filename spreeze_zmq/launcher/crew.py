@@ -64,7 +64,8 @@ class Crew:
         here = ThreadSpawner() if threads else warm.spawner(leftovers, chain.from_iterable(shares.values()))
         self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
         sampler = plan.components[SAMPLER]
-        self._indices = itertools.count(sampler.count.maximum if sampler.launched else 0)
+        first = sampler.count.maximum if sampler.launched else 0
+        self._names = (f"{SAMPLER}-{index}" for index in itertools.count(first))
         learners = () if threads else plan.learning.learners
         self._kept = {role: kept_memory.create(role) for role in learners}
         self._missing: list[str] = []
@@ -84,25 +85,17 @@ class Crew:
 
     def lend(self, node: Node, count: int) -> None:
         """Start or stop samplers of another machine until there are ``count``, those that came last first.
-        Their names are such as no process of the run has had: the numbers after those of the head's own.
+        The numbers of their names come after those of the head's own.
         """
         assert self._nodes is not None
         self.supervisor.stop(node.wanted[count:])
         del node.wanted[count:]
         for _ in range(count - len(node.wanted)):
-            name = self._lease()
+            name = self._nodes.leases.lease(self._names, lambda name: bool(self.supervisor.alive([name])))
             node.wanted.append(name)
             self._nodes.place(name, node)
             self.supervisor.start(self._spec(SAMPLER, int(name.rpartition("-")[2])))
             self.deadlines.begin(name)
-
-    def _lease(self) -> str:
-        """A name for a process on another machine; its lock here keeps it from those started by hand."""
-        assert self._nodes is not None
-        while True:
-            name = f"{SAMPLER}-{next(self._indices)}"
-            if self._nodes.leases.take(name):
-                return name
 
     def fill(self) -> None:
         """Start the missing processes, except where a predecessor of the same name still runs, or the machine

@@ -9,6 +9,7 @@ from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.parent_death import is_within
+from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER
@@ -40,8 +41,7 @@ def how_to_join(address: str, folder: RunFolder) -> str:
 
 def joined(node: Node) -> str:
     """That a machine has joined, in one line."""
-    names = node.wanted or list(node.processes)
-    runs = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "nothing"
+    runs = in_words(node.wanted or node.processes) or "nothing"
     return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
 
 

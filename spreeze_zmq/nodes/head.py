@@ -87,7 +87,7 @@ class Nodes:
         self._numbers = itertools.count(1)
         self._places: dict[str, Node] = {}
         self.lent: dict[str, Node] = {}
-        self.leases = Leases(Path(plan.socket_dir))
+        self.leases = Leases(Path(plan.socket_dir), clock)
 
     # --- processes
 
@@ -262,7 +262,7 @@ class Nodes:
         return []
 
     def _lose(self, node: Node, how: str, code: int = HEAD_LOST) -> Gone:
-        """Give a machine up: its key opens nothing any more, and its names are not used again."""
+        """Give a machine up: its key opens nothing any more."""
         del self.lent[node.name]
         if node.archive is not None:
             node.archive.close()

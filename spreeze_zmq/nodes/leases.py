@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.wire.channels import Claim
+
+#: A name is not leased again for this time after its process has ended: what that sent may be on its way, and
+#: a machine that was given up ends its processes itself.
+REST_S = 60.0
 
 
 class Leases:
@@ -13,12 +20,30 @@ class Leases:
 
     Args:
         folder: where processes claim their names.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._clock = folder, clock
+        self._ended_s: dict[str, float] = {}
         self._claims: dict[str, Claim] = {}
         self._lives: dict[str, int] = {}
+
+    def lease(self, new: Iterator[str], lives: Callable[[str], bool]) -> str:
+        """Hold a name for a process that is about to start: one whose last process has ended long ago, since
+        the account of samples has places for a limited number of names, else a new one.
+
+        Args:
+            new: names that were never leased.
+            lives: whether a process still has a name.
+        """
+        now_s = self._clock()
+        for name, ended_s in self._ended_s.items():
+            self._ended_s[name] = math.inf if lives(name) else min(ended_s, now_s)
+        rested = (name for name, ended_s in self._ended_s.items() if now_s - ended_s >= REST_S)
+        name = next(rested, "") or next(filter(self.take, new))
+        self._ended_s[name] = math.inf
+        return name
 
     def take(self, name: str) -> bool:
         """Hold a name from now on; False if another process has it."""
