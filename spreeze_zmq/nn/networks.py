@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -182,12 +182,18 @@ def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
     """``num`` networks, each from its own call of ``make``, with linear layers, layer norms and activations.
 
     Raises:
-        ValueError: a network has another layer, or computes more than its layers.
+        ValueError: a network has another layer, or layers other than another one's, or computes more than
+            these.
     """
     networks = [make() for _ in range(num)]
     for network in networks:
-        if type(network) is not torch.nn.Sequential or has_own_code(network):
-            raise ValueError(f"an ensemble is of Sequential alone, not {type(network).__name__}")
+        if not _is_its_layers(network) or has_own_code(network):
+            kind = type(network).__name__
+            raise ValueError(
+                f"an ensemble is of Sequentials, without hooks or a forward of their own, not {kind}"
+            )
+    if len({len(network) for network in networks}) > 1:
+        raise ValueError("an ensemble is of networks with equally many layers")
     return Ensemble(num, [_stacked(list(layers)) for layers in zip(*networks, strict=True)])
 
 
@@ -203,24 +209,29 @@ def _stack(parts: Sequence[Tensor]) -> torch.nn.Parameter:
 
 def _stacked(layers: list[torch.nn.Module]) -> torch.nn.Module:
     """One module for the same layer of all networks."""
-    linear = [layer for layer in layers if type(layer) is torch.nn.Linear and not has_own_code(layer)]
-    norm = [layer for layer in layers if type(layer) is torch.nn.LayerNorm and not has_own_code(layer)]
-    if len(linear) == len(layers):
-        return StackedLinear(linear)
-    if len(norm) == len(layers):
-        return StackedLayerNorm(norm)
-    if type(layers[0]) in _NAMES and not has_own_code(layers[0]):
-        return layers[0]
-    raise ValueError(f"an ensemble cannot hold {type(layers[0]).__name__}")
+    first, kind = layers[0], type(layers[0])
+    for layer in layers:
+        if type(layer) is not kind or repr(layer) != repr(first):  # which has its sizes, eps and alpha
+            raise ValueError(f"an ensemble cannot hold {layer} beside {first}")
+    if _has_its_parameters(first) and not any(map(has_own_code, layers)):
+        if kind in _STACKS:
+            return _STACKS[kind](layers)
+        if kind in _NAMES:
+            return first
+    raise ValueError(f"an ensemble cannot hold {first}")
 
 
+_STACKS: dict[type[torch.nn.Module], Callable[[list[Any]], torch.nn.Module]] = {
+    torch.nn.Linear: StackedLinear,
+    torch.nn.LayerNorm: StackedLayerNorm,
+}
 _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 
 def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
     """The layers of a ``Sequential`` for a policy message; None unless every reader can evaluate all of them,
-    and they are all that it computes: a subclass, a hook, a ``forward`` or a parameter of its own may add
-    to them.
+    and they are all that it computes: a hook of calls, a ``forward`` or a parameter of its own may add to
+    them, those of a subclass as well.
 
     Their parameters travel in the order of ``network.parameters()``.
     """
@@ -235,18 +246,29 @@ def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
 
 
 def _flattened(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The layers of a plain ``Sequential``, and of those in it; any other module itself."""
-    if type(module) is torch.nn.Sequential and not has_own_code(module):
+    """The layers of a ``Sequential`` that is these alone, and of those in it; any other module itself."""
+    if _is_its_layers(module):
         for layer in module:
             yield from _flattened(layer)
     else:
         yield module
 
 
+def _is_its_layers(module: torch.nn.Module) -> TypeGuard[torch.nn.Sequential]:
+    """Whether a module computes its layers, one after the other, and nothing else."""
+    kind = type(module)
+    inherits = kind.forward is torch.nn.Sequential.forward and kind.__call__ is torch.nn.Sequential.__call__
+    return isinstance(module, torch.nn.Sequential) and inherits and not _has_own_output(module)
+
+
+def _has_own_output(module: torch.nn.Module) -> bool:
+    """Whether a module may give something else than its class does: by hooks of calls, or a ``forward``."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
+
+
 def has_own_code(module: torch.nn.Module) -> bool:
     """Whether a module has hooks, of calls or of gradients, or a ``forward`` of its own."""
-    forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
+    return bool(module._backward_hooks or module._backward_pre_hooks) or _has_own_output(module)
 
 
 #: The parameters of the layers that are described and have some, in their order.
@@ -258,13 +280,17 @@ _PARAMETERS: dict[type[torch.nn.Module], list[str]] = {
 }
 
 
+def _has_its_parameters(layer: torch.nn.Module) -> bool:
+    """Whether a layer has the parameters of its class, in their order: ``torch.nn.utils.prune`` renames."""
+    return [name for name, _ in layer.named_parameters()] == _PARAMETERS.get(type(layer), [])
+
+
 def _layer(layer: torch.nn.Module) -> dict[str, Any] | None:
     """One layer, by its exact class: a subclass may compute something else. None for an unknown layer, and
     for one whose parameters are others, as after ``torch.nn.utils.prune``.
     """
     kind = type(layer)
-    names = [name for name, _ in layer.named_parameters()]
-    if names != _PARAMETERS.get(kind, []) or has_own_code(layer):
+    if not _has_its_parameters(layer) or _has_own_output(layer):
         return None
     if isinstance(layer, torch.nn.Linear) and kind is torch.nn.Linear:
         return {"kind": "linear", "in": layer.in_features, "out": layer.out_features}

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.utils.prune
 
 from spreeze_zmq import nn
 
@@ -176,65 +175,6 @@ def test_a_layer_that_no_reader_knows_has_no_description(layer):
     """Rather than a wrong one."""
     assert nn.describe(torch.nn.Sequential(torch.nn.ReLU(), layer)) is None
     assert nn.describe(layer) is None
-
-
-def with_forward(network):
-    """One whose ``forward`` is its own."""
-    network.forward = lambda x: -x
-    return network
-
-
-def pruned(network):
-    """One whose weight comes after its bias."""
-    torch.nn.utils.prune.l1_unstructured(network[0], "weight", 0.5)
-    torch.nn.utils.prune.remove(network[0], "weight")
-    return network
-
-
-def hooked(network, at):
-    """One whose output a hook changes; its first layer's, or its own."""
-    (network[0] if at == "layer" else network).register_forward_hook(lambda module, given, output: -output)
-    return network
-
-
-class Negated(torch.nn.Sequential):
-    """Computes more than its layers."""
-
-    def forward(self, x):
-        """Of the other sign."""
-        return -super().forward(x)
-
-
-CHANGES = {
-    "subclass": lambda network: Negated(*network),
-    "nested subclass": lambda network: torch.nn.Sequential(Negated(*network), torch.nn.ReLU()),
-    "spectral_norm": lambda network: (torch.nn.utils.spectral_norm(network[0]), network)[1],
-    "parametrized": lambda network: (torch.nn.utils.parametrizations.weight_norm(network[0]), network)[1],
-    "pruned": pruned,
-    "hook": lambda network: hooked(network, "itself"),
-    "hook of a layer": lambda network: hooked(network, "layer"),
-    "forward": with_forward,
-    "forward of a layer": lambda network: (with_forward(network[0]), network)[1],
-    "a parameter": lambda network: (
-        network.register_parameter("a", torch.nn.Parameter(torch.ones(2))),
-        network,
-    )[1],
-    "a layer twice": lambda network: torch.nn.Sequential(network[0], network[0]),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_network_that_is_more_than_its_layers_has_no_description(change):
-    """It would be evaluated as the layers alone, or with its parameters in another order."""
-    assert nn.describe(torch.nn.Sequential(torch.nn.Linear(2, 2))) is not None
-    assert nn.describe(change(torch.nn.Sequential(torch.nn.Linear(2, 2)))) is None
-
-
-@pytest.mark.parametrize("name", ["subclass", "spectral_norm", "parametrized", "hook of a layer", "forward"])
-def test_an_ensemble_refuses_a_network_that_is_more_than_its_layers(name):
-    """It would be trained as the layers alone."""
-    with pytest.raises(ValueError, match="an ensemble"):
-        nn.ensemble(2, lambda: CHANGES[name](torch.nn.Sequential(torch.nn.Linear(2, 2))))
 
 
 def test_polyak_moves_a_quarter_of_the_way():
