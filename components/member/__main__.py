@@ -7,7 +7,6 @@ process tells the run's own broker only that the group lives.
 import logging
 import sys
 
-from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.launcher.member import MemberRun
@@ -28,9 +27,8 @@ def main(component: Component) -> None:
         group.stop(component.stop_reason)
     while group.is_alive():
         component.poll(timeout_s=LOOK_S, draining=True)
-    if component.running:
-        error = InputError if group.code == InputError.exit_code else SpreezeError
-        raise error(f"group {group.number} has ended: {group.last_word}")
+    if (failure := group.failure(asked=not component.running)) is not None:
+        raise failure
 
 
 if __name__ == "__main__":

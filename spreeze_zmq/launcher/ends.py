@@ -10,7 +10,7 @@ from spreeze_zmq.launcher import closing, texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending
-from spreeze_zmq.launcher.outcome import Outcome
+from spreeze_zmq.launcher.outcome import Outcome, whose
 from spreeze_zmq.plan.roles import is_observer
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
 
@@ -102,6 +102,8 @@ class Ends:
                 self.fail(event.name, f"{what}; {then}\n{event.words}")
                 if not event.expected:
                     self._outcome.losses.fail(event.name, fault.splitlines()[0])
+                elif whose(event.name) and elsewhere is None:
+                    self._outcome.fail_at_end(event.name, fault)
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])
             self._outcome.losses.add(event.name, event.reason, self._note)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.launcher import Launch
@@ -52,6 +53,7 @@ class MemberRun(threading.Thread):
         status: the newest of the group's broker.
         code: the group's exit code; None before its end.
         last_word: why it has failed; empty if it has not.
+        crashed_at_end: a process of it, or its launcher, has failed while it ended.
     """
 
     def __init__(self, plan: Plan, index: int) -> None:
@@ -63,6 +65,7 @@ class MemberRun(threading.Thread):
         self.status: Mapping[str, Any] = {}
         self.code: int | None = None
         self.last_word = ""
+        self.crashed_at_end = False
 
     def stop(self, reason: str) -> None:
         """Have the group end as by Ctrl-C; does not wait for that."""
@@ -75,9 +78,22 @@ class MemberRun(threading.Thread):
             launch.interrupts = self._asked
             self.code = launch.run()
             self.last_word = launch.outcome.why
+            self.crashed_at_end = bool(launch.outcome.end_fault)
         except Exception as error:
             log.exception("the group has failed")
             self.code, self.last_word = 1, f"{type(error).__name__}: {error}"
+            self.crashed_at_end = True
+
+    def failure(self, *, asked: bool) -> SpreezeError | None:
+        """What the run hears of its end; None for nothing.
+
+        Args:
+            asked: it was to end, so that what it lacks then, as a first step, is no failure: a crash is.
+        """
+        if asked and not self.crashed_at_end:
+            return None
+        error = InputError if self.code == InputError.exit_code else SpreezeError
+        return error(f"group {self.number} has ended: {self.last_word}")
 
     def _new_folder(self) -> RunFolder:
         """A new one for each life of the member."""

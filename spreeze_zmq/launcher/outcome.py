@@ -26,15 +26,15 @@ class Losses:
 
     def fail(self, name: str, what: str) -> None:
         """Note how a process has ended, if a run is not whole without it; it may come back."""
-        if _whose(name):
+        if whose(name):
             self._failed[name] = what
 
     def add(self, name: str, why: str, note: Callable[[str], None]) -> None:
         """Note that a process is not started again, if a run is not whole without it."""
-        if whose := _whose(name):
+        if words := whose(name):
             last = f", the last: {self._failed[name]}" if name in self._failed else ""
             self._failed[name] = why.splitlines()[0] + last
-            note(f"{whose} is lost, and the run goes on without it: {self._failed[name]}")
+            note(f"{words} is lost, and the run goes on without it: {self._failed[name]}")
 
     def settle(
         self,
@@ -69,7 +69,7 @@ class Losses:
         lost = failed if stopped_whole else {**self._absent, **failed}
         if lost and folder.summary.exists():
             write_json(folder.summary, {**json.loads(folder.summary.read_text()), "lost": lost})
-        return "; ".join(f"the run ended without {_whose(name) or name}: {why}" for name, why in lost.items())
+        return "; ".join(f"the run ended without {whose(name) or name}: {why}" for name, why in lost.items())
 
     @property
     def silent(self) -> Sequence[str]:
@@ -83,7 +83,7 @@ def _is_back(name: str, groups: Mapping[str, Mapping[str, Any]]) -> bool:
     return bool(row.get("rounds")) and not row.get("lost")
 
 
-def _whose(name: str) -> str:
+def whose(name: str) -> str:
     """What a run lacks without a process, in words; empty for nothing."""
     role, _, index = name.rpartition("-")
     words = ROLES[role].stands_for if role in ROLES else ""

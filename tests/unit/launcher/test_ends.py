@@ -71,6 +71,13 @@ def test_a_sampler_that_crashes_as_it_is_taken_away_does_not_fail_the_run(told):
     assert told.outcome.settle({}, at_once=False) == 0
 
 
+def test_a_group_that_crashes_at_the_end_fails_the_run(told):
+    """The member's process says so where the group was asked to end, too."""
+    told.ends.on_event(exited("member-0", code=1))
+    assert told.outcome.settle({}, at_once=False) == 1
+    assert told.outcome.last_word.startswith("member-0 failed as the run ended: ")
+
+
 def test_an_observer_that_crashes_at_the_end_is_named_and_no_more(told):
     """The run has what it was asked to have."""
     told.ends.on_event(exited("observer-0", code=1))
