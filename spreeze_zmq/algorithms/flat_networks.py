@@ -15,9 +15,12 @@ from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nn.device import Staging
 
+_KEPT = "a network keeps its tensors in their forms, all but buffers with persistent=False"
+
 
 class TensorPlaces:
-    """The parameters and buffers of a network, by where it holds them.
+    """The parameters and buffers of a network, by where it holds them; not the buffers with
+    ``persistent=False``, in which it may keep what it likes.
 
     Args:
         name: of the network, for messages.
@@ -40,9 +43,10 @@ class TensorPlaces:
         now = self._now()
         for place in sorted(self._first.keys() ^ now.keys()):
             store, key = now.get(place, ({place: None}, place))
-            if place in self._first or isinstance(store[key], torch.nn.Parameter):
-                what = "is gone" if place in self._first else "is new"
-                raise ValueError(f"{self._name}.{place} {what}: networks() makes all that is trained")
+            if place in self._first:
+                raise ValueError(f"{self._name}.{place} is gone: {_KEPT}")
+            if isinstance(store[key], torch.nn.Parameter):
+                raise ValueError(f"{self._name}.{place} is new: networks() makes all that is trained")
         new = [each for each in now.items() if each[0] in self._first]
         new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
         copies = [_copy(store[key], gradients) for _, (store, key) in new]  # one may be in another's place
@@ -59,7 +63,7 @@ class TensorPlaces:
             for prefix, part in self._network.named_modules(remove_duplicate=False)
             for store in (part._parameters, part._buffers)
             for key, tensor in store.items()
-            if tensor is not None
+            if tensor is not None and key not in part._non_persistent_buffers_set
         }
 
 
@@ -74,7 +78,7 @@ def _copy(tensor: torch.Tensor, gradient: bool) -> torch.Tensor:
 def _check_form(name: str, tensor: torch.Tensor, place: torch.Tensor) -> None:
     if tensor.shape != place.shape or tensor.is_floating_point() != place.is_floating_point():
         now, first = (f"{each.dtype} {list(each.shape)}".removeprefix("torch.") for each in (tensor, place))
-        raise ValueError(f"{name} has become {now}, expected {first}: a network keeps its tensors' forms")
+        raise ValueError(f"{name} has become {now}, expected {first}: {_KEPT}")
 
 
 def _views(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -132,10 +136,16 @@ class FlatNetworks:
         named = [pair for name, module in modules.items() for pair in _named(name, module)]
         name_of = {id(tensor): name for name, tensor in reversed(named)}
         self.packing = Layout(tuple((name_of[id(t)], tuple(t.shape)) for t in tensors))
-        self._laid = list(zip(tensors, _views(self.flat, tensors), strict=True))
-        for tensor, place in self._laid:
+        parts = [part for module in modules.values() for part in module.modules()]
+        free = {id(part._buffers[key]) for part in parts for key in part._non_persistent_buffers_set}
+        self._laid: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+        for (name, _), tensor, place in zip(
+            self.packing.tensors, tensors, _views(self.flat, tensors), strict=True
+        ):
             tensor.data = place
-        self._addresses = [tensor.data_ptr() for tensor in tensors]
+            if id(tensor) not in free:
+                self._laid.append((name, tensor, place))
+        self._addresses = [tensor.data_ptr() for _, tensor, _ in self._laid]
         for parameter in parameters:
             parameter.requires_grad_(trained)
         self._shares = (
@@ -176,11 +186,11 @@ class FlatNetworks:
         """Copy ``data`` that are elsewhere, as after ``p.data = p.data.clamp(-1, 1)``, into ``flat``, and
         return to it. Raises ValueError for another shape.
         """
-        if [tensor.data_ptr() for tensor, _ in self._laid] == self._addresses:
+        if [tensor.data_ptr() for _, tensor, _ in self._laid] == self._addresses:
             return
-        for (name, _), (tensor, place) in zip(self.packing.tensors, self._laid, strict=True):
-            _check_form(name, tensor, place)
-        moved = [pair for pair in self._laid if pair[0].data_ptr() != pair[1].data_ptr()]
+        for each in self._laid:
+            _check_form(*each)
+        moved = [each[1:] for each in self._laid if each[1].data_ptr() != each[2].data_ptr()]
         values = [tensor.detach().clone() for tensor, _ in moved]  # one may be in another's place
         for (tensor, place), value in zip(moved, values, strict=True):
             tensor.data = place.copy_(value)

@@ -57,6 +57,40 @@ def test_buffers_that_are_no_floats_are_saved(caplog):
     assert state["own"].isfinite().all()
 
 
+class Keeping(torch.nn.Sequential):
+    """Has buffers that are no state; what one of them holds changes its form."""
+
+    def __init__(self):
+        super().__init__(*nn.mlp([4, 8, 2]))
+        for name in ("features", "signs", "last", "scale"):
+            self.register_buffer(name, torch.ones(1), persistent=False)
+
+    def forward(self, x):
+        """Of as many rows as there are."""
+        self.features = x.detach() + 1.0
+        self.signs.data = self.features > 1.0
+        self.last = None
+        return super().forward(x) * self.scale
+
+
+class Kept(Regression):
+    """Trains a network that keeps its features."""
+
+    def networks(self):
+        """And its first weights."""
+        return Networks(critic={"q": Keeping()}, targets={"t": Keeping()}, acting="q")
+
+
+def test_a_buffer_that_is_no_state_may_change_its_form():
+    """It stays as a forward pass left it; one that does not change is published as before."""
+    half = trained(half_of(Kept), 6)
+    q = half.algorithm.q
+    assert (q.features.shape, q.signs.dtype, q.last) == ((16, 4), torch.bool, None)
+    published = ClassPolicy(Kept, half.description(), half.policy_arrays())
+    obs = torch.randn(5, 4)
+    torch.testing.assert_close(torch.from_numpy(published.output(obs.numpy(), None)), q(obs))
+
+
 class Pair(Regression):
     """Two networks of one size, in an order."""
 
