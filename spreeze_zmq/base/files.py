@@ -6,6 +6,7 @@ JSON files hold no NaN and no numpy, so that any program can read them.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -24,6 +25,8 @@ from spreeze_zmq.base.patience import patient
 POLICY_FILE = "policy.safetensors"
 #: How a file comes to its place: the path at which to write it is given, which is where it appears.
 Way = Callable[[Path], contextlib.AbstractContextManager[Path]]
+#: Least number of a descriptor that processes inherit by its number.
+LEAST_INHERITED = 200
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
 
@@ -135,6 +138,18 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def for_children(descriptor: int) -> int:
+    """The same open file at a number that is free in a process which inherits it by that number: a forked one
+    may have opened low ones by itself, as ZeroMQ does at the fork.
+    """
+    try:
+        high: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_INHERITED)
+    except OSError:  # the limit of open files is lower
+        return descriptor
+    os.close(descriptor)
+    return high
 
 
 def plain(value: Any) -> Any:

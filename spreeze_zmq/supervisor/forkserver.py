@@ -91,6 +91,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     wanted = [1, 2, *request["descriptors"]]
     free = max(*wanted, *descriptors) + 1
     for number, descriptor in zip(wanted, [_moved(each, free) for each in descriptors], strict=True):
+        if number > 2 and os.path.exists(f"/proc/self/fd/{number}"):
+            raise OSError(f"descriptor {number} is to be inherited, and is open here for something else")
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(request["folder"])

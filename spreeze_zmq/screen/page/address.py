@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import for_children
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 
@@ -30,6 +31,7 @@ def open_port(port: int) -> socket.socket:
         InputError: the port is taken.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(fileno=for_children(listener.detach()))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

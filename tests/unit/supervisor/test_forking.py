@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base import kept_memory
+from spreeze_zmq.base.files import LEAST_INHERITED
 from spreeze_zmq.supervisor import Exited, ForkServer, ForkSpawner, ProcessSpec, Supervisor
 
 DEADLINE_S = 20.0
@@ -249,3 +251,30 @@ def is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@pytest.fixture
+def taken(program):
+    """A number of kept memory at which the program, once loaded, has something open."""
+    made = kept_memory.create("replay")
+    assert made >= LEAST_INHERITED
+    code = f"import os\nMADE = os.dup2(os.open(os.devnull, os.O_RDONLY), {made})\n"
+    (program / "once.py").write_text(code)
+    yield made
+    os.close(made)
+
+
+def test_an_inherited_descriptor_takes_the_place_of_none_that_is_open(taken, supervisor, spec):
+    """As of a context that ZeroMQ makes at the fork, which would hear of what it never sent."""
+    about = spec("parent", descriptors=(taken,))
+    supervisor.start(about)
+    until_s = time.monotonic() + DEADLINE_S
+    while f"descriptor {taken} is to be inherited" not in (text := read(about.log_path)):
+        supervisor.poll()
+        assert time.monotonic() < until_s, text
+        time.sleep(0.02)
+
+
+def read(path):
+    """What a log holds so far."""
+    return path.read_text() if path.exists() else ""
