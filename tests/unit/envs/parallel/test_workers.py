@@ -179,7 +179,7 @@ def test_first_finished_batches_go_on_beside_a_dead_worker(make):
     env.send(action)
     seen, failed = np.zeros(6, np.int64), np.zeros(6, np.int64)
     turn = 0
-    while not (turn > 10 and failed.any()) or turn < 40:
+    while turn < 40 or not failed.any() or seen.min() < 2:  # whoever is slow comes later
         assert turn < 20_000
         turn += 1
         obs, *_, info = env.recv()
@@ -189,7 +189,6 @@ def test_first_finished_batches_go_on_beside_a_dead_worker(make):
         assert np.isfinite(obs).all()
         action = np.full((2, 1), 0.6 if turn == 10 else 0.0, np.float32)
         env.send(action, ids)
-    assert seen.min() > 1
     assert 1 <= failed.sum() <= 4
     assert {"SIGKILL" in failure.summary for failure in failures} == {True}
 
