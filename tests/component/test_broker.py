@@ -246,7 +246,7 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
 
     def told(count):
         rows = [message.fields for message in peers.rest("set")]
-        return rows if len(rows) == count else None
+        return rows if len(rows) >= count else None  # what is kept for who comes late may come twice
 
     ask(what="set", option="learning_rate", value=0.25)
     ask(what="set", option="gamma", value=0.5)
@@ -283,7 +283,7 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
     peers.lives[0].process.kill()
     peers.lives[0].process.wait()
     peers.start()
-    assert peers.until("", "the sets once more", lambda: (told(6) or [])[3:]) == expected
+    assert peers.until("", "the sets once more", lambda: (told(6) or [])[-3:]) == expected
     ask(what="stop", text="solved")
     stop = peers.next("stop").fields
     assert stop["reason"] == "Plateau: solved"
