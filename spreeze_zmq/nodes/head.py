@@ -129,8 +129,9 @@ class Nodes:
             log.write(f"--- {now} on {node.host} ({node.name}), which sends its last lines\n")
         process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
         node.processes[spec.name] = process
-        self.leases.note(spec.name, 0)
         fields = {"name": spec.name, "nice": spec.nice, "threads": spec.threads}
+        if self.leases.begin(spec.name):
+            fields["again"] = True
         if version := newest_version(Path(self._plan.socket_dir)):
             fields["policy_version"] = version
         self._send(node, Message("start", {**fields, "orphaned": int(spec.parent_death_signal)}))

@@ -27,6 +27,7 @@ class Leases:
         self._folder, self._clock = folder, clock
         self._ended_s: dict[str, float] = {}
         self._claims: dict[str, Claim] = {}
+        self._begun: set[str] = set()
         self._lives: dict[str, int] = {}
 
     def lease(self, new: Iterator[str], lives: Callable[[str], bool]) -> str:
@@ -54,6 +55,15 @@ class Leases:
                 return False
             self.note(name, 0)
         return True
+
+    def begin(self, name: str) -> bool:
+        """Note that a process is about to start; returns whether another one has had its name, on whichever
+        machine.
+        """
+        self.note(name, 0)
+        claim, again = self._claims.get(name), name in self._begun
+        self._begun.add(name)
+        return again or (claim is not None and claim.had_another)
 
     def note(self, name: str, incarnation: int) -> None:
         """Write down which life has a name; 0 for one that is not known yet."""

@@ -21,7 +21,7 @@ from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import places, unpack
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
-from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER, publisher_of_policy
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
@@ -111,12 +111,15 @@ class Place:
         role, _, index = name.rpartition("-")
         component = self.plan.components[role]
         _check_device(role, component)
+        if start.get("again"):
+            self.sockets.note_earlier(name)
         environment = self._python_path()
         descriptors: tuple[int, ...] = ()
-        if role in LEARNERS:
+        if role == publisher_of_policy(self.plan.learning.learners):  # of another's the file would know nothing
             versions = VersionFile(self.sockets.path)
             versions.raise_to(start.get("policy_version", 0))
             versions.close()
+        if role in LEARNERS:
             kept = self._kept.setdefault(role, -1)
             if kept < 0:
                 kept = self._kept[role] = kept_memory.create(role)

@@ -155,7 +155,10 @@ KINDS: dict[str, KindSpec] = {
         {"plan": ArraySpec(("uint8",), 1, 1), "bundle": ArraySpec(("uint8",), 1, 1)},
     ),
     "start": KindSpec(
-        _fields("name: text, nice: count, threads: count<=CORES, orphaned: count, policy_version: count?")
+        _fields(
+            "name: text, nice: count, threads: count<=CORES, orphaned: count, policy_version: count?, "
+            "again: flag?"
+        )
     ),
     "signal": KindSpec(_fields("name: text, number: count")),
     "beat": KindSpec(

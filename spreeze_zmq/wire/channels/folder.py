@@ -219,6 +219,12 @@ class SocketFolder:
         holder = cls.holder(path, name)
         return holder.pid if holder is not None and is_alive(holder.pid) else None
 
+    def note_earlier(self, name: str) -> None:
+        """Have who claims ``name`` for the first time here see that a process elsewhere has had it."""
+        lock_path = self.path / f"{name}.lock"
+        if not lock_path.exists():
+            lock_path.write_bytes(_words(_ELSEWHERE, 0))
+
     def removed(self, names: Iterable[str]) -> list[str]:
         """Those of the sockets ``names`` that living processes have claimed and that are not there; where the
         lock of the folder is gone, only that.

@@ -1,0 +1,58 @@
+"""What a machine makes of the head's plan, and how it starts what the head asks for."""
+
+import pytest
+
+from spreeze_zmq.nodes.leases import Leases
+from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.place import Place
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.versions import newest_version
+from spreeze_zmq.wire.channels import Claim, SocketFolder, make_keys
+
+START = {"nice": 0, "threads": 1, "orphaned": 9}
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Makes the folder of a machine for a run of pendulum with these settings."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    made = []
+
+    def joined(*settings):
+        plan = Listening.at("127.0.0.1", topology.load("pendulum", settings)).plan
+        keys = make_keys()
+        welcome = {"public": keys.public, "secret": keys.secret, "server": keys.public}
+        made.append(Place(welcome, plan.placed(tmp_path / "run", tmp_path), b""))
+        return made[-1]
+
+    yield joined
+    for place in made:
+        place.close()
+
+
+def test_the_version_published_last_is_known_only_where_the_policy_is_published(machine):
+    """A critic-learner that read it elsewhere would refuse the rollouts of every later one."""
+    place = machine("placement.critic_learner=node", "placement.actor_learner=node")
+    place.spec({**START, "name": "critic_learner-0", "policy_version": 3})
+    assert newest_version(place.sockets.path) is None
+    place.spec({**START, "name": "actor_learner-0", "policy_version": 3})
+    assert newest_version(place.sockets.path) == 3
+
+
+def test_a_name_that_another_machine_has_had_begins_with_other_seeds(machine, tmp_path):
+    """The head says so, and whoever claims the name sees it as on one machine: two samplers that followed
+    each other would else play the same episodes.
+    """
+    sockets = SocketFolder.create("leases")
+    leases, place = Leases(sockets.path), machine()
+    for name in ("sampler-8", "sampler-9"):
+        assert leases.take(name)
+        assert not leases.begin(name)
+    assert leases.begin("sampler-8")
+    for name, again in (("sampler-8", True), ("sampler-9", False)):
+        place.spec({**START, "name": name, "again": again})
+        claim = Claim.take(place.sockets.path / name, 7)
+        assert claim.had_another == again
+        claim.release()
+    leases.release()
+    sockets.remove()
