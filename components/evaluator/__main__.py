@@ -58,6 +58,7 @@ class Evaluator:
         self.policies = component.open("policy", Subscriber)
         goal = plan.run.stop.mean_return
         self.budget = EvaluationBudget(available_cores() * options["cost_share"], goal)
+        component.fetch(BEST_POLICY)
         self.videos = VideoSchedule(
             component.folder,
             options["videos"],
@@ -78,7 +79,6 @@ class Evaluator:
             self.num_fresh,
             self.arena,
         )
-        component.fetch(BEST_POLICY)
         self.title.inherit()
         if self.title.holder is not None:
             self.seed = self.title.holder.next_seed

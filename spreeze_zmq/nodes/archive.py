@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
-from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.plan.roles import ROLES, VIDEOS
 from spreeze_zmq.run.checkpoint import MANIFEST, manifest_of, parts_of, restore_point
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT
@@ -64,9 +64,11 @@ class Archive:
             raise WireError("wrong_field_type", f"want.about is {about[:80]!r}, which is no process there")
         if what == CHECKPOINT:
             return self._checkpoint(role)
-        if what == BEST_POLICY and self._folder.best_policy.exists():
-            return [(self._folder.best_policy.name, self._folder.best_policy.open("rb"))]
-        return []
+        if what != BEST_POLICY:
+            return []
+        kept = [path for path in self._folder.path.glob("videos/*") if fits(f"videos/{path.name}", VIDEOS)]
+        found = [path for path in (self._folder.best_policy, *sorted(kept)) if path.exists()]
+        return [(path.relative_to(self._folder.path).as_posix(), path.open("rb")) for path in found]
 
     def _checkpoint(self, role: str) -> list[tuple[str, BinaryIO]]:
         """The newest checkpoint, as if it had the parts of this role alone, and the record of its losses."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
+from spreeze_zmq.plan.roles import VIDEOS
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import Errand, errands
 from spreeze_zmq.wire import Message
@@ -13,7 +14,7 @@ from spreeze_zmq.wire import Message
 #: The kinds of message between this and the head's :class:`Archive`.
 KINDS = ("want", "given", "piece", "taken")
 #: The files that a head gives.
-GIVEN = (POLICY_FILE, "checkpoints/*/*", "learning/*")
+GIVEN = (POLICY_FILE, *VIDEOS, "checkpoints/*/*", "learning/*")
 
 
 class Errands:

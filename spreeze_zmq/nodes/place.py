@@ -115,10 +115,10 @@ class Place:
             self.sockets.note_earlier(name)
         environment = self._python_path()
         descriptors: tuple[int, ...] = ()
-        if role == publisher_of_policy(self.plan.learning.learners):  # of another's the file would know nothing
+        if role == publisher_of_policy(self.plan.learning.learners):
             versions = VersionFile(self.sockets.path)
             versions.raise_to(start.get("policy_version", 0))
-            versions.close()
+            versions.close()  # where it is published elsewhere such a file would stay as it is
         if role in LEARNERS:
             kept = self._kept.setdefault(role, -1)
             if kept < 0:

@@ -16,6 +16,8 @@ FUSER, MEMBER = "fuser", "member"
 OBSERVER = "observer"
 
 
+#: The videos of a run, and the policy that each shows.
+VIDEOS = ("videos/*.safetensors", "videos/*.mp4")
 #: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
 HEAD, NODE = "head", "node"
 
@@ -101,7 +103,7 @@ ROLES: Mapping[str, Role] = {
             defaults={"nice": 5, "stop_grace_s": 15.0},
             reports=("evaluation",),
             keeps_off=True,
-            writes=(POLICY_FILE, "videos/*.safetensors", "videos/*.mp4"),
+            writes=(POLICY_FILE, *VIDEOS),
         ),
         Role(
             SAMPLER,

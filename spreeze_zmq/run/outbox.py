@@ -16,7 +16,8 @@ from pathlib import Path
 
 from spreeze_zmq.run.folder import RunFolder
 
-#: The words of requests: the best policy, and the newest checkpoint as far as the role restores it.
+#: The words of requests: the best policy, with the videos so far and what each shows; and the newest
+#: checkpoint as far as the role restores it.
 BEST_POLICY, CHECKPOINT = "best policy", "checkpoint"
 _FILES, _WANT = "files", "want"
 

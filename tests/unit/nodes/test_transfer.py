@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS, Errands
 from spreeze_zmq.nodes.transfer import PIECE_BYTES, WINDOW_BYTES, fits
@@ -100,6 +101,23 @@ def test_several_files_and_an_empty_one_come_in_their_order(pair):
     pair.until_gone(places[-1])
     assert not places[0].exists()
     assert {path.name: path.read_bytes() for path in (pair.here.path / "videos").iterdir()} == contents
+
+
+def test_an_evaluator_elsewhere_knows_the_videos_of_the_one_before_it(pair, tmp_path):
+    """On a machine that had nothing of them, the first ones would be made again, of the policy of now."""
+    videos = pair.here.path / "videos"
+    videos.mkdir()
+    pair.here.best_policy.write_bytes(b"now")
+    for name in ("100.safetensors", "100.mp4", "200.safetensors", ".writing-200.mp4"):
+        (videos / name).write_bytes(name.encode())
+    pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
+    schedule = VideoSchedule(pair.there, (100, 200, 300), tmp_path, ())
+    schedule._begin = lambda policy: None
+    schedule.reached(250)
+    found = {path.name: path.read_bytes() for path in (pair.there.path / "videos").iterdir()}
+    assert found == {n: n.encode() for n in ("100.safetensors", "100.mp4", "200.safetensors")}
+    schedule.reached(300)
+    assert (pair.there.path / "videos" / "300.safetensors").read_bytes() == b"now"
 
 
 def test_what_a_process_asks_for_is_there_when_its_errand_is_done(pair):
