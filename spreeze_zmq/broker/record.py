@@ -40,7 +40,7 @@ from spreeze_zmq.broker.status import StatusMessage, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, MEMBER, SAMPLER
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, BROKER, CRITIC_LEARNER, EVALUATOR, MEMBER, SAMPLER
 
 #: Changes of a role's number of processes that are kept.
 CHANGES_KEPT = 1000
@@ -263,9 +263,13 @@ class RunRecord:
         """The contents of summary.json; ``final`` once the learners have drained their channels."""
         return to_plain(Summary.of(self, exit_reason, now_s, final=final))  # type: ignore[no-any-return]
 
-    def efficiency(self, flops_per_s: float) -> Efficiency | None:
-        """The row of all learners, whose updates compute ``flops_per_s``; None before they report it."""
-        return self.learning.efficiency(flops_per_s, self._places, self._num_cores)
+    def efficiency(self, critic_flops_per_s: float, actor_flops_per_s: float) -> Efficiency | None:
+        """The row of the learners on this machine, from what the updates of each compute; None before they
+        report it.
+        """
+        flops_per_s = {CRITIC_LEARNER: critic_flops_per_s, ACTOR_LEARNER: actor_flops_per_s}
+        here = sum(flops_per_s[role] for role in {name.rpartition("-")[0] for name in self._places})
+        return self.learning.efficiency(here, self._places, self._num_cores)
 
     def core_shares(self, now_s: float) -> CoreShares | None:
         """Where the cores' time has gone since the first update; None before or soon after it."""
@@ -273,10 +277,11 @@ class RunRecord:
 
     @property
     def _places(self) -> dict[str, str]:
-        """The device of each learner's process."""
+        """The device of each learner's process on this machine."""
         return {
-            name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
+            name: self.plan.components[role].options.get("device", "cpu")
             for name in sorted(self.learners)
+            if (role := name.rpartition("-")[0]) not in self.plan.placement
         }
 
     def to_dict(self) -> dict[str, Any]:

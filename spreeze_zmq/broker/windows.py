@@ -33,8 +33,8 @@ class Windows:
         own: the launcher's samplers on its machine have numbers below this.
 
     Attributes:
-        machines: name of a sampler -> its machine, for those on other ones. Who is neither there nor one of
-            the launcher's was started by hand.
+        machines: name of a process -> its machine, for those on other ones. A sampler that is neither there
+            nor one of the launcher's was started by hand.
     """
 
     def __init__(
@@ -126,7 +126,8 @@ class Windows:
         ):
             return None
         critics, followers = (
-            tuple(spells[name] for name in group) for group in (self.critics, self.followers)
+            tuple(replace(spells[name], host=self.machines.get(name, HERE)) for name in group)
+            for group in (self.critics, self.followers)
         )
         busy = self.busy_cores(from_s, to_s)
         hosts = [replace(host, busy_cores=busy) if host.name == HERE else host for host in hosts]

@@ -91,7 +91,9 @@ def idle_cpus(vitals: Vitals) -> Finding | None:
 
 
 def _device(vitals: Vitals) -> str:
-    """The device of the critic-learner, as the plan names it."""
+    """The device of the critic-learner, as the plan names it; empty where it runs on another machine."""
+    if CRITIC_LEARNER in vitals.table("placement"):
+        return ""
     learner = vitals.table("components").get(CRITIC_LEARNER)
     options = learner.get("options") if isinstance(learner, Mapping) else None
     return str(options.get("device") if isinstance(options, Mapping) else None)

@@ -1,4 +1,4 @@
-"""What the cores of a run of several groups are used for: those of the launcher are its own group's alone."""
+"""What the launcher's cores are used for: neither other groups nor learners elsewhere count there."""
 
 import os
 
@@ -37,3 +37,25 @@ def test_a_member_hides_no_other_program_on_the_launchers_cores(monkeypatch):
     shares = run.core_shares(20.0)
     assert (shares.updates, shares.messages, shares.others) == pytest.approx((0.25, 0.0, 0.5))
     assert run.core_s == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(("elsewhere", "flops"), [("critic_learner", 1e9), ("actor_learner", 3e9)])
+def test_a_learner_elsewhere_has_no_part_in_the_arithmetic_of_these_cores(monkeypatch, elsewhere, flops):
+    """Neither in the products of updates, nor in what all of these cores could compute; its CPU time is the
+    run's.
+    """
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: 0.0)
+    run = RunRecord(topology.load("pendulum", [f"placement.{elsewhere}=node"]))
+    about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
+    about |= {"sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0, "most": 0, "samplers": 0, "gone": False}
+    run.machines.take({**about, "processes": [f"{elsewhere}-0"]})
+    for t_s in (0.0, 10.0, 20.0):
+        for part, per_s in (("critic", 3e9), ("actor", 1e9)):
+            fields = report(f"{part}_learner", t_s, int(t_s))
+            fields["counters"][f"{part}_flops"] = per_s * t_s
+            fields["device"] = {"limit_flops_per_s": 1e10}
+            run.take_report(f"{part}_learner-0", 1, fields, t_s)
+    assert run.summary("", 20.0, final=True)["efficiency"]["flops_per_s"] == flops
+    shares = run.core_shares(20.0)
+    assert shares.products / (shares.products + shares.updates) == pytest.approx(flops / 1e10)
+    assert run.core_s == 40.0

@@ -45,12 +45,18 @@ def test_a_gpu_that_trains_on_few_transitions_at_once_is_named(device, size, sta
 
 
 @pytest.mark.parametrize(
-    ("idle", "groups", "starved", "found"),
-    [(12.0, 1, 0.0, ["idle_cpus"]), (12.0, 2, 0.0, []), (12.0, 1, 0.5, []), (4.0, 1, 0.0, [])],
+    ("idle", "more", "starved", "found"),
+    [
+        (12.0, "groups.count=1", 0.0, ["idle_cpus"]),
+        (12.0, "groups.count=2", 0.0, []),
+        (12.0, "placement.critic_learner=node", 0.0, []),
+        (12.0, "groups.count=1", 0.5, []),
+        (4.0, "groups.count=1", 0.0, []),
+    ],
 )
-def test_cpus_that_one_model_cannot_use_are_named(idle, groups, starved, found):
-    """Of sixteen, unless the learner waits for samples, which more samplers make."""
-    run = Lived(f"groups.count={groups}", "components.critic_learner.device=cpu")
+def test_cpus_that_one_model_cannot_use_are_named(idle, more, starved, found):
+    """Of sixteen, unless the learner waits for samples, which more samplers make, or runs elsewhere."""
+    run = Lived(more, "components.critic_learner.device=cpu")
     run.record.cores.row = lambda now_s: {"cpus": 16.0, "cpus_of_others": 0.0, "cpus_idle": idle}
     run.waits = {"critic_learner": {"starved": starved}}
     assert run.live(30) == found

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.broker.hosts import BY_HAND, HERE, Host
+from spreeze_zmq.broker.knobs import Samplers
 from spreeze_zmq.broker.windows import Windows
 
 CORES = 4
@@ -86,6 +87,16 @@ def test_each_sampler_counts_on_its_machine():
     assert [host.makes_per_s > 60 for host in window.hosts] == [True, True]
     windows.machines = {}
     assert [spell.host for spell in last(windows, 1, 0.0, 10.0).samplers] == [BY_HAND, HERE]
+
+
+def test_a_learner_elsewhere_takes_no_cores_of_this_machine():
+    """It is no reason to have fewer samplers here, nor does it show whether processes here wait for cores."""
+    windows = fed(10)
+    room = Samplers(2, 1, 100)._rooms(last(windows, 2, 0.0, 10.0))[HERE]
+    windows.machines = {"critic_learner-0": "node-1", "actor_learner-0": "node-2"}
+    window = last(windows, 2, 0.0, 10.0)
+    assert [spell.host for spell in (*window.critics, *window.followers)] == ["node-1", "node-2"]
+    assert Samplers(2, 1, 100)._rooms(window)[HERE] == room + 2  # each used half a core, as a sampler does
 
 
 def test_a_ratio_that_is_not_kept_is_not_steady():
