@@ -63,6 +63,12 @@ def check_encoder(env: EnvironmentSpec, options: Any) -> None:
     """
     if getattr(options, "memory_size", 0) and convolves(env, options):
         raise InvalidEnvironment(MEMORY_OF_VECTORS)
+    if takes_parts(env, options) and options.frame_stack > 1:
+        raise InvalidEnvironment(
+            f"frame_stack = {options.frame_stack} is for an image by itself, observations here are a Dict or "
+            "Tuple with an encoder for each part; return the image alone, or stack within the environment, "
+            'or write network = "mlp"'
+        )
     if options.network == "parts" and not env.obs_parts:
         raise InvalidEnvironment(
             'network = "parts" has an encoder for each part of a Dict or Tuple; observations here are one '
@@ -85,11 +91,11 @@ def takes_images(env: EnvironmentSpec, options: Any) -> bool:
 
 
 def takes_parts(env: EnvironmentSpec, options: Any) -> bool:
-    """Whether the options choose an encoder for each part of these observations: ``auto`` does where one of
-    several parts is an image.
+    """Whether the options choose an encoder for each part of these observations: ``auto`` does where a part,
+    or the only one, is an image.
     """
     if options.network == "auto":
-        return len(env.obs_parts) > 1 and any(map(_is_image, env.obs_parts))
+        return any(map(_is_image, env.obs_parts))
     return str(options.network) == "parts"
 
 
@@ -151,8 +157,15 @@ def _convolutions(env: EnvironmentSpec, options: Any) -> tuple[tuple[int, int, i
 
 
 def check_shift(env: EnvironmentSpec, options: Any) -> None:
-    """Raise InvalidEnvironment if ``random_shift`` is stated and the observations have no image."""
+    """Raise InvalidEnvironment if ``random_shift`` is stated and the observations have no image, or networks
+    with a memory take them as they are.
+    """
     pixels = options.random_shift
+    if pixels not in (0, "auto") and getattr(options, "memory_size", 0):
+        raise InvalidEnvironment(
+            f"random_shift = {pixels} moves each image by itself, and networks with memory_size = "
+            f"{options.memory_size} take whole sequences as they are; leave one of them out"
+        )
     is_image = env.obs_dtype == "uint8" and len(env.obs_shape) == 3
     if pixels not in (0, "auto") and not is_image and not any(map(_is_image, env.obs_parts)):
         raise InvalidEnvironment(
@@ -196,12 +209,14 @@ def part_encoders(env: EnvironmentSpec, options: Any) -> Parts:
     Images of at least ``LEAST_PART`` pixels each way get convolutions, discrete parts an embedding, all
     others a linear layer.
     """
-    scaled = options.normalize_observations
+    scaled = options.normalize_observations or env.obs_dtype == "uint8"
     return nn.Parts([_form(part, scaled) for part in env.obs_parts], options.activation)
 
 
 def _form(part: Mapping[str, Any], scaled: bool) -> Any:
-    """What ``nn.Parts`` needs to know of an entry of ``obs_parts``, ``scaled`` by statistics or not."""
+    """What ``nn.Parts`` needs to know of an entry of ``obs_parts``, ``scaled`` before it gets there or not:
+    by statistics, or since all of the observation is uint8.
+    """
     shape = tuple(part["shape"])
     if "sizes" in part:
         return nn.PartForm(choices=tuple(part["sizes"]))

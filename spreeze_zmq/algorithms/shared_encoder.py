@@ -108,6 +108,9 @@ class SharedEncoderAlgorithm(Algorithm):
         return own
 
     def _follow_encoder(self) -> None:
-        """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient."""
+        """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient;
+        then do what the class itself does after a step.
+        """
         mine, newest = self.policy[0].parameters(), self.encoder.parameters()
         torch._foreach_copy_(list(mine), list(newest))
+        type(self).after_policy_step(self)

@@ -1,6 +1,7 @@
 """Parts of a Dict with an encoder each: their layers, and that they learn what no part tells alone."""
 
 from collections import Counter
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -12,6 +13,7 @@ from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.algorithms.encoders import part_encoders, takes_parts
+from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.ppo import PPO
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.evaluation.evaluation import play
@@ -88,6 +90,22 @@ def test_each_part_has_an_encoder_by_its_shape(spec):
     other[0, SIDE * SIDE + 1 : SIDE * SIDE + 3] = torch.tensor([0.0, 1.0])
     moved = (parts(rows) != parts(other)).any(0)
     assert 0 < moved.sum() <= 3  # the features of the room alone
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_images_alone_are_seen_as_pixels_of_0_to_1(number):
+    """Of a Dict that is uint8 as a whole, which is scaled before it is split; of one image, too."""
+    image = {"shape": [SIDE, SIDE, 1], "pixels": True}
+    parts = tuple({"path": [str(place)], **image} for place in range(number))
+    env = replace(DISCRETE, obs_shape=(number * SIDE * SIDE,), obs_dtype="uint8", obs_parts=parts)
+    assert takes_parts(env, DQN.Options())
+    parts, seen = part_encoders(env, DQN.Options()), []
+    for module in parts.modules():
+        if isinstance(module, nn.Conv) and module.shape[1] == SIDE:
+            module.register_forward_pre_hook(lambda _, given: seen.append(given[0].max().item()))
+    rows = ObservationRows(env, normalize=False, device=torch.device("cpu"))
+    parts(rows(torch.full((1, *env.obs_shape), 255, dtype=torch.uint8)))
+    assert seen == pytest.approx([1.0] * number)
 
 
 def test_one_option_chooses_otherwise(spec):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.algorithms.encoders import shifted
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -29,6 +30,8 @@ CHOICES = dataclasses.replace(
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = ("sac", "td3", "td3_bc", "discrete_sac")
 IMAGE = {"path": ["image"], "shape": [20, 20, 2], "pixels": True}
+#: A Dict of one image.
+ONE_PART = dataclasses.replace(BOX, obs_shape=(800,), obs_dtype="uint8", obs_parts=(IMAGE,))
 
 
 def pair(name, env, **options):
@@ -187,12 +190,48 @@ def test_a_dict_with_an_image_has_a_shared_encoder_for_each_part(monkeypatch):
     assert policy.mode(np.zeros((3, 802), np.float32)).shape == (3, 2)
 
 
+class Counting(SAC):
+    """Does something of its own after each step of the policy."""
+
+    def networks(self):
+        """With a count."""
+        found = super().networks()
+        counted = nn.Number(0.0, learned=False)
+        return dataclasses.replace(found, policy={**found.policy, "counted": counted})
+
+    def after_policy_step(self):
+        """One more."""
+        self.counted.value += 1
+
+
+def test_what_an_own_class_does_after_a_step_of_the_policy_is_done_with_images_too():
+    """Where the encoder is copied after each step."""
+    options = Counting.Options(batch_size=64, learning_starts=1, replay_capacity=4_000, precision="fp32")
+    store = Replay(DOT, options)
+    store.add(random_rollout(DOT, 8))
+    half = algorithms.make("policy", Counting, options, DOT, "cpu", 1)
+    for _ in range(3):
+        half.update(store.sample(64).obs)
+    assert half.algorithm.counted.value.item() == 3
+    assert torch.equal(flat(half.algorithm.policy[0]), flat(half.algorithm.encoder))
+
+
 @pytest.mark.parametrize(
     ("options", "env", "said"),
     [
         ({"network": "nature_cnn"}, BOX, r'"nature_cnn" takes images .* at least 36 pixels .* are \[3\]'),
         ({"network": "parts"}, BOX, 'network = "parts" has an encoder for each part of a Dict or Tuple'),
         ({"random_shift": 4}, BOX, r"random_shift = 4 moves images, .* float32 of shape \[3\]"),
+        (
+            {"random_shift": 4, "memory_size": 8, "network": "mlp"},
+            ONE_PART,
+            "with memory_size = 8 take whole",
+        ),
+        (
+            {"frame_stack": 2},
+            ONE_PART,
+            "frame_stack = 2 is for an image by itself, .* with an encoder for each",
+        ),
     ],
 )
 def test_an_encoder_that_does_not_fit_is_one_line(options, env, said):
