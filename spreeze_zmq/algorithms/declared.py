@@ -261,7 +261,7 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         if not isinstance(getattr(distribution, "num_outputs", None), int):
             problem = f"distribution() returned {shown(distribution)}, expected one of"
             raise AlgorithmError(kind, f"{problem} spreeze_zmq.algorithms.distributions")
-        asked = {*kind.critic_fields, *kind.policy_fields}
+        asked = {name for part in PARTS for name in kind.fields_of(part)}
         if isinstance(distribution, Deterministic) and "log_prob" in asked:
             raise AlgorithmError(
                 kind, "its fields ask for log_prob, which a Deterministic distribution has not"

@@ -33,6 +33,8 @@ _SHIPPED = {
     "td3": "TD3",
     "td3_bc": "TD3BC",
 }
+#: What a replay keeps, and how an algorithm asks for it.
+_WHOLE = "observations alone or whole transitions; add TRANSITION_FIELDS"
 
 
 def names() -> tuple[str, ...]:
@@ -122,6 +124,9 @@ def _problems_of_fields(kind: type[Algorithm]) -> Iterator[str]:
     transitions = {*TRANSITION_FIELDS, *STACK_FIELDS}
     for part in PARTS:
         fields = kind.fields_of(part)
+        missing = [name for name in TRANSITION_FIELDS if name not in fields]
+        if "action" in fields and missing:
+            yield f"{part}_fields has action and no {missing[0]}: a replay keeps {_WHOLE}"
         for wanted in fields:
             asks = f"{part}_fields asks for {wanted}"
             if wanted not in ARRAY_FIELDS:
@@ -131,7 +136,7 @@ def _problems_of_fields(kind: type[Algorithm]) -> Iterator[str]:
             if wanted not in STEP_FIELDS:
                 yield f"{asks}, which a replay does not keep; Options that inherit RolloutOptions do"
             if "action" not in fields:
-                yield f"{asks} and no action: a replay of observations keeps no more; add TRANSITION_FIELDS"
+                yield f"{asks} and no action: a replay keeps {_WHOLE}"
             if wanted == "log_prob" and kind.acts_by_itself():
                 yield f"{asks}, which an act() of its own does not give"
 

@@ -112,7 +112,9 @@ def _rollout(
 
 
 def _observations(given: Any, env: EnvironmentSpec) -> NDArray[Any]:
-    """``[T + 1, *obs_shape]`` of the environment's own observations, flattened as its engine does."""
+    """``[T + 1, *obs_shape]`` of the environment's own observations, flattened as its engine does: of uint8
+    alone to uint8.
+    """
     if env.obs_parts:
         try:
             given = np.concatenate(
@@ -120,6 +122,9 @@ def _observations(given: Any, env: EnvironmentSpec) -> NDArray[Any]:
             )
         except (InputError, KeyError, ValueError) as error:
             raise InputError(f"its observations are not those of {env.id}: {error}") from None
+        with np.errstate(invalid="ignore"):
+            exact = given.astype(env.obs_dtype, copy=False)
+        given = exact if np.array_equal(exact, given) else given
     return _numbers(given, "observations", env.obs_shape, env.obs_dtype, env.id)
 
 

@@ -95,7 +95,6 @@ class RatioExperience(ReplayExperience):
     def add(self, rollout: Rollout) -> None:
         """Add one rollout to the replay and count it for the ratio, the run and the lag."""
         self.replay.add(rollout)
-        self._tell_scale()
         self.outlet.observe(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         usable = 0 if self.stopping else rollout.num_transitions

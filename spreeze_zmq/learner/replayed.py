@@ -106,6 +106,7 @@ class ReplayExperience(Experience):
         """A batch drawn from the replay; where publications are counted, and recorded, each is measured."""
         measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
         drawn = self.replay if self.sources is None else self.sources.drawn
+        self._tell_scale()
         return drawn.sample(self.batch_size), measured
 
     @property

@@ -77,7 +77,8 @@ class Sources:
             observe: is given every episode, for statistics of observations.
 
         Raises:
-            InputError: a source has changed since the run was planned.
+            InputError: a source has changed since the run was planned, or a relabelling makes more of it than
+                its replay holds.
         """
         fill = not len(self._own)
         with self._own.ring.filling() if fill else nullcontext():
@@ -103,6 +104,12 @@ class Sources:
                 into.add(rollout)
             number += rollout.num_steps
             self._component.breathe()
+        if (made := into.ring.num_added) > into.ring.capacity and (fill or into is not self._own):
+            key = "hindsight_goals" if into is not self._own else "replay_capacity"
+            problem = f"with what relabel makes of it {made:,} transitions came, for which there are"
+            raise InputError(
+                f"{problem} {into.ring.capacity:,} places; let it return fewer, or raise algorithm.{key}"
+            )
         return number
 
     def state(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.algorithms import registry
+from spreeze_zmq.algorithms.distributions import Deterministic
+from spreeze_zmq.algorithms.ppo import PPO
 from spreeze_zmq.algorithms.relabelled import checked, goals_of, rehearse_relabel
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.td3 import TD3
@@ -53,6 +55,14 @@ class Lost(TD3):
     """A deterministic policy has no densities."""
 
     critic_fields = (*TD3.critic_fields, "log_prob")
+
+
+class Certain(PPO):
+    """Rollouts have densities, which its distribution has not."""
+
+    def distribution(self):
+        """As the class says."""
+        return Deterministic(self.env, 0.1, 0.2)
 
 
 def loaded(name="sac", env=MAZE, **options):
@@ -113,6 +123,7 @@ def test_the_readmes_relabelling_keeps_the_second_half_with_the_goal_of_the_end(
         (Shorter, "relabel returned reward of shape (5,), expected an array of shape (5, 1)"),
         (Raising, "relabel: "),
         (Lost, "ask for log_prob, which a Deterministic distribution has not"),
+        (Certain, "ask for log_prob, which a Deterministic distribution has not"),
     ],
 )
 def test_a_bad_one_is_named_before_the_run(kind, says):
@@ -142,6 +153,7 @@ def test_images_are_not_relabelled():
             "asks for log_prob, which an act() of its own does not give",
         ),
         ("    policy_fields = ('obs', 'log_prob')", "asks for log_prob and no action"),
+        ("    critic_fields = ('obs', 'action')", "critic_fields has action and no reward"),
         ("    def relable(self, batch, episode): ...", 'did you mean "relabel"?'),
     ],
 )

@@ -57,3 +57,29 @@ class Parts(gymnasium.Env):
 
     def _obs(self):
         return {"place": np.full(2, self._steps / 10), "kind": self._steps % 3}
+
+
+class Eyes(gymnasium.Env):
+    """A Dict of two images, whose pixels count the steps."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {side: gymnasium.spaces.Box(0, 255, (2, 4, 1), np.uint8) for side in ("left", "right")}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        """At step 0."""
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        """One more."""
+        self._steps += 1
+        return self._obs(), 0.0, False, False, {}
+
+    def _obs(self):
+        return {
+            side: np.full((2, 4, 1), self._steps + first, np.uint8)
+            for side, first in (("left", 0), ("right", 200))
+        }

@@ -10,7 +10,7 @@ import pytest
 
 from spreeze_zmq import data, envs
 from spreeze_zmq.base.errors import InputError
-from tests.unit.data.made import Parts, dataset
+from tests.unit.data.made import Eyes, Parts, dataset
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +66,15 @@ def test_a_dict_is_flattened_and_actions_count_from_0():
     assert np.array_equal(rollout.obs[2, 0], np.float32(flat))
     assert rollout.action.dtype == np.int64
     assert set(rollout.reward[:, 0] - rollout.action[:, 0]) == {1.0}
+
+
+def test_a_dict_of_images_alone_is_flattened_to_its_bytes():
+    """As the engine of the environment has them."""
+    path = dataset("eyes-v0", Eyes(), episodes=1, steps=3)
+    spec = envs.probe("tests.unit.data.made:Eyes")
+    (rollout,) = data.rollouts_of(data.Dataset.open(path), spec, "own")
+    assert rollout.obs.dtype == np.uint8
+    assert rollout.obs[:, 0].tolist() == [[step] * 8 + [200 + step] * 8 for step in range(4)]
 
 
 def test_a_dataset_is_found_by_name_or_folder(root, tmp_path):

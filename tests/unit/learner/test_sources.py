@@ -2,16 +2,22 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import topology
-from spreeze_zmq.replay import replay_of
+from spreeze_zmq.replay import Relabelling, replay_of
 from tests.unit.data.made import dataset
 
 
@@ -43,7 +49,7 @@ def plan(tmp_path, monkeypatch, request):
     return topology.load({"run": run, "algorithm": told, "data": {"a": {"source": "minari:some-v0"}}})
 
 
-def life(plan, memory, crash_after=None):
+def life(plan, memory, crash_after=None, how=None):
     """A process's replay with the data; returns it and the number of transitions that it was filled with."""
     algorithm, options = algorithm_of(plan)
     env, breaths = plan.environment, iter(range(100))
@@ -55,7 +61,9 @@ def life(plan, memory, crash_after=None):
     component = SimpleNamespace(plan=plan, environment=env, options={"device": "cpu"}, breathe=breathe)
     half = algorithms.make("critic", algorithm, options, env, "cpu", 1)
     replay = replay_of(algorithm.kept_fields("critic", options), env, options, "cpu", 1)
-    sources = Sources(component, half, replay, None)
+    sources = Sources(component, half, replay, how)
+    if how is not None:
+        replay.relabel_by(how)
     replay.keep_in(memory)
     with suppress(Crash):
         sources.read(lambda rollout: None)
@@ -83,3 +91,41 @@ def test_what_rewards_are_divided_by_outlives_a_process_as_its_replay_does(plan,
     second, _ = life(plan, memory)
     assert first.scale.divisor != 1.0
     assert second.scale.divisor == first.scale.divisor
+
+
+@pytest.mark.parametrize(("share", "key"), [(None, "replay_capacity"), (0.5, "hindsight_goals")])
+def test_more_than_a_replay_holds_of_a_source_is_named(tmp_path, monkeypatch, memory, share, key):
+    """Else a relabelling of one's own would take the place of what was shown."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("some-v0", episodes=5, steps=4)
+    source = {"source": "minari:some-v0"} | ({} if share is None else {"share": share})
+    told = {"replay_capacity": 40, "learning_starts": 1, "batch_size": 8, "hindsight_goals": 1}
+    run = {"env": "Pendulum-v1", "algorithm": "sac"}
+    plan = topology.load({"run": run, "algorithm": told, "data": {"a": source}})
+    twice, thrice = (Relabelling(partial(many, times), None, 1) for times in (1, 2))
+    life(plan, memory, how=twice)
+    fresh = kept_memory.create("test")
+    with pytest.raises(InputError, match=f"^data.a: .*60 transitions .* raise algorithm.{key}"):
+        life(plan, fresh, how=thrice)
+    os.close(fresh)
+
+
+def many(times, batch, episode):
+    """Every transition this many times more."""
+    return batch.rows(np.tile(np.arange(len(batch)), times))
+
+
+def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(plan):
+    """As a critic-learner does: each batch with what its own rewards were divided by."""
+    algorithm, options = algorithm_of(plan)
+    options = replace(options, prioritized=False, batch_size=8)
+    made = DelayExperience.__new__(DelayExperience)
+    made.replay = replay_of(algorithm.critic_fields, plan.environment, options, "cpu", 1)
+    made.half = SimpleNamespace(algorithm=SimpleNamespace(reward_divisor=1.0), num_updates=0)
+    made.sources, made.batch_size, made.cadence = None, 8, SimpleNamespace(every=0)
+    made.outlet, made._received = SimpleNamespace(observe=lambda rollout: None), 0
+    rollout = random_rollout(plan.environment, 8)
+    made.add(replace(rollout, reward=np.full_like(rollout.reward, 100.0)))
+    batch, _ = made.next()
+    assert made.half.algorithm.reward_divisor > 1.0
+    assert batch.reward.numpy() * made.half.algorithm.reward_divisor == pytest.approx(100.0)
