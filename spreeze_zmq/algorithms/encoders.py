@@ -160,14 +160,15 @@ def check_shift(env: EnvironmentSpec, options: Any) -> None:
     """Raise InvalidEnvironment if ``random_shift`` is stated and the observations have no image, or networks
     with a memory take them as they are.
     """
-    pixels = options.random_shift
-    if pixels not in (0, "auto") and getattr(options, "memory_size", 0):
+    pixels, stated = options.random_shift, options.random_shift not in (0, "auto")
+    memory_size: int = getattr(options, "memory_size", 0)
+    if stated and memory_size:
         raise InvalidEnvironment(
             f"random_shift = {pixels} moves each image by itself, and networks with memory_size = "
-            f"{options.memory_size} take whole sequences as they are; leave one of them out"
+            f"{memory_size} take whole sequences as they are; leave one of them out"
         )
     is_image = env.obs_dtype == "uint8" and len(env.obs_shape) == 3
-    if pixels not in (0, "auto") and not is_image and not any(map(_is_image, env.obs_parts)):
+    if stated and not is_image and not any(map(_is_image, env.obs_parts)):
         raise InvalidEnvironment(
             f"random_shift = {pixels} moves images, this environment's observations are {env.obs_dtype} of "
             f"shape {list(env.obs_shape)}"
