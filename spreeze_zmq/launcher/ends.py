@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
 from spreeze_zmq.plan.roles import is_observer
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
+
+#: The signals by which who takes a machine back ends what runs there.
+TAKEN_BACK = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Ends:
@@ -102,7 +106,7 @@ class Ends:
                 self.fail(event.name, f"{what}; {then}\n{event.words}")
                 if not event.expected:
                     self._outcome.losses.fail(event.name, fault.splitlines()[0])
-                elif whose(event.name) and elsewhere is None:
+                elif whose(event.name) and not (elsewhere and event.signal in TAKEN_BACK):
                     self._outcome.fail_at_end(event.name, fault)
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])

@@ -78,6 +78,18 @@ def test_a_group_that_crashes_at_the_end_fails_the_run(told):
     assert told.outcome.last_word.startswith("member-0 failed as the run ended: ")
 
 
+@pytest.mark.parametrize(
+    ("how", "exit_code"),
+    [({"code": 1}, 1), ({"number": signal.SIGSEGV}, 1), ({"number": signal.SIGKILL}, 0)],
+)
+def test_a_group_on_a_machine_that_crashes_at_the_end_fails_the_run_too(told, how, exit_code):
+    """Unless it was killed there: somebody has taken the machine back."""
+    told.ends._lending = SimpleNamespace(may_lose=lambda name: True)
+    told.ends.on_event(exited("member-0", **how))
+    assert told.outcome.settle({}, at_once=False) == exit_code
+    assert told.outcome.last_word.startswith("member-0 failed as the run ended: ") == bool(exit_code)
+
+
 def test_an_observer_that_crashes_at_the_end_is_named_and_no_more(told):
     """The run has what it was asked to have."""
     told.ends.on_event(exited("observer-0", code=1))
