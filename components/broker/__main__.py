@@ -31,6 +31,8 @@ log = logging.getLogger("spreeze")
 
 #: Reports that are noted for the journal and observers as they come.
 NOTED = ("hello", "evaluation", "failure", "exited", "workers")
+#: What a life says of itself: of one that has ended, its samples count, and nothing is done.
+OWN = ("hello", "report", "bye")
 #: Least interval between two updates of the run's files, and their largest share of a core: a long run has
 #: thousands of evaluations to write.
 WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
@@ -158,6 +160,9 @@ class Broker:
         """Handle one report, or refuse it."""
         try:
             message = message._replace(fields=validated(message, self.plan))
+            if message.kind in OWN and self.record.lives.is_past(message.sender, message.incarnation):
+                self.record.take_late(message.sender, message.incarnation, message.fields, self.now_s)
+                return
             self.record.lives.check(message, self.now_s)
             getattr(self, f"on_{message.kind}")(message)
             if message.kind in NOTED:

@@ -14,8 +14,10 @@ from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.folder import Holder, is_alive
 
-#: Most lives whose early ``hello`` is remembered.
-MOST_EARLY = 1000
+#: Most lives whose early ``hello`` is remembered, and most that have ended.
+MOST_EARLY = MOST_PAST = 1000
+#: What a life that has ended may have told of itself, and comes late.
+_LATE = ("episodes", "failure")
 #: What a program may send that is no process of the run.
 _ANYBODYS = ("request", "stop_request")
 #: Most processes of a run, and most of those that its launcher watches, so that no peer fills the memory.
@@ -41,6 +43,7 @@ class Lives:
         self._processes, self._watched = processes, watched
         self._silent_s, self._launched = silent_s, launched
         self._early: dict[tuple[str, int], None] = {}
+        self._past: dict[tuple[str, int], None] = {}
         self.holder: Callable[[str], Holder | None] = lambda name: None
 
     def check(self, message: Message, now_s: float) -> None:
@@ -54,6 +57,8 @@ class Lives:
         """
         process = self._processes.get(message.sender)
         if process is not None and message.incarnation == process.incarnation:
+            return
+        if message.kind in _LATE and self.is_past(message.sender, message.incarnation):
             return
         holder = self.holder(message.sender)
         if holder is not None and holder.incarnation:
@@ -76,6 +81,12 @@ class Lives:
             if len(self._early) > MOST_EARLY:
                 del self._early[next(iter(self._early))]
         raise _refusal(message, "while another lives: a name has one at a time")
+
+    def is_past(self, name: str, incarnation: int) -> bool:
+        """Whether a life was heard under a name and has ended, and another one has the name: what it says now
+        was on its way.
+        """
+        return (name, incarnation) in self._past
 
     def is_free(self, process: ProcessRecord, now_s: float) -> bool:
         """Whether another life may have the name of this one."""
@@ -103,8 +114,12 @@ class Lives:
         Raises:
             WireError: there are more processes than a record can hold.
         """
-        if name not in self._processes:
+        if (before := self._processes.get(name)) is None:
             self._make_room(name, now_s)
+        elif before.gone or ((holder := self.holder(name)) and holder.incarnation == incarnation):
+            self._past[name, before.incarnation] = None
+            if len(self._past) > MOST_PAST:
+                del self._past[next(iter(self._past))]
         ready = (name, incarnation) in self._early  # its hello came while another life had the name
         self._early.pop((name, incarnation), None)
         process = ProcessRecord(role, pid, ready, incarnation=incarnation)

@@ -144,16 +144,30 @@ class RunRecord:
             self.cores.cpu_s[process.role] += spent_s
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
-        for learner, transitions in pushed.items():
-            if learner in self.accounts:
-                self.accounts[learner].report_pushed(instance, transitions)
+        self._enter(sender, instance, fields, most)
         self.learning.take_device(sender, fields)
         if sender in self.learners:
-            if "taken" in fields:
-                self.accounts[fields["role"]].report_taken(instance, fields["taken"], most)
             self.learning.take(instance, fields, now_s)
             if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
                 self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
+
+    def _enter(self, sender: str, instance: str, fields: Mapping[str, Any], most: int) -> None:
+        """Enter what a life says of samples in the accounts."""
+        for learner, transitions in fields.get("pushed", {}).items():
+            if learner in self.accounts:
+                self.accounts[learner].report_pushed(instance, transitions)
+        if sender in self.learners and "taken" in fields:
+            self.accounts[fields["role"]].report_taken(instance, fields["taken"], most)
+
+    def take_late(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record what a life that has ended says of samples, while another one has its name.
+
+        Raises:
+            WireError: it claims more than can be true.
+        """
+        most = most_transitions(now_s - self.before_s)
+        check_pushed(fields["role"], fields.get("pushed", {}), most)
+        self._enter(sender, f"{sender}/{incarnation}", fields, most)
 
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Record that a process is set up."""

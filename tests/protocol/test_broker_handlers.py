@@ -95,6 +95,36 @@ def test_an_end_that_is_told_late_is_not_that_of_the_next_life(broker, house):
     assert not broker.record.learners_are_ready
 
 
+def test_what_a_life_says_late_counts_though_another_has_its_name(broker, house):
+    """It has ended, and its last words come behind the first ones of the next life: its transitions count, it
+    is no sender of something wrong, and the next one goes on. One that has not ended is refused.
+    """
+    name, first, next_life = "sampler-0", 96, 97
+    report = {**MESSAGES["report"].fields, "role": "sampler", "name": name, "pushed": {"critic_learner": 64}}
+    bye = {**report, "pushed": {"critic_learner": 96}, "reason": "failed: x"}
+    ended = {name: MESSAGES["episodes"].arrays[name] for name in ("returns", "lengths")}
+    claim = Claim.take(house.sockets.path / name, next_life)
+
+    def say(kind, fields, life, arrays=None):
+        before = sum(row["count"] for row in broker.reports.refusals.rows())
+        broker.hear(Message(kind, fields, arrays or {}, name, life))
+        return sum(row["count"] for row in broker.reports.refusals.rows()) - before
+
+    broker.record.lives.begin(name, first, "sampler", 1, broker.now_s)
+    say("report", report, first)
+    account, episodes = broker.record.accounts["critic_learner"], broker.record.episodes
+    assert say("report", {**report, "pushed": {"critic_learner": 16}}, next_life) == 0
+    produced, count = account.totals().produced, episodes.count
+    assert say("report", report, first) + say("hello", {**report, "protocol": 1}, first) == 0
+    assert say("bye", bye, first) + say("episodes", {}, first, ended) == 0
+    assert (account.totals().produced - produced, episodes.count - count) == (32, len(ended["returns"]))
+    process = broker.record.processes[name]
+    assert (process.incarnation, process.gone, process.pushed) == (next_life, "", 16)
+    assert say("bye", {**bye, "pushed": {"critic_learner": 2**53 - 1}}, first) == 1
+    assert say("report", report, 98) == 1
+    claim.release()
+
+
 @pytest.mark.parametrize(("each", "counts"), [(1, False), (2, False), (10, True)])
 def test_a_time_in_which_the_broker_alone_was_held_up_counts(broker, monkeypatch, each, counts):
     """By the reports that have come meanwhile: who stood still too has at most one that was waiting, and a
