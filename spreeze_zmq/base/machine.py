@@ -253,8 +253,28 @@ def quota_cores(process: Path = Path("/proc/self")) -> float | None:
 
     Groups are nested, and each may have a quota: ``cpu.max`` in version 2, ``cpu.cfs_quota_us`` in version 1.
     """
+    return limit[0] if (limit := _limit(process)) is not None else None
+
+
+def quota_used_s(below: int, process: Path = Path("/proc/self")) -> float | None:
+    """CPU seconds that all processes of the control group with that quota have used; None without a quota of
+    fewer cores than ``below``, or where the kernel does not say.
+    """
+    limit = _limit(process)
+    if limit is None or limit[0] >= below:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        rows = dict(line.split() for line in (limit[1] / "cpu.stat").read_text().splitlines())
+        if (used := rows.get("usage_usec")) is not None:
+            return int(used) / 1e6
+        return int((limit[1] / "cpuacct.usage").read_text()) / 1e9
+    return None
+
+
+def _limit(process: Path) -> tuple[float, Path] | None:
+    """The smallest quota, and its group; None without one."""
     with contextlib.suppress(OSError):
-        found = [quota for folder in _groups(process) if (quota := _quota_of(folder)) is not None]
+        found = [(quota, folder) for folder in _groups(process) if (quota := _quota_of(folder)) is not None]
         return min(found, default=None)
     return None
 

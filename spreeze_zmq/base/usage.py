@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from spreeze_zmq.base.machine import quota_used_s
 from spreeze_zmq.base.parent_death import has_children
 
 #: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
@@ -85,9 +86,14 @@ class Threads:
 
 
 def busy_cpu_s(pid: int = 0) -> float:
-    """CPU seconds that all processes have used so far on the cores that ``pid`` may run on; 0 is this one."""
+    """CPU seconds that all processes have used so far on the cores that ``pid`` may run on, 0 is this one; in
+    a container that may use fewer, those in it.
+    """
+    own = os.sched_getaffinity(pid)
+    if (used_s := quota_used_s(len(own))) is not None:
+        return used_s
     times = psutil.cpu_times(percpu=True)
-    cpus = [times[cpu] for cpu in os.sched_getaffinity(pid) if cpu < len(times)]
+    cpus = [times[cpu] for cpu in own if cpu < len(times)]
     # The kernel includes guest time in user time.
     return sum(sum(cpu) - cpu.idle - cpu.iowait - cpu.guest - cpu.guest_nice for cpu in cpus)
 

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from dataclasses import asdict, dataclass
 
+from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.plan.roles import EVALUATOR, PART_OF, SAMPLER, VISUALIZER
 
@@ -57,7 +58,7 @@ class Cores:
 
     def __init__(self) -> None:
         self.cpu_s: Counter[str] = Counter()
-        self._num_cpus = float(len(os.sched_getaffinity(os.getppid())))
+        self._num_cpus = float(available_cores(os.getppid()))
         self._before: _Mark | None = None
         self._first: _Mark | None = None
         self._row: dict[str, float] = {}

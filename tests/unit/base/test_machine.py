@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.base import machine as this_machine
-from spreeze_zmq.base.machine import ELF, available_cores, cache_folder, made_once, quota_cores, usable_cores
+from spreeze_zmq.base import usage
+from spreeze_zmq.base.machine import (
+    ELF,
+    available_cores,
+    cache_folder,
+    made_once,
+    quota_cores,
+    quota_used_s,
+    usable_cores,
+)
+from spreeze_zmq.broker.cores import Cores
 from spreeze_zmq.plan.topology import resolve
 
 
@@ -58,6 +68,25 @@ def test_a_container_that_sees_its_own_group_at_the_mount_finds_its_quota(machin
     folder = machine(1, "/docker/abc", {"": "50000"}, root="/docker/abc")
     assert quota_cores(folder) == 1.0
     assert quota_cores(machine(2, "/../elsewhere", {"": "100000"})) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("version", "used"), [(2, "nr_periods 3\nusage_usec 2500000\n"), (1, "2500000000\n")]
+)
+def test_a_container_is_as_busy_as_what_runs_in_it(machine, monkeypatch, version, used):
+    """Its neighbours, on the same CPUs, neither hold its cores nor leave them idle."""
+    folder = machine(version, "/pod/one", {"": "-1" if version == 1 else "max", "pod/one": "150000"})
+    group = folder / "a mount" / "pod" / "one"
+    assert quota_used_s(4, folder) is None
+    (group / "cpu.stat").write_text(used if version == 2 else "nr_periods 3\n")
+    if version == 1:
+        (group / "cpuacct.usage").write_text(used)
+    assert quota_used_s(4, folder) == 2.5
+    assert quota_used_s(1, folder) is None, "its affinity is the narrower limit"
+    monkeypatch.setattr(usage, "quota_used_s", lambda below: quota_used_s(4, folder))
+    assert usage.busy_cpu_s() == 2.5
+    monkeypatch.setattr(this_machine, "quota_cores", lambda: 1.5)
+    assert Cores()._num_cpus == min(2, len(os.sched_getaffinity(os.getppid())))
 
 
 def test_a_system_without_control_groups_has_no_quota(tmp_path):
