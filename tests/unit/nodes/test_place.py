@@ -1,5 +1,7 @@
 """What a machine makes of the head's plan, and how it starts what the head asks for."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.nodes.leases import Leases
@@ -18,8 +20,9 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     made = []
 
-    def joined(*settings):
+    def joined(*settings, engine="numpy"):
         plan = Listening.at("127.0.0.1", topology.load("pendulum", settings)).plan
+        plan = replace(plan, timing={**plan.timing, "backend": engine})
         keys = make_keys()
         welcome = {"public": keys.public, "secret": keys.secret, "server": keys.public}
         made.append(Place(welcome, plan.placed(tmp_path / "run", tmp_path), b""))
@@ -56,3 +59,16 @@ def test_a_name_that_another_machine_has_had_begins_with_other_seeds(machine, tm
         claim.release()
     leases.release()
     sockets.remove()
+
+
+@pytest.mark.parametrize(
+    ("settings", "engine", "expected"),
+    [
+        ((), "envpool", "envpool"),
+        (("components.sampler.backend=gymnasium",), "envpool", "gymnasium"),
+        ((), "one_of_a_users_task", "auto"),
+    ],
+)
+def test_environments_are_stepped_by_the_engine_of_the_head(machine, settings, engine, expected):
+    """Where it is not there a line says so; "auto" would take another one, or one that is only there."""
+    assert machine(*settings, engine=engine).plan.components["sampler"].options["backend"] == expected
