@@ -22,6 +22,7 @@ from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nodes.building import build_all
+from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
@@ -78,6 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         check_output(arguments.json)
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
+    need_no_machine(plan, may_listen=False)
     check_open_files(plan)
     build_all(plan, print)
     plan = sizing.settle(plan, remeasure=True, say=print)

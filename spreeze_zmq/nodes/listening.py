@@ -80,12 +80,17 @@ class Listening:
         return cls(replace(plan, channels=channels), remotes[0], files, ways)
 
 
-def need_no_machine(plan: Plan) -> None:
-    """Raise InputError for a run that does not listen, and has a role for a machine that joins."""
+def need_no_machine(plan: Plan, *, may_listen: bool = True) -> None:
+    """Raise InputError for a run that does not listen, and has a role for a machine that joins.
+
+    Args:
+        plan: of the run.
+        may_listen: the command that starts it has ``--listen``.
+    """
     for role, wanted in plan.placement.items():
         raise InputError(
-            f'placement.{role} = "{wanted}": it needs another machine, and this run listens for none: give '
-            f"--listen ADDRESS, or set placement.{role} to head"
+            f'placement.{role} = "{wanted}": it needs another machine, and this run listens for none: '
+            f"{'give --listen ADDRESS, or ' * may_listen}set placement.{role} to head"
         )
 
 

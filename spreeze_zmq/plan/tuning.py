@@ -81,7 +81,9 @@ def _read(found: Any) -> Tuning:
 def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on."""
     roles = (SAMPLER, *plan.learning.learners)
+    elsewhere = [role for role in plan.learning.learners if role in plan.placement]
     return {
+        **({"elsewhere": elsewhere} if elsewhere else {}),
         "what": "number of samplers",
         "machine": machine.properties(),
         "env": plan.run.env,

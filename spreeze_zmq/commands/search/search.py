@@ -32,6 +32,7 @@ from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
 from spreeze_zmq.launcher.pinning import divided
+from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
 from spreeze_zmq.run.folder import RunFolder
@@ -210,6 +211,7 @@ def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]
     """
     look, stated = FirstLook(), _stated(arguments)
     plan = topology.load(source, stated, look=look)
+    need_no_machine(plan, may_listen=False)
     for varied in space:
         for text in varied.tried:
             try:

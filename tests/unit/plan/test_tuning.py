@@ -50,6 +50,7 @@ def test_the_seed_and_the_stop_condition_do_not_matter():
         "algorithm.batch_size=512",
         "balance.replay_ratio=8",
         "components.sampler.envs=4",
+        "placement.critic_learner=node",
     ],
 )
 def test_other_work_is_another_matter(override):

@@ -4,6 +4,7 @@ import pytest
 
 from spreeze_zmq.base.errors import InputError, TopologyError
 from spreeze_zmq.commands.graph import graph
+from spreeze_zmq.commands.spreeze import main as spreeze
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 
@@ -37,6 +38,19 @@ def test_a_run_that_listens_for_no_machine_needs_none():
     need_no_machine(topology.load("pendulum"))
     with pytest.raises(InputError, match=r"give --listen ADDRESS, or set placement.evaluator to head"):
         need_no_machine(topology.load("pendulum", ["placement.evaluator=node"]))
+
+
+@pytest.mark.parametrize(
+    "command", [["tune", "pendulum"], ["search", "pendulum", "--over=algorithm.tau=0.1,0.2"]]
+)
+def test_what_starts_runs_on_one_machine_takes_no_placement(command, capsys, tmp_path, monkeypatch):
+    """Tuned would be a learner that shares these cores, and each trial of a search would wait."""
+    monkeypatch.chdir(tmp_path)
+    assert spreeze([*command, "pendulum", "--set", "placement.critic_learner=node"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.endswith("this run listens for none: set placement.critic_learner to head\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_the_machine_decides_is_left_to_it():
