@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.plan import PAGE
@@ -35,7 +35,7 @@ class Stage:
         model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
         qpos: returns the positions ``[nq]`` of that model.
         why_not: why nothing can be shown; empty if something can.
-        obs: the newest observation, set by the caller of ``step``.
+        obs: the newest observation, set by who plays.
     """
 
     env: BatchedEnv
@@ -74,16 +74,36 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
         drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "rgb_array"})
         env: Any = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=number)
         env.reset(seed=0)
-        first = env.render()[0]
-        if np.ndim(first) != 3:
-            raise ValueError(f"render() gave {type(first).__name__} and no picture")
+        rendered(env.render()[0])
     except Exception as error:  # a user's environment may raise anything
         first = error.__cause__  # another environment of the run was made: this one has another argument
         said = str(first if isinstance(first, InvalidEnvironment) else error)
         why_not = textwrap.shorten(said, 200, placeholder=" ...") or type(error).__name__
         return _with_observations(spec, number, why_not)
     per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
-    return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))
+    return Stage(env, 1.0 / per_s, draw=lambda: rendered(env.render()[0]))
+
+
+def rendered(picture: Any) -> NDArray[np.uint8]:
+    """What an environment's ``render`` gave, as ``[height, width, 3]`` uint8: grey ones and those with an
+    alpha channel too.
+
+    Raises:
+        InputError: it is no picture of whole numbers; names what it is.
+    """
+    try:
+        given = np.asarray(picture)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    image = given[..., None] if given.ndim == 2 else given
+    if given.dtype.kind not in "iu" or image.ndim != 3 or image.shape[-1] not in (1, 3, 4) or not image.size:
+        what = f"{given.dtype} {given.shape}" if given.ndim and given.dtype != object else None
+        raise InputError(
+            f"render() gave {what or type(picture).__name__} and no picture: expected uint8 of 0 to 255, "
+            "(height, width, 3)"
+        )
+    image = image[..., :3] if image.shape[-1] > 1 else np.repeat(image, 3, axis=-1)
+    return np.ascontiguousarray(image, np.uint8)
 
 
 def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:
@@ -130,6 +150,7 @@ class ShownEpisode:
         frames = self.policy.frame_stack()
         obs, info = self.stage.env.reset(seed=self.seed)
         frames.begin(obs, info.get("action_mask"))
+        self.stage.obs = obs[0]
         yield
         for step in played(self.stage.env, frames, without_noise(self.policy)):
             self.broken = bool(step.failed[0])
@@ -138,6 +159,7 @@ class ShownEpisode:
             self.total, self.steps = self.total + float(step.reward[0]), self.steps + 1
             if step.ended[0]:
                 return
+            self.stage.obs = step.obs[0]
             yield
 
     def said(self) -> str:

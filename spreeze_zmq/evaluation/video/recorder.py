@@ -99,9 +99,9 @@ def record(
                 played.append(episode)
                 for _ in episode.moments():
                     if episode.steps % every == 0:
-                        yield np.ascontiguousarray(draw()[..., :3])
+                        yield draw()
 
-        shown = itertools.islice(pictures(), most)
+        shown = _of_one_size(spec.id, itertools.islice(pictures(), most))
         first, num = next(shown), 1
         size = (first.shape[1], first.shape[0])
         with _encoder(file, size, fps) as write:
@@ -110,6 +110,20 @@ def record(
                 write(picture)
                 num += 1
     return Video(path, size, fps, num, played)
+
+
+def _of_one_size(env_id: str, pictures: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+    """The pictures. Raises InputError for one of another size than the first: the encoder checks none."""
+    first = next(pictures)
+    yield first
+    for number, picture in enumerate(pictures, 1):
+        if picture.shape != first.shape:
+            (height, width, _), (high, wide, _) = picture.shape, first.shape
+            raise InputError(
+                f"{env_id}: render() drew picture {number} in {width}x{height} and the first in "
+                f"{wide}x{high}; those of a video have one size"
+            )
+        yield picture
 
 
 @contextlib.contextmanager
