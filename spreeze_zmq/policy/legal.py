@@ -116,6 +116,24 @@ class MaskRows:
         return {"action_mask": np.stack(self._masks), "final_action_mask": np.concatenate(self._finals)}
 
 
+def mask_rows(given: Any, num: int) -> NDArray[np.bool_]:
+    """The masks ``[N, A]`` of ``num`` observations, as an environment or a batch of them gives them: those of
+    several discrete actions may have an axis for the choices of each.
+
+    Raises:
+        InputError: they are no arrays of 0 and 1.
+    """
+    try:
+        flags = np.asarray(given)
+        rows = flags.reshape(num, -1) if num == 1 or (flags.ndim > 2 and len(flags) == num) else flags
+        fits = rows.dtype.kind in "biuf" and bool(((rows == 0) | (rows == 1)).all())
+    except ValueError:  # lists of different lengths
+        fits = False
+    if not fits:
+        raise InputError(f"the action_mask is {given!r:.80}, expected an array of 0 and 1")
+    return np.atleast_2d(rows != 0)
+
+
 def checked(legal: NDArray[np.bool_], num: int, parts: Sequence[slice]) -> NDArray[np.bool_]:
     """The flags, once each row allows a choice of every discrete action; raises as the classes here do."""
     if legal.ndim != 2 or legal.shape[1] != num:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.policy.actor import Actor, Arrays, Floats, load_class, module_of
 from spreeze_zmq.policy.description import Layer, load_weights, read_layers
 from spreeze_zmq.policy.heads import CHOICES, make_head
@@ -54,6 +54,19 @@ def takes_masks(distribution: Mapping[str, Any]) -> bool:
     if takes is not False and (takes is not True or distribution["kind"] not in CHOICES):
         raise ValueError(f"action_mask is {takes!r:.60} of a {distribution['kind']!r:.60}")
     return takes is True
+
+
+def check_memory(memory: Any, shape: tuple[int, int]) -> None:
+    """Raise InputError unless a recurrent policy can read its memory of this shape, and write the next one
+    there.
+    """
+    given = (memory.shape, memory.dtype) if isinstance(memory, np.ndarray) else None
+    if given != (shape, np.float32):
+        got = f"{given[0]} {given[1]}" if given else "none" if memory is None else type(memory).__name__
+        raise InputError(
+            f"the policy is recurrent: it takes a memory of shape {shape}, float32, zeros where an episode "
+            f"begins, and writes the next one there; got {got}"
+        )
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, module_of, trusted
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
-from spreeze_zmq.policy.making import alike, floats, made_of, refused, takes_masks
+from spreeze_zmq.policy.legal import mask_rows
+from spreeze_zmq.policy.making import alike, check_memory, floats, made_of, refused, takes_masks
 from spreeze_zmq.policy.observations import FrameStack
 from spreeze_zmq.policy.own_environment import OwnEnvironment
 
@@ -121,7 +122,7 @@ class Policy:
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
                 episode begins; overwritten with the next step's.
             action_mask: ``[A]`` or ``[N, A]``, 1 for each action that is legal, as ``info["action_mask"]``
-                has it; by default that part of a Dict.
+                has it, also with an axis for the choices of each of several; by default that part of a Dict.
 
         Returns:
             Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
@@ -131,7 +132,8 @@ class Policy:
         Raises:
             InputError: observations of another shape, or that hold NaN or infinity; a Dict, Tuple or Discrete
                 that the file does not describe and ``gymnasium.spaces.flatten`` has not flattened; the action
-                would be NaN; a mask that is missing, of another shape, or allows no action.
+                would be NaN; a mask that is missing, of another shape, or allows no action; a memory that is
+                missing, or of another shape or dtype.
         """
         shape = self.observation_shape
         if action_mask is None and isinstance(obs, Mapping) and self.takes_masks:
@@ -140,8 +142,8 @@ class Policy:
         if not within_limits(rows) and not np.isfinite(rows).all():
             raise InputError(f"the observation holds {odd_number(rows)}")
         if one := rows.shape == shape:
-            rows, memory = rows[None], None if memory is None else memory[None]
-        legal = None if action_mask is None else np.atleast_2d(np.asarray(action_mask) != 0)
+            rows, memory = rows[None], memory[None] if isinstance(memory, np.ndarray) else memory
+        legal = None if action_mask is None else mask_rows(action_mask, 1 if one else len(rows))
         frames = self.frame_stack().in_order(rows)
         try:
             action = self.own.action(self.env_action(self.mode(frames, memory, legal)))
@@ -232,12 +234,8 @@ class Policy:
             raise InputError(str(error)) from None
 
     def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
-        if self.memory_size and (memory is None or memory.shape != (len(obs), self.memory_size)):
-            shape = None if memory is None else memory.shape
-            raise InputError(
-                f"the policy is recurrent: it takes a memory of shape {(len(obs), self.memory_size)}, zeros "
-                f"where an episode begins, and writes the next one there; got {shape}"
-            )
+        if self.memory_size:
+            check_memory(memory, (len(obs), self.memory_size))
         return self._output_of(obs, memory)
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:

@@ -109,3 +109,36 @@ def test_what_cannot_be_used_ends_in_one_line():
         usable(7),
     ):
         policy_of({"observation": {"shape": [1], "normalize": False}}, version=7)
+
+
+class Counts(Twice):
+    """Remembers how often it has acted."""
+
+    memory_size = 2
+
+    def output(self, obs, memory):
+        """The observations, as without a memory."""
+        memory += 1.0
+        return obs
+
+
+@pytest.mark.parametrize(
+    ("memory", "got"),
+    [
+        (None, "none"),
+        (np.zeros(2), r"\(1, 2\) float64"),
+        ([0.0, 0.0], "list"),
+        (np.zeros(3, np.float32), r"\(1, 3\) float32"),
+    ],
+    ids=["none", "float64", "list", "of another size"],
+)
+def test_a_memory_that_the_next_one_cannot_be_written_to_is_named(monkeypatch, memory, got):
+    """NumPy's default dtype among them: a converted copy would never come back to who holds it."""
+    monkeypatch.setattr(actor, "_loaders", [])
+    register_class_loader(Counts)
+    policy = policy_of({**DESCRIPTION, "observation": {"shape": [3]}}, version=1)
+    kept = np.zeros(2, np.float32)
+    assert policy(np.zeros(3, np.float32), kept).shape == (1,)
+    assert kept.tolist() == [1.0, 1.0]
+    with pytest.raises(InputError, match=f"takes a memory of shape .*; got {got}"):
+        policy(np.zeros(3, np.float32), memory)

@@ -65,6 +65,15 @@ def test_several_choices_at_once_each_have_their_part_of_the_mask():
     assert policy.mode(OBS[:2], action_mask=masks).tolist() == [[1, 0], [0, 1]]
 
 
+def test_masks_are_taken_as_environments_give_them():
+    """Of several choices a row for each, of one environment and of a batch: the door takes them so too."""
+    policy = policy_of("categorical", sizes=[2, 2], bias=(1.0, 0.0, 0.0, 1.0))
+    masks = np.array([[[0, 1], [1, 0]], [[1, 1], [1, 1]]], np.int8)
+    assert policy(OBS[0], action_mask=masks[0]).tolist() == [1, 0]
+    assert policy(OBS[:1], action_mask=masks[:1]).tolist() == [[1, 0]]
+    assert policy(OBS[:2], action_mask=masks).tolist() == [[1, 0], [0, 1]]
+
+
 @pytest.mark.parametrize(
     ("mask", "words"),
     [
@@ -72,6 +81,8 @@ def test_several_choices_at_once_each_have_their_part_of_the_mask():
         (np.zeros((3, 4)), "row 0 allows no action"),
         (np.ones((3, 5)), r"shape \(3, 5\), expected \(N, 4\)"),
         (np.ones((2, 4)), "2 rows for 3 observations"),
+        (np.where(LEGAL, 0.0, -np.inf), "expected an array of 0 and 1"),
+        ([[1, 0], [1]], "expected an array of 0 and 1"),
     ],
 )
 @pytest.mark.parametrize("kind", CHOICES)
