@@ -14,8 +14,8 @@ from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interru
 
 log = logging.getLogger("spreeze.envs")
 
-#: The last episodes, over which failures are counted.
-WINDOW = 100
+#: The last episodes, over which failures are counted, and those of them that are tolerated by default.
+WINDOW, TOLERATED = 100, 10
 #: Characters kept of a traceback: the last ones, which name the place.
 TRACEBACK_CHARS = 20_000
 #: Characters kept of a summary: the first ones, and the last ones, which name the place.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.engines import ENGINES
+from spreeze_zmq.envs.failures import TOLERATED
 from spreeze_zmq.envs.probing import look
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
@@ -54,7 +55,7 @@ def make(
     backend: str = "auto",
     seed: int = 0,
     step_info: bool | Literal["final"] = True,
-    max_failures: int = 10,
+    max_failures: int = TOLERATED,
     step_timeout_s: float | None = 60.0,
     on_failure: Callable[[EnvironmentFault], None] | None = None,
     on_tick: Callable[[], None] = lambda: None,

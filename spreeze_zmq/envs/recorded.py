@@ -12,6 +12,7 @@ import numpy as np
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.failures import TOLERATED, Failures
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.same import check_same
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -90,17 +91,25 @@ def recorded(
     """A batch of one environment, in this process, whose own whole episodes are kept; and the environment.
 
     Raises:
-        InvalidEnvironment: it cannot be made, only a library makes it that steps whole batches, or it
-            has other spaces than the spec.
+        InvalidEnvironment: it cannot be made, only whole batches of it are, or it has other spaces than the
+            spec.
     """
     from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
     choice = choose(spec.id, spec.kwargs)
-    if choice.source is None:
-        raise InvalidEnvironment(f"{spec.id} is made by {choice.backend} alone, which gives no single steps")
+    if choice.source is None or choice.source.is_own_task:
+        raise InvalidEnvironment(
+            f"{spec.id} is stepped as a whole batch ({choice.reason}), which keeps no single steps: name a "
+            "Gymnasium environment that does the same"
+        )
+    made: list[gymnasium.Env[Any, Any]] = []
 
-    own = choice.make_one(0)
-    recorder = Recorder(own, keep)
-    batch = GymnasiumLoop(spec.id, lambda row: recorder, 1, 0, False, action_mask=spec.action_mask)
+    def make_one(row: int) -> gymnasium.Env[Any, Any]:
+        """The environment, or another one in its place after it has failed."""
+        made.append(choice.make_one(row))
+        return Recorder(made[-1], keep)
+
+    batch = GymnasiumLoop(spec.id, make_one, 1, 0, False, action_mask=spec.action_mask)
+    batch.failures = Failures(TOLERATED)
     check_same(spec, batch)
-    return batch, own
+    return batch, made[0]

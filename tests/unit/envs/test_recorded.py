@@ -1,0 +1,73 @@
+"""Episodes that are kept as an environment gives them itself."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
+from spreeze_zmq.envs.failures import TOLERATED
+from spreeze_zmq.envs.recorded import recorded
+from spreeze_zmq.evaluation.evaluation import play
+from tests.unit.policy.test_playing import policy_of
+
+OWN = "tests.unit.envs.test_recorded"
+
+
+class Sensor(gymnasium.Env):
+    """Episodes of three steps; in every ``each``-th the sensor is gone, and what is closed stays closed."""
+
+    observation_space, action_space = Box(-1.0, 1.0, (3,), np.float32), Box(-1.0, 1.0, (1,), np.float32)
+    episodes = 0
+
+    def __init__(self, each):
+        self.each, self.closed = each, False
+
+    def reset(self, *, seed=None, options=None):
+        assert not self.closed
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        assert not self.closed
+        self.t += 1
+        Sensor.episodes += self.t == 1
+        if Sensor.episodes % self.each == 0 and self.t == 2:
+            raise OSError("no sensor")
+        return np.zeros(3, np.float32), 1.0, self.t == 3, False, {}
+
+    def close(self):
+        self.closed = True
+
+
+def kept_of(each, num_episodes):
+    """The episodes that are kept of these."""
+    episodes = []
+    spec = replace(envs.probe(f"{OWN}:Sensor", {"each": 10**9}), kwargs={"each": each})
+    batch, _ = recorded(spec, episodes.append)
+    with closing(batch):
+        play(batch, policy_of(), 0, num_episodes)
+    return episodes
+
+
+def test_an_episode_that_fails_is_played_again_in_another_environment():
+    """As many are kept as were asked for, each whole; what was recorded before is not lost."""
+    kept = kept_of(each=8, num_episodes=12)
+    assert [(len(one.rewards), len(one.observations), one.terminated) for one in kept] == [(3, 4, True)] * 12
+
+
+def test_more_failures_than_a_run_tolerates_are_an_error():
+    """With their number, and the first of them."""
+    with pytest.raises(EnvironmentFailure, match=f"no sensor.* at most {TOLERATED} are tolerated"):
+        kept_of(each=1, num_episodes=1)
+
+
+def test_a_native_task_of_the_users_own_is_refused_as_what_it_is():
+    """It has no steps of its own spaces."""
+    with pytest.raises(InvalidEnvironment, match=r"doors:Lines is stepped as a whole batch \(the user's own"):
+        recorded(envs.probe("tests.unit.envs.doors:Lines"), [].append)
