@@ -80,6 +80,11 @@ def main(arguments: argparse.Namespace) -> int:
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
     need_no_machine(plan, may_listen=False)
+    if plan.offline:
+        raise InputError(
+            "components.sampler.count = 0: the number of samplers is measured, and a run on data alone has "
+            "none (spreeze bench learner measures updates)"
+        )
     check_open_files(plan)
     build_all(plan, print)
     plan = sizing.settle(plan, remeasure=True, say=print)

@@ -80,7 +80,7 @@ export class Explorer {
   /** The points of a number, by the chosen axis. */
   table(run, { rows, of }) {
     const axis = this.axis.value;
-    const pairs = rows.map((row) => [row[axis] ?? trainedAt(run, row.env_steps), of(row)]).filter(([x, y]) => x != null && y != null);
+    const pairs = rows.map((row) => [row[axis] ?? trainedAt(run, row), of(row)]).filter(([x, y]) => x != null && y != null);
     pairs.sort(([a], [b]) => a - b);
     return unique([pairs.map(([x]) => x), pairs.map(([, y]) => y)]);
   }
@@ -174,8 +174,12 @@ function numbersOf(run) {
   return found;
 }
 
-/** Transitions that a run had trained on when a policy had seen this many env steps; none is known of before. */
-const trainedAt = (run, env_steps) => run.points.findLast((point) => point.env_steps <= env_steps)?.trained_transitions;
+/** Transitions that a run had trained on when a policy had seen as many env steps as this evaluation says, of one on
+    data alone, which samples none, when it was played; none is known of before. */
+function trainedAt({ points }, { env_steps, t_s }) {
+  const by = points.at(-1)?.env_steps ? ["env_steps", env_steps] : ["t_s", t_s];
+  return points.findLast((point) => point[by[0]] <= by[1])?.trained_transitions;
+}
 
 /** Offer these names, and keep what is chosen. */
 function offer(choice, names, preferred, shown = plain) {

@@ -78,6 +78,22 @@ console.log(JSON.stringify(Explorer.prototype.table.call(explorer, { points }, n
 """
 
 
+DATA_ALONE = """
+import { Explorer } from "./explorer.js";
+const point = (trained_transitions, i) => ({ t_s: i + 1, env_steps: 0, trained_transitions });
+const points = [64, 128, 192].map(point);
+const rows = [0.5, 1.5, 3.5].map((t_s, y) => ({ t_s, env_steps: 0, y }));
+const explorer = { axis: { value: "trained_transitions" } };
+const number = { rows, of: (row) => row.y };
+console.log(JSON.stringify(Explorer.prototype.table.call(explorer, { points }, number)));
+"""
+
+
+def test_scores_of_a_run_on_data_alone_have_their_places_over_transitions(told):
+    """By the time, as `spreeze compare` has them: it samples nothing that would tell them apart."""
+    assert told(DATA_ALONE) == [[64, 192], [1, 2]]
+
+
 def test_what_was_evaluated_before_the_first_point_has_no_place_over_transitions(told):
     """How many had been trained on is not known."""
     assert told(TRANSITIONS) == [[64, 128], [2, 3]]
