@@ -34,6 +34,7 @@ class Sensor(gymnasium.Env):
         return np.zeros(3, np.float32), {}
 
     def step(self, action):
+        """Go on, if there is a sensor."""
         assert not self.closed
         self.t += 1
         Sensor.episodes += self.t == 1

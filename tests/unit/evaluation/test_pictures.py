@@ -38,6 +38,7 @@ class Drawn(gymnasium.Env):
         return np.zeros(3, np.float32), 1.0, False, self.t == 5, {}
 
     def render(self):
+        """A picture of the form."""
         grey = np.full((SIZE, SIZE + 2 * self.t * (self.form == "grows")), 200 - 40 * self.t, np.uint8)
         if self.form == "grey":
             return grey[..., None]
