@@ -77,8 +77,8 @@ class Sources:
             observe: is given every episode, for statistics of observations.
 
         Raises:
-            InputError: a source has changed since the run was planned, or a relabelling makes more of it than
-                its replay holds.
+            InputError: a source has changed since the run was planned, or its replay does not hold all that
+                a relabelling makes of it, or the images of its episodes.
         """
         fill = not len(self._own)
         with self._own.ring.filling() if fill else nullcontext():
@@ -104,11 +104,12 @@ class Sources:
                 into.add(rollout)
             number += rollout.num_steps
             self._component.breathe()
-        if (made := into.ring.num_added) > into.ring.capacity and (fill or into is not self._own):
-            key = "hindsight_goals" if into is not self._own else "replay_capacity"
-            problem = f"with what relabel makes of it {made:,} transitions came, for which there are"
+        ring = into.ring
+        if ring.num_added > len(ring) and (fill or into is not self._own):
+            what = "transitions that came, with those that relabel makes,"
+            key = "replay_capacity" if into is self._own else "hindsight_goals, or let relabel return fewer"
             raise InputError(
-                f"{problem} {into.ring.capacity:,} places; let it return fewer, or raise algorithm.{key}"
+                f"of {ring.num_added:,} {what} its replay holds {len(ring):,}; raise algorithm.{key}"
             )
         return number
 

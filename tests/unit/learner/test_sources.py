@@ -18,7 +18,7 @@ from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Relabelling, replay_of
-from tests.unit.data.made import dataset
+from tests.unit.data.made import Eyes, dataset
 
 
 class Crash(BaseException):
@@ -105,9 +105,21 @@ def test_more_than_a_replay_holds_of_a_source_is_named(tmp_path, monkeypatch, me
     twice, thrice = (Relabelling(partial(many, times), None, 1) for times in (1, 2))
     life(plan, memory, how=twice)
     fresh = kept_memory.create("test")
-    with pytest.raises(InputError, match=f"^data.a: .*60 transitions .* raise algorithm.{key}"):
+    with pytest.raises(InputError, match=f"^data.a: of 60 transitions .* holds .* raise algorithm.{key}"):
         life(plan, fresh, how=thrice)
     os.close(fresh)
+
+
+def test_demonstrations_whose_images_the_replay_does_not_hold_are_named(tmp_path, monkeypatch, memory):
+    """Each episode has images before its first and after its last transition."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("eyes-v0", Eyes(), episodes=8, steps=5)
+    told = {"replay_capacity": 40, "learning_starts": 1, "batch_size": 8, "frame_stack": 4}
+    run = {"env": "tests.unit.data.made:Eyes", "algorithm": "dqn"}
+    source = {"a": {"source": "minari:eyes-v0"}}
+    plan = topology.load({"run": run, "algorithm": told, "data": source})
+    with pytest.raises(InputError, match=r"^data.a: of 40 transitions .* holds \d\d; raise .*replay_c"):
+        life(plan, memory)
 
 
 def many(times, batch, episode):
