@@ -8,6 +8,8 @@ costs training nothing. Where a run has no file of yours, their environment vari
 from __future__ import annotations
 
 import importlib
+import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -15,6 +17,9 @@ from typing import Any, ClassVar
 from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
 from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
+
+#: What MLflow has in no name: it would refuse all points that came with one such.
+ODD = re.compile(r"[^/\w.\- ]")
 
 
 class Logger(Callback):
@@ -83,7 +88,8 @@ class Trackio(_LikeWandB):
 
 
 class MLflow(Logger):
-    """MLflow: ``pip install 'spreeze_zmq[mlflow]'``.
+    """MLflow: ``pip install 'spreeze_zmq[mlflow]'``. Of names that an environment or a learner gives, such as
+    ``speed (m/s)``, what MLflow takes in none becomes ``_``.
 
     Args:
         experiment: where the run appears.
@@ -107,7 +113,8 @@ class MLflow(Logger):
         self._mlflow.log_params({**facts, **started.options})
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        self._mlflow.log_metrics(dict(points), step=env_steps)
+        named = {posixpath.normpath(ODD.sub("_", name)): value for name, value in points.items()}
+        self._mlflow.log_metrics(named, step=env_steps)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
         self._mlflow.end_run()

@@ -1,0 +1,43 @@
+"""What loggers hand to the libraries of services."""
+
+import posixpath
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+from spreeze_zmq.callbacks import MLflow
+from spreeze_zmq.callbacks.events import Evaluation, Started
+
+#: As MLflow 3 checks the name of a metric.
+VALID = re.compile(r"^[/\w.\- ]*$")
+
+
+class Service:
+    """Takes what MLflow takes, and refuses what it refuses."""
+
+    def __init__(self):
+        self.logged = {}
+
+    def log_metrics(self, points, step):
+        """All of them or none."""
+        for name in points:
+            assert VALID.match(name), f"Invalid value {name}"
+            assert posixpath.normpath(name) == name, f"Invalid value {name}"
+        self.logged |= {name: (value, step) for name, value in points.items()}
+
+    def __getattr__(self, name):
+        return lambda *given, **named: None
+
+
+def test_mlflow_gets_the_numbers_of_an_environment_whatever_they_are_called(monkeypatch):
+    """One name that it refuses would end all logging of the run."""
+    service = Service()
+    monkeypatch.setattr("spreeze_zmq.callbacks.loggers.importlib.import_module", lambda name: service)
+    logger, run = MLflow(), SimpleNamespace(folder=Path("runs/a"))
+    logger.on_started(run, Started(env="E"))
+    odd = {"speed (m/s)": 1.0, "a//b/": 2.0, "is_success": 1.0, "höhe": 3.0}
+    logger.on_evaluation(run, Evaluation(env_steps=7, mean_return=5.0, info=odd))
+    assert service.logged["eval/mean_reward"] == (5.0, 7)
+    assert service.logged["eval/success_rate"] == (1.0, 7)
+    found = {name: value for name, (value, _) in service.logged.items() if name.startswith("eval/info/")}
+    assert found == {"eval/info/speed _m/s_": 1.0, "eval/info/a/b": 2.0, "eval/info/höhe": 3.0}
