@@ -26,6 +26,8 @@ from spreeze_zmq.screen.terminal.numbers import clock
 
 #: Counts by which one run came further than another.
 _FAR = ("env_steps", "trained_transitions")
+#: Options in the label of a setting, if they tell it from all others.
+MOST_SHOWN = 4
 #: What decides how groups learn, of a run of several.
 _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 
@@ -65,7 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
     groups = grouped(evaluated_runs(arguments.runs))
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
-    say("returns: interquartile mean over runs, 95 % bootstrap interval")
+    say("returns: interquartile mean over runs, 95 % bootstrap interval; the rest: mean, until the last look")
     say("".join(f"{line}\n" for line in improvements(groups)), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
@@ -265,13 +267,27 @@ def _shown(scores: Any) -> str:
 
 
 def _labels(runs: Sequence[PastRun], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Name and algorithm of each setting, and its options that differ among settings of the same two."""
+    """Name and algorithm of each setting, and the first options that differ among settings of the same two;
+    more of them where these would leave two alike.
+    """
     names = [f"{run.plan['name']} {run.plan['run']['algorithm']}" for run in runs]
     for name, setting in zip(names, settings, strict=True):
-        others = [other for peer, other in zip(names, settings, strict=True) if peer == name]
-        differing = [key for key in setting if any(other.get(key) != setting[key] for other in others)]
-        shown = ", ".join(f"{key.removeprefix('algorithm.')}={setting[key]}" for key in differing[:4])
-        yield f"{name} {shown}".strip()
+        others = [
+            other
+            for peer, other in zip(names, settings, strict=True)
+            if peer == name and other is not setting
+        ]
+        keys = dict.fromkeys([*setting, *(key for other in others for key in other)])
+        differing = [key for key in keys if any(other.get(key) != setting.get(key) for other in others)]
+        shown = [key for key in differing if key in setting][:MOST_SHOWN]
+        for key in differing:
+            alike = [other for other in others if all(other.get(one) == setting.get(one) for one in shown)]
+            shown += [key] * any(other.get(key) != setting.get(key) for other in alike)
+        yield f"{name} {', '.join(f'{_shortened(key)}={setting.get(key)}' for key in shown)}".strip()
+
+
+def _shortened(key: str) -> str:
+    return key.removeprefix("algorithm.")
 
 
 def _check_installed(*names: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.commands.compare import _once, setting_of
+from spreeze_zmq.commands.compare import _labels, _once, setting_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.curves import AXES, Curve
@@ -92,3 +92,15 @@ def test_runs_of_other_data_or_groups_are_no_seeds_of_one_setting(plan, before, 
     assert setting(other_seed, tmp_path) == setting(plans[1], tmp_path)
     elsewhere = {name: replace(one, path="/mnt") for name, one in plans[1].data.items()}
     assert setting(replace(plans[1], data=elsewhere), tmp_path) == setting(plans[1], tmp_path)
+
+
+def test_no_two_settings_have_one_label(plan, tmp_path):
+    """Four options are shown, and more where these are the same; what one lacks tells it from others, too."""
+    (tmp_path / RUN_FILE).write_text(plan.to_json())
+    run, first = read_run(tmp_path), {f"algorithm.{name}": 1 for name in "abcdef"}
+    others = {f"algorithm.{name}": 2 for name in "abcd"}
+    settings = [first, {**first, **others}, {**first, **others, "algorithm.f": 2}, {**first, "data.x": 3}]
+    labels = list(_labels([run] * 4, settings))
+    assert len(set(labels)) == 4
+    assert labels[1].endswith(" a=2, b=2, c=2, d=2, f=1")
+    assert labels[2].endswith(" a=2, b=2, c=2, d=2, f=2")
