@@ -6,6 +6,7 @@ import argparse
 import signal
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from spreeze_zmq.base.charset import say
@@ -47,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     folder = RunFolder(Path(arguments.run).resolve())
     if not folder.run_file.exists():
         raise InputError(f"{arguments.run}: no run's folder, it has no {folder.run_file.name}")
-    plan = Plan.read(folder.run_file)
+    plan = replace(Plan.read(folder.run_file), run_dir=str(folder.path))  # it may have been moved since
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port {arguments.port}: expected 0 to 65535")
     others = Neighbours(folder.path, plan.run.env)

@@ -7,6 +7,7 @@ import pytest
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.screen.page.neighbours import Neighbours
 
@@ -69,3 +70,22 @@ def test_a_run_that_was_moved_away_has_none(runs):
     own = Neighbours(runs / "own", ENV)
     shutil.rmtree(runs)
     assert own.listing() == b"{}"
+
+
+def test_the_page_of_a_run_that_was_renamed_says_its_name_of_now(runs, monkeypatch):
+    """Its curves are kept under it, and the command that shows it again finds it."""
+    told = []
+
+    class Told:
+        def __init__(self, listener, token, story, agent, others):
+            listener.close()
+            told.append(story()[0]["about"])
+
+        def start(self):
+            raise InputError("no page is served here")
+
+    monkeypatch.setattr("spreeze_zmq.screen.page.server.Server", Told)
+    plan = json.loads((runs / "own" / "run.json").read_text())
+    (runs / "own" / "run.json").write_text(json.dumps({**plan, "run_dir": "/where/it/was"}))
+    assert main(["view", str(runs / "own")]) == 2
+    assert (told[0]["name"], told[0]["run_dir"]) == ("own", str(runs / "own"))
