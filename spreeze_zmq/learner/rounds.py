@@ -51,8 +51,13 @@ class RoundExperience(Experience):
 
     @property
     def wants(self) -> bool:
-        """Whether the next round lacks rollouts that the run wants, or the samplers have been stopped."""
-        return self.stopping or (not self.replay.complete and self.counts.env_steps < self.enough)
+        """Whether the next round lacks rollouts that the run wants, or the samplers have been stopped. Except
+        in order the critic-learner alone says when that is enough: a learner that was started again has
+        received fewer than the other one, which would keep the last ones from it.
+        """
+        counts_the_run = self.in_order or self.component.role != ACTOR_LEARNER
+        enough = counts_the_run and self.counts.env_steps >= self.enough
+        return self.stopping or not (self.replay.complete or enough)
 
     def _has_batch(self) -> bool:
         """Whether a round is being trained on, or the next one has come."""
@@ -111,14 +116,20 @@ class RoundExperience(Experience):
         """Note the newest policy version whose rollouts the other half's weights allow to train on: that of
         the policy, or the one after the policy that collected what the critics were trained on. A
         critic-learner that was started again has lost rollouts that this learner holds, and will never train
-        on them: all that have been collected so far are allowed.
+        on them: all that have been collected so far are allowed. After a restart from an older checkpoint the
+        other half knows better how many transitions were received.
         """
+        assert self.others is not None
+        fields = message.fields
+        if self.others.num_taken == 1 and not self.in_order:
+            received = fields.get("extras", fields).get("env_steps", 0)
+            self.count(max(0, int(received) - self.counts.env_steps))
         if message.kind == "policy":
-            allowed = message.fields["version"]
+            allowed = fields["version"]
         else:
             is_another_life = self._critics_from not in (0, message.incarnation)
             self._critics_from = message.incarnation
-            followed = message.fields.get("policy_version", 0) + 1
+            followed = fields.get("policy_version", 0) + 1
             allowed = self.outlet.versions.newest if is_another_life else followed
         self._known_version = max(self._known_version, allowed)
 

@@ -1,8 +1,14 @@
 """What a learner has counted outlives it in its checkpoint."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from spreeze_zmq.learner.experience import Counts
+from spreeze_zmq.learner.rounds import RoundExperience
+from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER
 
 
 def test_counts_go_on_from_a_checkpoint():
@@ -45,3 +51,53 @@ def test_counters_of_an_older_checkpoint_are_understood(saved, expected):
     restored = Counts()
     restored.restore(saved)
     assert restored == expected
+
+
+def rounds(role, **balance):
+    """What a learner of PPO learns from, in a run of 1,000 env steps, of which it has received 600."""
+    limits = {"run": {"env": "CartPole-v1", "algorithm": "ppo", "stop": {"env_steps": 1000}}}
+    plan = topology.load({**limits, "balance": balance, "components": {"sampler": {"count": 1}}})
+    kind, options = algorithm_of(plan)
+    component = SimpleNamespace(
+        plan=plan,
+        role=role,
+        options={"device": "cpu"},
+        environment=plan.environment,
+        open=lambda *_: SimpleNamespace(),
+        figures={},
+        stopping_roles=set(),
+        send_report=lambda: None,
+    )
+    half = SimpleNamespace(algorithm=kind(options, plan.environment))
+    outlet = SimpleNamespace(
+        cadence=None, limits=None, of_policy=role == ACTOR_LEARNER, versions=SimpleNamespace(newest=9)
+    )
+    return RoundExperience(component, half, outlet, SimpleNamespace(num_taken=0), Counts(env_steps=600))
+
+
+@pytest.mark.parametrize("mode", ["free", "lockstep"])
+def test_a_restarted_learner_of_rounds_hears_how_many_transitions_the_run_has(mode):
+    """From the first weights of the other one; later ones may be ahead by what is on its way. In order nobody
+    restarts, and each counts what it has received.
+    """
+    for role, kind, fields in (
+        (CRITIC_LEARNER, "policy", {"version": 7, "extras": {"env_steps": 900}}),
+        (ACTOR_LEARNER, "critic", {"policy_version": 7, "env_steps": 900}),
+    ):
+        experience = rounds(role, mode=mode)
+        for experience.others.num_taken in (1, 2):
+            experience.meet(SimpleNamespace(kind=kind, fields=fields, incarnation=1))
+            assert experience.counts.env_steps == (900 if mode == "free" else 600)
+            (fields.get("extras") or fields)["env_steps"] += 50
+
+
+@pytest.mark.parametrize(("mode", "goes_on"), [("free", True), ("lockstep", False)])
+def test_an_actor_learner_that_has_received_all_keeps_no_rollout_from_one_that_has_not(mode, goes_on):
+    """A critic-learner that was started again lacks what was lost with the one before, and the samplers give
+    both the same: it says when the run has enough.
+    """
+    actor, critic = rounds(ACTOR_LEARNER, mode=mode), rounds(CRITIC_LEARNER, mode=mode)
+    assert actor.wants
+    assert critic.wants
+    actor.counts.env_steps = critic.counts.env_steps = 2048
+    assert (actor.wants, critic.wants) == (goes_on, False)
