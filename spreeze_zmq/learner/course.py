@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.base.pauses import STOOD_STILL_S
 from spreeze_zmq.base.schema import share_of
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.wire import Message
@@ -16,8 +17,10 @@ class Course:
     """Moves the options of a half to where the run is.
 
     The critic-learner, or the only learner, counts, in a run of several groups that of group 0: an
-    actor-learner is where the newest critics say, another group where the fused model says. A run in order
-    has no clock, so that it gives the same numbers again.
+    actor-learner is where the newest critics say, another group where the fused model says. Minutes are those
+    of the broker, which the run's limit counts: from the beginning of the first run, whoever was started
+    again, and without the time in which all stood still. A run in order has no clock, so that it gives the
+    same numbers again.
 
     Args:
         half: whose options move.
@@ -39,7 +42,16 @@ class Course:
     ) -> None:
         self._half, self._counts, self._limits = half, counts, limits
         self._leads, self._in_order = leads, in_order
-        self._clock, self._began_s, self._minutes_before = clock, clock(), 0.0
+        self._clock, self._heard_s, self._minutes, self._hears_broker = clock, clock(), 0.0, False
+
+    def hear_time(self, status: Mapping[str, Any]) -> None:
+        """Note the time of the run, as a status of the broker has it."""
+        self._minutes, self._heard_s, self._hears_broker = status["t_s"] / 60, self._clock(), True
+
+    def _minutes_now(self) -> float:
+        """With the time since the broker was heard, of which much may be a pause."""
+        since_s = self._clock() - self._heard_s
+        return self._minutes + (min(since_s, STOOD_STILL_S) if self._hears_broker else since_s) / 60
 
     def advance(self) -> None:
         """Before an update: follow the run."""
@@ -47,7 +59,7 @@ class Course:
             half, counts = self._half, self._counts
             reached: dict[str, float] = {"env_steps": half.env_steps, "trained_transitions": counts.trained}
             if not self._in_order:
-                reached["minutes"] = self._minutes_before + (self._clock() - self._began_s) / 60
+                reached["minutes"] = self._minutes_now()
             half.follow({**reached, "run": share_of(self._limits, reached)})
 
     def hear(self, message: Message) -> None:
@@ -62,5 +74,5 @@ class Course:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         reached = state.get("reached", {})
-        self._minutes_before, self._began_s = reached.get("minutes", 0.0), self._clock()
+        self._minutes = max(self._minutes, reached.get("minutes", 0.0))
         self._half.follow(reached)

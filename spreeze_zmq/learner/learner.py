@@ -96,11 +96,11 @@ class Learner:
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
         leads = (self.others is None or not self.outlet.of_policy) and plan.groups.number == 0
         in_order = plan.balance.in_order
-        limits = plan.run.stop.counted(in_order)
-        self.course = Course(self.half, self.counts, limits, leads, in_order)
+        self.course = Course(self.half, self.counts, plan.run.stop.counted(in_order), leads, in_order)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
         component.on("set", self.on_set)
+        component.on("status", self.course.hear_time)
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
 

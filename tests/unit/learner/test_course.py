@@ -72,6 +72,29 @@ def test_it_goes_on_from_a_checkpoint():
     assert half.learning_rate == pytest.approx(0.6), "a later end takes nothing back"
 
 
+def test_minutes_are_those_of_the_runs_limit():
+    """As a status of the broker has them: a learner that was started again, or resumed with a schedule that
+    the run before did not have, is where the run is; and time in which all stood still moves nothing.
+    """
+    clock = Clock()
+    half, _, course = learner("critic", clock)
+    course.restore({})
+    course.hear_time({"t_s": 240.0})
+    clock.s += 3.0
+    course.advance()
+    assert half.learning_rate == pytest.approx(0.6 - 0.005)
+    clock.s += 3600.0  # a pause: the next update comes before the next status
+    course.advance()
+    assert 0.59 < half.learning_rate < 0.6
+    course.hear_time({"t_s": 246.0})
+    clock.s += 54.0  # nothing is heard of the broker, which is started again
+    course.advance()
+    assert 0.58 < half.learning_rate < 0.6
+    course.hear_time({"t_s": 300.0})
+    course.advance()
+    assert half.learning_rate == pytest.approx(0.5)
+
+
 def test_the_actor_learner_is_where_the_critics_say():
     """Its own counts move nothing."""
     half, counts, course = learner("policy", Clock())
