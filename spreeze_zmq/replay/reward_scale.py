@@ -49,9 +49,9 @@ class RunningReturns:
         return returns
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Sampler -> the running returns of its newest life."""
-        newest = {stream.rpartition("/")[0]: running for stream, running in self._running.items()}
-        return {sampler: torch.from_numpy(running.copy()) for sampler, running in newest.items()}
+        """Sampler -> the running returns of its newest life, or of the run before where it has had none."""
+        newest = self._before | {stream.rpartition("/")[0]: each for stream, each in self._running.items()}
+        return {sampler: torch.from_numpy(running.copy()) for sampler, running in sorted(newest.items())}
 
     def restore(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`state`: the episodes of each sampler go on."""

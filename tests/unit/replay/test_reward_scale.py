@@ -75,6 +75,20 @@ def test_a_sampler_that_goes_on_in_another_process_goes_on_in_its_returns(kind):
     assert second.running()["sampler-0"].tolist() == whole.running()["sampler-0"].tolist()
 
 
+def test_a_run_that_goes_on_keeps_the_returns_of_who_has_sent_nothing_since():
+    """Of a source of data too, which no later process reads again into a replay that is back: the next
+    checkpoint is that of one whole run.
+    """
+    first, second = ReturnScale(0.9, 5.0), ReturnScale(0.9, 5.0)
+    for sampler in ("data-shown", "sampler-0", "sampler-1"):
+        first.add(paid([1.0, 2.0], sampler=sampler))
+    second.go_on(first.running())
+    for scale in (first, second):
+        scale.add(paid([4.0], sampler="sampler-0"))
+    assert list(second.running()) == list(first.running()) == ["data-shown", "sampler-0", "sampler-1"]
+    assert all(torch.equal(second.running()[name], each) for name, each in first.running().items())
+
+
 @pytest.mark.parametrize(
     ("rollouts", "largest"),
     [
