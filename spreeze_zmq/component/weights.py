@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from spreeze_zmq.algorithms.encoders import convolves
+from spreeze_zmq.algorithms.encoders import convolves, seen
 from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.wire import Message
@@ -83,8 +83,8 @@ def prepare_to_act(component: Component) -> None:
     """
     plan = component.plan
     remembers = any("memory" in channel.fields for channel in plan.channels.values())
-    own = ":" in plan.run.algorithm
-    encodes = own or convolves(plan.environment, SimpleNamespace(**plan.algorithm))
+    own, options = ":" in plan.run.algorithm, SimpleNamespace(**plan.algorithm)
+    encodes = own or convolves(seen(plan.environment, options), options)
     if encodes or remembers:
         importlib.import_module("spreeze_zmq.policy.torch_network")
     if own:

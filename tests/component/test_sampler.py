@@ -379,6 +379,7 @@ def test_a_policy_that_cannot_be_used_ends_the_sampler_in_one_line(peers, output
         ([], False),
         (["algorithm.network=parts", "run.env=tests.unit.envs.own_environments:Parts"], True),
         (["algorithm.network=mlp", "run.env=tests.unit.envs.own_environments:Parts"], False),
+        (["run.env=tests.system.swing:Swing"], True),
     ],
     indirect=["peers"],
 )
