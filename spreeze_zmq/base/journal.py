@@ -140,5 +140,12 @@ def time_of(fields: Mapping[str, Any]) -> float | None:
     return float(t_s) if isinstance(t_s, int | float) and abs(t_s) < FAR_S else None
 
 
+def is_look(evaluation: Mapping[str, Any]) -> bool:
+    """Whether an evaluation is a first look at its policy. Only these make the learning curve: others are of
+    policies that were chosen for a high score, or say again what was said before an evaluator began.
+    """
+    return not evaluation.get("confirmed") and evaluation.get("rescored") is None
+
+
 def _time(fields: Mapping[str, Any]) -> float:
     return time_of(fields) or 0.0

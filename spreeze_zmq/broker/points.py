@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.base.journal import is_look
+
 #: Path of a figure in the status -> its curve.
 STATUS_CURVES = (
     (("episodes", "mean_return"), "rollout/ep_rew_mean"),
@@ -41,7 +43,7 @@ def of_status(status: Mapping[str, Any], gauges: Mapping[str, float]) -> dict[st
 
 def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The points of a look at a policy, or of the best one; none of another one that was confirmed."""
-    if fields.get("confirmed", False):
+    if not is_look(fields):
         return {"eval/best_mean_reward": fields["mean_return"]} if fields["best"] else {}
     info = fields.get("info", {})
     values = {curve: fields[name] for name, curve in EVALUATION_CURVES.items()}

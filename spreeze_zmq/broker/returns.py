@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.broker.rows import inner, kept, row_of
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
@@ -75,8 +76,6 @@ class EvaluationRow:
 class Evaluations:
     """The evaluations of a run: first looks at policies, and fresh episodes of chosen ones (``confirmed``).
 
-    Only looks make the learning curve: fresh episodes are of policies that were chosen for a high score.
-
     Attributes:
         all: the fields of each message, and ``t_s``.
     """
@@ -92,7 +91,7 @@ class Evaluations:
     @property
     def looks(self) -> list[dict[str, Any]]:
         """The evaluations of the learning curve."""
-        return [e for e in self.all if not e.get("confirmed", False)]
+        return [*filter(is_look, self.all)]
 
     @property
     def best(self) -> dict[str, Any] | None:

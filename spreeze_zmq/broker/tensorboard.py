@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.base.patience import patient
 from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
 
@@ -37,7 +38,7 @@ class TensorBoard:
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
         """Write the points of an evaluation: a look at its policy's env steps, the best one at the newest."""
-        is_newest = fields.get("confirmed", False) or not self._samples
+        is_newest = not is_look(fields) or not self._samples
         self.write(of_evaluation(fields), max(self._drawn_step * is_newest, fields["env_steps"]))
 
     def went_back(self, row: Mapping[str, Any]) -> None:

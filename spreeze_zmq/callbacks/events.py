@@ -219,7 +219,8 @@ class Story:
         elif topic == "episodes":
             yield "on_episodes", _made(Episodes, t_s, about)
         elif topic == "evaluation":
-            yield "on_evaluation", _made(Evaluation, t_s, about)
+            if about.get("rescored") != 0:  # else nothing was played: an evaluator has taken up a file
+                yield "on_evaluation", _made(Evaluation, t_s, about)
             if about.get("best"):
                 self._best_return = float(about["mean_return"])
             if about.get("best") and "rescored" not in about:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.journal_lines import JournalLines
@@ -75,7 +76,7 @@ def read_curve(folder: Path) -> Curve:
         InputError: nothing was evaluated, or no evaluation is whole.
     """
     with JournalLines(RunFolder(folder).metrics, ("evaluation", "status")) as lines:
-        looks = [look for look in lines.read("evaluation") if not look.get("confirmed")]
+        looks = [*filter(is_look, lines.read("evaluation"))]
         evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
         names = ("env_steps", "trained_transitions", "t_s", "core_s")
         statuses = ({"core_s": UNKNOWN, **status} for status in lines.read("status", NUM_COUNTS))
@@ -86,7 +87,8 @@ def read_curve(folder: Path) -> Curve:
         raise InputError(f"{folder}: no evaluation in its journal has t_s, env_steps and mean_return")
     wall, steps, returns = np.array(evaluations, np.float64).T
     sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
-    steps = np.maximum.accumulate(steps)
+    # A learner that is started again counts on from its last checkpoint.
+    steps, sampled, trained = map(np.maximum.accumulate, (steps, sampled, trained))
     at, of = (steps, sampled) if sampled.any() else (wall, at_s)  # a run on data alone samples nothing
     x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(at, of, trained)}
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))

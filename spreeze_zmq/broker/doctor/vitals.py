@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.broker.doctor.trend import Trend, mean_of, numbers, whole_numbers
 from spreeze_zmq.broker.notes import INHERITED
 
@@ -94,7 +95,7 @@ class Vitals:
             return
         if kind == "status":
             self._take_status(t_s, about)
-        elif kind == "evaluation" and not about.get("confirmed"):
+        elif kind == "evaluation" and is_look(about):
             self.num_looks += 1
             self.looks.add(about.get("mean_return"), t_s)
             look, info = numbers(about), numbers(about.get("info"))

@@ -20,6 +20,7 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.callbacks import Callback, Logger, MLflow, Trackio, WandB, beside, caller, observers
 from spreeze_zmq.callbacks.beside import watched
+from spreeze_zmq.callbacks.events import Story
 from spreeze_zmq.callbacks.named import checked, kind_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -484,3 +485,13 @@ def test_without_callbacks_nothing_is_imported_and_nothing_subscribed():
     plan = topology.load("pendulum")
     assert "observer" not in plan.components
     assert plan.channels["feed"].connects == ("visualizer",)
+
+
+def test_what_an_evaluator_takes_up_is_no_evaluation():
+    """It says again what a process before it had said, as in a resumed run; further episodes are one."""
+    story = Story(topology.load("pendulum"))
+    best = {**EVALUATION, "best": True}
+    for rescored, called in ((0, []), (5, ["on_evaluation"]), (None, ["on_evaluation", "on_best"])):
+        about = best if rescored is None else {**best, "rescored": rescored}
+        assert [method for method, _ in story.calls("evaluation", 2.0, about)] == called
+    assert story.ended().best_return == best["mean_return"]

@@ -117,6 +117,23 @@ def test_core_seconds_are_those_until_the_evaluation(tmp_path):
     assert found == {"wall_s": [1.5], "env_steps": [100.0], "trained_transitions": [800.0], "core_s": [3.5]}
 
 
+def test_only_looks_are_of_the_curve_and_no_axis_falls(tmp_path):
+    """Not what an evaluator says again of a policy that it has taken up, though nobody confirmed its score;
+    and a learner that counts on from an earlier checkpoint takes nothing back.
+    """
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for t_s, env_steps in enumerate((0, 1000, 2000, 3000, 100, 2900, 4000)):
+        counts = {"env_steps": env_steps, "trained_transitions": 8 * env_steps}
+        journal.write("status", t_s, {**counts, "core_s": 1.0})
+    for t_s, more in ((1.5, {}), (2.5, {"rescored": 0}), (3.0, {"confirmed": True}), (4.5, {}), (6.0, {})):
+        look = {"env_steps": 1000 * t_s if t_s != 4.5 else 1500, "mean_return": t_s, "best": True, **more}
+        journal.write("evaluation", t_s, look)
+    journal.close()
+    curve = read_curve(tmp_path)
+    assert curve.mean_return.tolist() == [1.5, 4.5, 6.0]
+    assert curve.x["trained_transitions"].tolist() == [12_000, 12_000, 32_000]
+
+
 def test_a_run_that_did_not_count_core_seconds_has_no_such_axis(tmp_path):
     """Nor has one that goes on from such a run; its other axes are as ever."""
     journal_of(tmp_path, None, 0.5, 2.5)

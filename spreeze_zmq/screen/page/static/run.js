@@ -36,7 +36,7 @@ export class Run {
     }
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);
-    else if (topic === "evaluation" && !about.confirmed) this.addEvaluation({ t_s, ...about });
+    else if (topic === "evaluation" && !about.confirmed && about.rescored == null) this.addEvaluation({ t_s, ...about });
     else if (topic === "end") this.reason = about.reason;
     else if (topic === "over") this.ended = this.reason ?? about.reason;
     this.remember(topic, about, t_s);
