@@ -80,7 +80,8 @@ class Sources:
             InputError: a source has changed since the run was planned, or its replay does not hold all that
                 a relabelling makes of it, or the images of its episodes.
         """
-        fill = not len(self._own)
+        fill, scale = not len(self._own), self._own.scale
+        counted = None if fill or scale is None or not scale.counts.any() else scale.sums()
         with self._own.ring.filling() if fill else nullcontext():
             for name, plan in self._plans.items():
                 try:
@@ -90,6 +91,8 @@ class Sources:
                 how = "fill the replay" if fill else "are in the replay, which is back"
                 how = how if plan.share is None else f"are {plan.share:.0%} of each batch"
                 log.info("data.%s: %s transitions %s", name, f"{number:,}", how)
+        if scale is not None and counted is not None:  # what outlived a process has counted the sources, too
+            scale.adopt(counted)
         self.num_filled = len(self._own) if fill else 0
 
     def _read(self, name: str, observe: Callable[[Rollout], None], *, fill: bool) -> int:

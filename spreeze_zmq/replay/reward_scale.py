@@ -165,8 +165,8 @@ class ReturnScale:
         return {"counts": torch.from_numpy(self.sums())}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Continue from :meth:`state_dict`."""
-        self.adopt(state["counts"].numpy())
+        """Continue from :meth:`state_dict`, or where what outlived the process before has counted further."""
+        self.adopt(np.maximum(self.counts, state["counts"].numpy()))
 
     def running(self) -> dict[str, torch.Tensor]:
         """The running returns, for a run whose samplers go on in their episodes."""

@@ -17,8 +17,9 @@ from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import topology
-from spreeze_zmq.replay import Relabelling, replay_of
+from spreeze_zmq.replay import Relabelling, ReturnScale, replay_of
 from tests.unit.data.made import Eyes, dataset
+from tests.unit.replay.test_reward_scale import paid
 
 
 class Crash(BaseException):
@@ -141,3 +142,18 @@ def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(pla
     batch, _ = made.next()
     assert made.half.algorithm.reward_divisor > 1.0
     assert batch.reward.numpy() * made.half.algorithm.reward_divisor == pytest.approx(100.0)
+
+
+def test_what_outlives_a_process_has_counted_further_than_a_checkpoint(plan, memory):
+    """Its rewards are in the replay, which is back; sources that are read again count no second time."""
+    first, _ = life(plan, memory)
+    saved = {name: each.clone() for name, each in first.scale.state_dict().items()}
+    first.scale.add(paid([400.0]))
+    shared = {name: replace(source, share=0.5) for name, source in plan.data.items()}
+    second, _ = life(replace(plan, data=shared), memory)
+    assert second.scale.sums().tolist() == first.scale.sums().tolist()
+    second.scale.load_state_dict(saved)
+    assert second.scale.divisor == first.scale.divisor
+    alone = ReturnScale(plan.algorithm["gamma"], 5.0)
+    alone.load_state_dict(saved)
+    assert alone.divisor < first.scale.divisor
