@@ -71,8 +71,12 @@ class Trial:
 
     @property
     def result(self) -> float | None:
-        """Its score, unless it has failed."""
-        return None if self.code else self.score
+        """Its score, unless it has failed, perhaps for an earlier search."""
+        try:
+            failed = read_run(self.folder).state == "crashed" if self.code is None else self.code
+        except InputError:
+            return None
+        return None if failed else self.score
 
     @property
     def is_over(self) -> bool:

@@ -1,5 +1,7 @@
 """What ``--over`` varies, what a study makes of it, and the file that is written at the end."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -166,6 +168,22 @@ def test_a_finalist_that_failed_does_not_count(tmp_path):
     assert Finalist("as it is", {}, [run]).mean_return == -150.0
     run.code = 1
     assert Finalist("as it is", {}, [run]).mean_return == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("minutes 2.00 >= 2", -150.0),
+        ("critic_learner-0 is not started again: 4 crashes within 60 s", -np.inf),
+    ],
+)
+def test_nor_does_one_that_failed_for_the_search_that_this_one_goes_on_from(tmp_path, reason, expected):
+    """It is over, and is not run again; its folder says how it ended."""
+    run = Trial("as-it-is-seed-1", tmp_path, {}, 1)
+    (tmp_path / "run.json").write_text(topology.load("pendulum").to_json())
+    (tmp_path / "summary.json").write_text(json.dumps({"best_return": -150.0, "exit_reason": reason}))
+    assert run.is_over
+    assert Finalist("as it is", {}, [run]).mean_return == expected
 
 
 def test_a_search_goes_on_behind_a_line_that_was_torn(tmp_path):
