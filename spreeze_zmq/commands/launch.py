@@ -34,7 +34,7 @@ from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import check_fit, read_run
+from spreeze_zmq.run.history import check_data, check_fit, read_run
 from spreeze_zmq.screen.terminal.ending import done
 from spreeze_zmq.screen.terminal.numbers import clock
 from spreeze_zmq.screen.terminal.view import StatusView
@@ -218,12 +218,13 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
     Raises:
         InputError: it is no run's folder, or a limit of the plan is reached there already.
-        CheckpointError: there is no complete checkpoint, or it does not fit the plan.
+        CheckpointError: there is no complete checkpoint, or it, or its replay, does not fit the plan.
     """
     from spreeze_zmq.launcher import lineage  # a new run needs none
 
     check_fit(plan, run)
     origin = lineage.Origin.of(run)
+    check_data(plan, run, origin.checkpoint)
     for passed_over in origin.checkpoint.skipped:
         say(f"passed over: {passed_over}", file=sys.stderr)
     if reached := lineage.reached(plan, origin):

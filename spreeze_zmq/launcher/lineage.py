@@ -7,7 +7,7 @@ of a journal sees one curve, wherever the parent is by then.
 
 from __future__ import annotations
 
-import contextlib
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any
 from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
 from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.journal import Journal, read_journal, time_of
+from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED
 from spreeze_zmq.broker.record import RunRecord
@@ -93,11 +94,11 @@ class Origin:
             "run": str(self.run.folder.absolute()),
             "checkpoint": self.checkpoint.path.name,
         }
-        turned = _turned(plan, self)
+        turned, lost = _turned(plan, self)
         about |= {"counts": self.counts, **({TURNED: turned} if turned else {})}
         journal.write(RESUMED, self.t_s, {**about, INHERITED: True})
         journal.close()
-        return [_counted(plan, self), *_held(turned), *_left_behind(plan, self, why_not)]
+        return [_counted(plan, self), *_held(turned), *lost, *_left_behind(plan, self, why_not)]
 
 
 def _handed_on(run: PastRun) -> SavedCheckpoint:
@@ -197,9 +198,9 @@ def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
         yield from filter(_is_whole, lines.read("status", STATUSES_KEPT, origin.t_s))
 
 
-def _turned(plan: Plan, origin: Origin) -> dict[str, float]:
+def _turned(plan: Plan, origin: Origin) -> tuple[dict[str, float], list[str]]:
     """The options that were set while the run before trained, as they were at the checkpoint; without those
-    that the plan states otherwise than that run's, or that may not move in this one.
+    that the plan states otherwise than that run's. And a line for each that may not move in this one.
     """
     turned: dict[str, Any] = {}
     for entry in read_journal(RunFolder(origin.run.folder).metrics, (RESUMED, "request")):
@@ -209,14 +210,30 @@ def _turned(plan: Plan, origin: Origin) -> dict[str, float]:
             turned |= entry[TURNED]
         elif entry["kind"] == "request" and entry.get("what") == "set":
             turned[str(entry.get("option"))] = entry.get("value")
-    before, kept = origin.run.plan, {}
+    kept, lost, there, here = {}, [], _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
     for name, value in turned.items():
-        table = before.get("balance" if name == moves.REPLAY_RATIO else "algorithm", {})
-        with contextlib.suppress(InputError):
-            checked = moves.checked(plan, name, value)
-            if table.get(name) == moves.stated(plan, name):
-                kept[name] = checked
-    return kept
+        if name in there and there[name] == here.get(name):
+            try:
+                kept[name] = moves.checked(plan, name, value)
+            except InputError as error:
+                why = str(error).partition(": ")[2]
+                lost.append(f"set while the run before trained, and not held: {name} {show(value)}: {why}")
+    return kept, lost
+
+
+def _stated(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run.json that may be set, as its topology states them: before a measured batch size
+    has scaled any.
+    """
+    scaling = plan["measured"].get("scaling")
+    scaled = scaling.get("options") if isinstance(scaling, Mapping) else None
+    stated = {
+        name: option.get("stated")
+        for name, option in (scaled.items() if isinstance(scaled, Mapping) else ())
+        if isinstance(option, Mapping)
+    }
+    ratio = {name: plan["balance"][name] for name in (moves.REPLAY_RATIO,) if name in plan["balance"]}
+    return {**plan["algorithm"], **stated, **ratio}
 
 
 def _is_whole(status: Mapping[str, Any]) -> bool:
@@ -237,9 +254,13 @@ def _counted(plan: Plan, origin: Origin) -> str:
         left.append(f"{stop.minutes - minutes:.1f} of {stop.minutes:g} minutes")
     if stop.env_steps is not None:
         left.append(f"{stop.env_steps - origin.env_steps:,} of {stop.env_steps:,} env steps")
+    if stop.trained_transitions is not None:
+        more = stop.trained_transitions - int(origin.counts.get("trained_transitions", 0))
+        left.append(f"{more:,} of {stop.trained_transitions:,} trained transitions")
     before = f"{origin.env_steps:,} env steps and {minutes:.1f} minutes"
     line = f"the {before} before count for the limits of run.stop"
-    return f"{line}: {' and '.join(left)} are left" if left else line
+    *first, last = left or ("",)
+    return f"{line}: {' and '.join(filter(None, (', '.join(first), last)))} are left" if left else line
 
 
 def _held(turned: Mapping[str, float]) -> Iterator[str]:
@@ -258,8 +279,7 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
         yield f"the best policy so far, {policy}, is left behind: {why_not_best}"
     if plan.balance.in_order and (why_not := why_not_exact(plan, origin)):
         yield f"in order, but not exactly as one run would go on: {why_not}"
-    saved = any("-replay-" in name for name in origin.checkpoint.parts)
-    if not (plan.learning.on_policy or plan.balance.in_order or saved):
+    if not (plan.learning.on_policy or plan.balance.in_order or origin.checkpoint.has_replay):
         yield (
             "the replay was not saved: updates wait until a tenth of its transitions has come again "
             "(run.save_replay = true saves it)"

@@ -61,6 +61,11 @@ class SavedCheckpoint:
     parts: dict[str, Part]
     skipped: tuple[str, ...] = ()
 
+    @property
+    def has_replay(self) -> bool:
+        """Whether a learner has saved its replay in it."""
+        return any("-replay-" in name for name in self.parts)
+
     def part(self, name: str) -> Path:
         """The path of a part.
 

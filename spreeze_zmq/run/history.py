@@ -20,6 +20,7 @@ from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.checkpoint import SavedCheckpoint
 from spreeze_zmq.run.folder import CLAIMED, RunFolder
 from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
@@ -113,6 +114,26 @@ def check_fit(plan: Plan, run: Path) -> None:
     ]
     if problems:
         raise CheckpointError(f"--resume {run} does not fit: {'; '.join(problems)}")
+
+
+def check_data(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:
+    """Check that the replay which comes back from a run's checkpoint holds all sources that are to fill it.
+
+    Raises:
+        CheckpointError: names one that the run had not, or had otherwise.
+    """
+    if not (plan.run.save_replay and checkpoint.has_replay):
+        return
+    before = read_run(run).plan["data"]
+    for name, source in plan.data.items():
+        there = _table(before.get(name))
+        had = there and all(there.get(key) == getattr(source, key) for key in ("source", "episodes", "share"))
+        if source.share is None and not had:
+            raise CheckpointError(
+                f"--resume {run}: data.{name} is to fill the replay before training, and the one that comes "
+                f"back from the checkpoint was filled without it: write data.{name}.share, or "
+                "run.save_replay = false to fill a new one"
+            )
 
 
 def run_id(folder: Path) -> str:

@@ -268,7 +268,35 @@ def test_what_was_set_before_the_checkpoint_holds_in_a_resumed_run(parent, tmp_p
     other = replace(plan_of(), algorithm={**plan_of().algorithm, "tau": 0.3})
     assert held(resume(tmp_path / "other", parent, other)[0]) == {"learning_rate": 0.125, "replay_ratio": 2.0}
     in_order = topology.load(PENDULUM, ["balance.mode=lockstep"])
-    assert held(resume(tmp_path / "in_order", parent, in_order)[0]) is None
+    fresh, said = resume(tmp_path / "in_order", parent, in_order)
+    assert held(fresh) is None
+    lost = [line for line in said if line.startswith("set while the run before trained, and not held: ")]
+    assert [line.split(": ")[1] for line in lost] == ["learning_rate 0.125", "tau 0.5", "replay_ratio 2.0"]
+    assert all("a run in order gives the same numbers again" in line for line in lost)
+
+
+def test_what_was_set_holds_whatever_another_machine_measures(parent, tmp_path):
+    """A measured batch scales the options that follow it; what their topology states stays the same."""
+
+    def measured(scale):
+        plan = plan_of()
+        stated = plan.algorithm["learning_rate"]
+        options = {"learning_rate": {"rule": "sqrt", "stated": stated, "scaled": scale * stated}}
+        scaling = {"reference_batch_size": 256, "kappa": scale**2, "options": options}
+        algorithm = {**plan.algorithm, "learning_rate": scale * stated}
+        return replace(plan, algorithm=algorithm, measured={"scaling": scaling})
+
+    asked(parent, measured(2.0), (20.0, "learning_rate", 0.25))
+    assert held(resume(tmp_path / "child", parent, measured(3.0))[0]) == {"learning_rate": 0.25}
+
+
+def test_what_trained_transitions_are_left_is_said(parent, tmp_path):
+    """As of the other limits that count."""
+    _, said = resume(
+        tmp_path / "child", parent, plan_of(minutes=10, env_steps=1000, trained_transitions=9000)
+    )
+    left = "9.0 of 10 minutes, 400 of 1,000 env steps and 4,200 of 9,000 trained transitions are left"
+    assert said[0].endswith(f"count for the limits of run.stop: {left}")
 
 
 def test_a_chain_of_three_is_one_curve_though_its_parents_are_gone(parent, tmp_path, capsys):

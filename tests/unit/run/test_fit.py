@@ -1,12 +1,15 @@
 """Whether a run can go on from another: what must agree, also with runs of earlier releases."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.plan import topology
-from spreeze_zmq.run.history import check_fit
+from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint
+from spreeze_zmq.run.history import check_data, check_fit
 
 ATOMS = "algorithm.num_atoms=51"
 
@@ -78,3 +81,31 @@ def test_an_environment_of_other_spaces_is_refused_where_shapes_are_the_same(tmp
     (tmp_path / "run.json").write_text(json.dumps(plan))
     with pytest.raises(CheckpointError, match=f"the environment's {says}"):
         check_fit(topology.load("pendulum"), tmp_path)
+
+
+def with_data(save_replay=True, **sources):
+    """A plan with these sources."""
+    plan = topology.load("pendulum", [f"run.save_replay={str(save_replay).lower()}"])
+    return replace(plan, data={name: DataPlan(**about) for name, about in sources.items()})
+
+
+def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused(tmp_path):
+    """It would never be trained on. One with a share is read again, and so is all where no replay comes."""
+    shown, more = {"source": "minari:a-v0", "transitions": 8}, {"source": "minari:b-v0", "episodes": 2}
+    part = Part("critic_learner-replay-float32.npy", 1, 1)
+    saved, bare = SavedCheckpoint(tmp_path, {}, {part.name: part}), SavedCheckpoint(tmp_path, {}, {})
+    (tmp_path / "run.json").write_text(with_data(shown=shown).to_json())
+    for plan, checkpoint in (
+        (with_data(), saved),
+        (with_data(shown=shown), saved),
+        (with_data(shown=shown, more={**more, "share": 0.5}), saved),
+        (with_data(shown=shown, more=more), bare),
+        (with_data(save_replay=False, shown=shown, more=more), saved),
+    ):
+        check_data(plan, tmp_path, checkpoint)
+    for name, plan in (
+        ("more", with_data(shown=shown, more=more)),
+        ("shown", with_data(shown={**shown, "episodes": 1})),
+    ):
+        with pytest.raises(CheckpointError, match=f"data.{name} is to fill .* write data.{name}.share"):
+            check_data(plan, tmp_path, saved)
