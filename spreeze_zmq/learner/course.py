@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.base.journal import time_of
 from spreeze_zmq.base.pauses import STOOD_STILL_S
 from spreeze_zmq.base.schema import share_of
 from spreeze_zmq.learner.experience import Counts
@@ -46,7 +47,8 @@ class Course:
 
     def hear_time(self, status: Mapping[str, Any]) -> None:
         """Note the time of the run, as a status of the broker has it."""
-        self._minutes, self._heard_s, self._hears_broker = status["t_s"] / 60, self._clock(), True
+        if (t_s := time_of(status)) is not None:
+            self._minutes, self._heard_s, self._hears_broker = t_s / 60, self._clock(), True
 
     def _minutes_now(self) -> float:
         """With the time since the broker was heard, of which much may be a pause."""
