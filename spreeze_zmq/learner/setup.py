@@ -61,10 +61,11 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
     sizes = replay_bytes(plan)
     here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
     on_cpu = {role for role in here if plan.components[role].options.get("device", "cpu") == "cpu"}
-    total = plan.groups_here * sum(sizes[role] for role in on_cpu)
+    num_groups = 1 if role in plan.placement else plan.groups_here
+    total = num_groups * sum(sizes[role] for role in on_cpu)
     free = free_bytes(torch.device("cpu"))
     if total > MEMORY_SHARE * free:
-        groups = f" of {plan.groups_here} groups" if plan.groups_here > 1 else ""
+        groups = f" of {num_groups} groups" if num_groups > 1 else ""
         capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * free / total)
         raise InputError(
             f"the replays of {' and '.join(sorted(on_cpu))}{groups} take {total / 1e9:.1f} GB together, "
