@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.versions import VersionFile, newest_version
 
 #: Most streams whose positions or limits fit in a header of 64 KiB, beside a policy's description.
@@ -90,7 +92,8 @@ class CollectionLimits:
     In order, a limit follows from the version of the policy. Otherwise a sampler may be ``Schedule.share``
     transitions ahead of the position up to which the critic-learner has taken its stream; such limits must be
     published again when a share is used up, since the sampler waits at its limit. On-policy, it may be
-    ``max_policy_lag`` rollouts beyond the next one ahead of the position up to which it has been trained on.
+    ``max_policy_lag`` rollouts beyond the next one ahead of the position up to which it has been trained on;
+    where fewer samplers live than a round has rollouts, as many more as fill it.
 
     Attributes:
         schedule: the schedule of an off-policy run by count; None if none limits collection.
@@ -102,11 +105,22 @@ class CollectionLimits:
     def __init__(self, plan: Plan) -> None:
         balance = plan.balance
         self._on_policy = plan.learning.on_policy
-        self._round_share = (1 + (balance.max_policy_lag or 0)) * balance.rollout_transitions
+        self._each = (1 + (balance.max_policy_lag or 0)) * balance.rollout_transitions
+        self._per_round, self._times = plan.components[SAMPLER].count.initial, 1
         self.schedule = None if self._on_policy else plan.balance.schedule(plan.components, plan.learning)
         self.by_position = self.schedule is not None and not balance.in_order
         self.published: Mapping[str, int] | None = {}
         self.before = 0
+
+    @property
+    def _round_share(self) -> int:
+        return self._times * self._each
+
+    def meet(self, samplers: int) -> bool:
+        """On-policy: note how many samplers live, if any do; returns whether their limits have grown."""
+        before = self._times
+        self._times = math.ceil(self._per_round / min(samplers, self._per_round)) if samplers > 0 else before
+        return self._times > before
 
     def in_turn(self, since_first: int) -> int:
         """In order: the position up to which each sampler may begin rollouts under a version."""

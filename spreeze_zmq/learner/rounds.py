@@ -46,6 +46,8 @@ class RoundExperience(Experience):
         self._due = self._limits_due = False
         if self.outlet.of_policy:
             self.component.figures["policy_lag"] = self.policy_lag
+        if self.outlet.of_policy and not self.in_order:
+            self.component.on("status", self.on_status)
 
     # --- what it waits for
 
@@ -102,6 +104,12 @@ class RoundExperience(Experience):
         return f"rollouts from {SAMPLER}"
 
     # --- what comes in
+
+    def on_status(self, status: Mapping[str, Any]) -> None:
+        """Note how many samplers live: on machines that join they may be fewer than a round has rollouts."""
+        row = status.get("workers", {}).get(SAMPLER)
+        count = row.get("count") if isinstance(row, Mapping) else None
+        self._limits_due |= self.limits.meet(count if type(count) is int else 0)
 
     def unfit(self, rollout: Rollout) -> str:
         """Why a rollout cannot be joined with the others of its round; empty if it can."""
@@ -194,7 +202,7 @@ class RoundExperience(Experience):
         return self._due and not self._holds()
 
     def limits_due(self) -> bool:
-        """After rollouts were dropped for their age."""
+        """After rollouts were dropped for their age, or as so few samplers live that each has to do more."""
         return self._limits_due
 
     def news(self) -> dict[str, Any] | None:

@@ -51,3 +51,18 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
     assert not bounded.used_up(taken)
     restarted = {**streams(1000, life=1), **streams(1000)}
     assert list(fitting(restarted)) == list(streams(1000))
+
+
+def test_a_round_is_full_however_few_samplers_live():
+    """Each may begin as many more rollouts; with more samplers than a round has rollouts, none fewer."""
+    plan = topology.load("cartpole", ["components.sampler.count=4"])
+    limits, rollout = CollectionLimits(plan), plan.balance.rollout_transitions
+
+    def shares():
+        found = limits.collect_until({"sampler-0/1": 10 * rollout}, Versions())
+        return [(found["sampler-0/1"] - 10 * rollout) // rollout, found["*"] // rollout]
+
+    assert (limits.meet(0), shares()) == (False, [2, 2])
+    for samplers, grows, each in ((1, True, 8), (3, False, 4), (2, False, 4), (4, False, 2), (9, False, 2)):
+        assert (limits.meet(samplers), shares()) == (grows, [each, each])
+    assert limits.meet(3)
