@@ -53,6 +53,11 @@ def is_part(name: str, value: object) -> bool:
     return name in PARTS or (name.startswith("_") and "hook" in name and isinstance(value, dict))
 
 
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers are one piece of memory; those of a sparse one are several."""
+    return tensor.layout == torch.strided
+
+
 def is_buffer(value: object) -> bool:
     """Whether a value is bytes, or an array, that can be compared as bytes."""
     try:

@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from spreeze_zmq.nn.device.contents import is_strided
 from spreeze_zmq.nn.device.elementwise import Elementwise
 from spreeze_zmq.nn.native import recording
 from spreeze_zmq.nn.native.library import library
@@ -76,6 +77,8 @@ class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-c
         """Run an operation and record it."""
         output = func(*args, **(kwargs or {}))
         packet = func.overloadpacket
+        if not all(map(is_strided, tensors_in((args, kwargs, output)))):
+            self.refuse("makes or reads a tensor that is not strided, as a sparse one")
         if packet in INDEXED:
             if any(leaf.dtype in (torch.bool, torch.uint8) for leaf in tensors_in(args[1])):
                 self.refuse("indexes by a mask: torch.where keeps the shape")
@@ -94,6 +97,8 @@ class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-c
         """Call ``function``, which computes as usual, and record it."""
         with recording.into(self), self:
             result = function()
+        if self.refusal:
+            return result
         written = self.written()
         for operation in self.operations:
             if operation.function is aten.lift_fresh.default and memory_of(operation.inputs) & written:

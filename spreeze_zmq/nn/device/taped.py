@@ -167,9 +167,12 @@ class _Course(Generic[ResultT]):
         assert self._tensors is not None
         tape, tensors = Tape(), self._tensors
         result = self._watch.call(lambda: tape.record(lambda: self._function(*tensors)))
-        trace, watch = _Trace(tape), self._watch
+        watch = self._watch
         self.refusal = tape.refusal or watch.refusal
-        if watch.ready and self._first is not None and not self.refusal:
+        if self.refusal:
+            return result
+        trace = _Trace(tape)
+        if watch.ready and self._first is not None:
             self.refusal = self._first.differs(trace)
             if not self.refusal:
                 self._tape, self._steps, self._result = tape, tape.steps(), result

@@ -28,6 +28,7 @@ from spreeze_zmq.nn.device.contents import (
     is_buffer,
     is_moving,
     is_part,
+    is_strided,
     origin_of,
     slots_of,
     variables_of,
@@ -122,7 +123,9 @@ class Values:
 
     def _look_into(self, value: Any, path: str) -> None:
         """Add the contents of a value of any class."""
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not is_strided(value):
+            self._refuse(f"reads {path}, a tensor that is not strided, as a sparse one", path)
+        elif isinstance(value, torch.Tensor):
             self.tensors.append(value)
             if not isinstance(value, torch.nn.Parameter) or _is_alone(value):
                 self._loose.append(value)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from spreeze_zmq.nn.device.contents import is_strided
 from spreeze_zmq.nn.device.guards import GuardedValues, differ
 from spreeze_zmq.nn.device.reads import PLAIN, Reads
 from spreeze_zmq.nn.device.values import MISSING
@@ -130,6 +131,8 @@ def _maker(value: Any, earlier: Any, memory: set[int]) -> Callable[[], Any] | No
         return None
     makers: list[Callable[[], Any]] = []
     for leaf, other in zip(leaves, others, strict=True):
+        if isinstance(leaf, torch.Tensor) and not is_strided(leaf):
+            return None
         if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().data_ptr() not in memory:
             makers.append(leaf.detach().clone)
         elif isinstance(leaf, torch.Tensor) or (isinstance(leaf, PLAIN) and not differ(leaf, other)):

@@ -77,3 +77,41 @@ def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
         weights[how] = torch.cat([half.state_dict()[name] for name in ("own", "targets")])
     far = (weights["without"] - weights["plain"]).abs().max()
     assert (weights["recorded"] - weights["plain"]).abs().max() < 0.1 * far
+
+
+class Sparse(Trained):
+    """An embedding with sparse gradients, a sparse matrix as an attribute, and one that a loss leaves."""
+
+    is_sparse = has_matrix = leaves = False
+
+    def networks(self):
+        """The embedding is of the observation's parts."""
+        self.edges = torch.eye(4).to_sparse() if self.has_matrix else None
+        layers = {"q": torch.nn.Linear(4, 2), "table": torch.nn.Embedding(2, 4, sparse=self.is_sparse)}
+        return Networks(critic=layers, acting="q", targets={})
+
+    def critic_loss(self, batch):
+        """Reads all of them."""
+        rows = batch.obs + self.table((batch.obs[:, 0] > 0).long())
+        if self.edges is not None:
+            rows = torch.sparse.mm(self.edges, rows.T).T
+        if self.leaves:
+            self.left = torch.eye(4).to_sparse()
+        return Loss((self.q(rows) - 1.0).square().mean())
+
+
+@pytest.mark.parametrize("what", ["is_sparse", "has_matrix", "leaves"])
+def test_updates_with_sparse_tensors_are_not_recorded(what):
+    """They do what dense ones do."""
+    spec, weights = envs.probe("CartPole-v1"), []
+    batch = random_batch(spec, 16)
+    for is_here in (False, True):
+        kind = type(
+            "Kind", (Sparse,), {"is_sparse": False, "has_matrix": False, "leaves": False, what: is_here}
+        )
+        half = algorithms.make("critic", kind, kind.Options(precision="fp32"), spec, "cpu", 1)
+        for _ in range(12):
+            half.update(batch)
+        assert is_replayed(half._launch[True]) is not is_here
+        weights.append(half.state_dict()["own"])
+    assert torch.allclose(*weights, atol=1e-5)
