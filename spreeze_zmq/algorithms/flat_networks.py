@@ -23,48 +23,55 @@ class TensorPlaces:
     ``persistent=False``, in which it may keep what it likes.
 
     Args:
-        name: of the network, for messages.
+        name: of the network.
         network: as it was laid out.
     """
 
     def __init__(self, name: str, network: torch.nn.Module) -> None:
-        self._name, self._network = name, network
-        self._first = {place: store[key] for place, (store, key) in self._now().items()}
+        self.name, self.network = name, network
+        self._first = {place: store[key] for place, (store, key) in _held_by(network).items()}
 
     @torch.no_grad()
-    def restore(self, gradients: bool) -> None:
+    def restore(self, gradients: bool, replaced_by: torch.nn.Module | None = None) -> None:
         """Copy what has come in the place of a tensor, as by ``self.q[4] = nn.Linear(8, 2)``, into that one,
-        which is trained, published and saved, and put it back; ``gradients`` says whether it takes over the
-        new one's gradient, too.
+        which is trained, published and saved, and put it back.
+
+        Args:
+            gradients: whether it takes over the new one's gradient, too.
+            replaced_by: the network whose tensors have come, where the whole one was replaced.
 
         Raises:
             ValueError: a tensor is gone, has come without a place, or has another shape.
         """
-        now = self._now()
+        now = _held_by(replaced_by or self.network)
         for place in sorted(self._first.keys() ^ now.keys()):
             store, key = now.get(place, ({place: None}, place))
             if place in self._first:
-                raise ValueError(f"{self._name}.{place} is gone: {_KEPT}")
+                raise ValueError(f"{self.name}.{place} is gone: {_KEPT}")
             if isinstance(store[key], torch.nn.Parameter):
-                raise ValueError(f"{self._name}.{place} is new: networks() makes all that is trained")
+                raise ValueError(f"{self.name}.{place} is new: networks() makes all that is trained")
         new = [each for each in now.items() if each[0] in self._first]
         new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
         copies = [_copy(store[key], gradients) for _, (store, key) in new]  # one may be in another's place
         for (place, (store, key)), copy in zip(new, copies, strict=True):
             first = self._first[place]
-            _check_form(f"{self._name}.{place}", copy, first)
-            store[key] = first.copy_(copy)
+            _check_form(f"{self.name}.{place}", copy, first)
+            first.copy_(copy)
+            if replaced_by is None:
+                store[key] = first
             if copy.grad is not None and first.requires_grad:
                 first.grad = copy.grad
 
-    def _now(self) -> dict[str, tuple[dict[str, Any], str]]:
-        return {
-            f"{prefix}.{key}" if prefix else key: (store, key)
-            for prefix, part in self._network.named_modules(remove_duplicate=False)
-            for store in (part._parameters, part._buffers)
-            for key, tensor in store.items()
-            if tensor is not None and key not in part._non_persistent_buffers_set
-        }
+
+def _held_by(network: torch.nn.Module) -> dict[str, tuple[dict[str, Any], str]]:
+    """Where a network holds each of its tensors."""
+    return {
+        f"{prefix}.{key}" if prefix else key: (store, key)
+        for prefix, part in network.named_modules(remove_duplicate=False)
+        for store in (part._parameters, part._buffers)
+        for key, tensor in store.items()
+        if tensor is not None and key not in part._non_persistent_buffers_set
+    }
 
 
 def _copy(tensor: torch.Tensor, gradient: bool) -> torch.Tensor:

@@ -127,7 +127,7 @@ class LearnerNetworks:
     def restore_replaced(self, gradients: bool = False) -> None:
         """Undo the replacement of a network, as in ``self.target = copy.deepcopy(self.q)``, of a part of one,
         and of a tensor's data: copy the new weights to the old place, which is trained, published and saved,
-        and put it back. A wrapper of the same parameters stays.
+        and put it back. A wrapper of the same parameters in the same order stays.
 
         Args:
             gradients: whether the gradients of the new parameters are those of the old ones, too.
@@ -139,15 +139,11 @@ class LearnerNetworks:
             for places in self._places:
                 places.restore(gradients)
             self._num_seen = self._set_parts[0]
-        for name, network in self.modules.items():
-            other = getattr(self.algorithm, name)
-            if other is network or {*map(id, other.parameters())} == {*map(id, network.parameters())}:
-                continue
-            network.load_state_dict(other.state_dict())
-            for place, parameter in network.named_parameters() if gradients else ():
-                if parameter.requires_grad and (gradient := other.get_parameter(place).grad) is not None:
-                    parameter.grad = gradient
-            setattr(self.algorithm, name, network)
+        for places in self._places:
+            network, other = places.network, getattr(self.algorithm, places.name)
+            if other is not network and [*map(id, other.parameters())] != [*map(id, network.parameters())]:
+                places.restore(gradients, replaced_by=other)
+                setattr(self.algorithm, places.name, network)
         for _, networks in self._groups():
             networks.gather_data()
 

@@ -113,9 +113,28 @@ class Exchanged(Square):
         return super().critic_loss(batch)
 
 
-def test_layers_that_change_places_take_their_gradients_along():
+class Turned(Square):
+    """A network of its layers in the other order comes before each loss."""
+
+    def critic_loss(self, batch):
+        """Of that network."""
+        self.q = torch.nn.Sequential(*reversed(self.q))
+        return super().critic_loss(batch)
+
+
+class TurnedAgain(Square):
+    """As before, of layers one of which is a copy."""
+
+    def critic_loss(self, batch):
+        """Of that network."""
+        self.q = torch.nn.Sequential(copy.deepcopy(self.q[2]), self.q[1], self.q[0])
+        return super().critic_loss(batch)
+
+
+@pytest.mark.parametrize("kind", [Exchanged, Turned, TurnedAgain])
+def test_layers_that_change_places_take_their_gradients_along(kind):
     """The first update is that of the layers in their new places."""
-    ours, expected = half_of(Exchanged), half_of(Square)
+    ours, expected = half_of(kind), half_of(Square)
     state = expected.state_dict()
     first, second, rest = state["own"].split([16, 16, 10])
     expected.load_state_dict({**state, "own": torch.cat((second, first, rest))})
