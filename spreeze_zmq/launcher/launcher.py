@@ -16,6 +16,7 @@ from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
+from spreeze_zmq.launcher.broker_line import BrokerLine
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
@@ -27,12 +28,13 @@ from spreeze_zmq.launcher.watches import DiskWatch, SocketWatch
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, REPORT, SAMPLER, stop_order
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER, stop_order
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.ending import say_last
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import mistakes
-from spreeze_zmq.wire import Message, channels
+from spreeze_zmq.supervisor import Exited
+from spreeze_zmq.wire import channels
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
@@ -75,8 +77,8 @@ class Launch:
         nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None
         self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads, shares=shares)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
-        self.status: dict[str, Any] = {}
-        self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
+        self.status: Mapping[str, Any] = {}
+        self.line = BrokerLine(self.plan, self.incarnation)
         self.outcome = Outcome(folder, self.plan)
         self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
@@ -84,11 +86,8 @@ class Launch:
         self.interrupts, self.pauses = Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
-            self.lending = Lending(nodes, listening.ways, folder, self.crew, self.tell, view.note)
-        self.ends = Ends(self.outcome, self.crew, self.lending, self.interrupts, self.tell, view.note)
-
-    def _open(self, channel: str, end: str) -> Any:
-        return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)
+            self.lending = Lending(nodes, listening.ways, folder, self.crew, self.line.tell, view.note)
+        self.ends = Ends(self.outcome, self.crew, self.lending, self.interrupts, self.line.tell, view.note)
 
     # --- starting
 
@@ -117,7 +116,7 @@ class Launch:
     def scale(self, role: str, count: int, reason: str) -> None:
         """Start or stop processes of a role until there are ``count``."""
         self.crew.scale(role, count)
-        self.tell("workers", role=role, count=count, reason=reason)
+        self.line.tell("workers", role=role, count=count, reason=reason)
 
     def obey(self, scale: Mapping[str, Any]) -> None:
         """Scale a role as the broker asks, within the range of the topology, or samplers of a machine."""
@@ -165,14 +164,14 @@ class Launch:
             self.view.suspend()
             self.postpone(self.interrupts.suspend())
             self.pauses.look()
-        self.reports.serve()
+        self.line.serve()
         others = [] if self.lending is None else [self.lending.nodes.router]
-        channels.poll([self.control, *others], [], timeout_s=timeout_s)
+        channels.poll([self.line.control, *others], [], timeout_s=timeout_s)
         self.heed_pause()
         if self.lending is not None:
             self.lending.is_over = bool(self.outcome.stop_reason)
             self.lending.serve()
-        while (message := self.control.receive()) is not None:
+        for message in self.line.hear():
             if message.kind == "status":
                 self.hear_status(message.fields)
             elif message.kind == "stop" and {"launcher", "*"} & set(message.fields["roles"]):
@@ -194,7 +193,7 @@ class Launch:
         if self.lending is not None:
             self.lending.nodes.postpone()
 
-    def hear_status(self, status: dict[str, Any]) -> None:
+    def hear_status(self, status: Mapping[str, Any]) -> None:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
         self.status = status
         self.crew.deadlines.hear_status()
@@ -213,6 +212,8 @@ class Launch:
         if line := self.disk_watch.news():
             self.view.note(line)
         for event in self.supervisor.poll():
+            if isinstance(event, Exited) and event.name == f"{BROKER}-0" and event.restarting:
+                self.line.be_silent()
             self.ends.on_event(event)
         self.crew.fill()
         heard = self.status.get("processes", {})
@@ -242,17 +243,13 @@ class Launch:
             self.ends.fail(name, what + why + f"; it was {place}" * bool(place))
             self.supervisor.kill(name)
 
-    def tell(self, kind: str, **fields: Any) -> None:
-        """Send one message to the broker; it waits while the broker starts, or is behind."""
-        self.reports.post(Message(kind, fields))
-
     # --- the end
 
     def ask_to_stop(self, reason: str) -> None:
         """Ask the broker to end the run with a last checkpoint; wait for that up to ``BROKER_ANSWERS_S``."""
         self.view.note(f"stopping: {reason} (once more to stop at once)")
         self.ends.take_stock(self.status.get("groups", {}))
-        self.tell("stop_request", reason=reason)
+        self.line.tell("stop_request", reason=reason)
         self.supervisor.end_restarts()  # the signal may have reached all processes, as from systemd
         ours = self.supervisor.alive([f"{BROKER}-0"])
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
@@ -268,20 +265,20 @@ class Launch:
         """Stop all processes in :func:`stop_order` and remove the sockets."""
         self.ends.take_stock(self.status.get("groups", {}))
         self.supervisor.end_restarts()
+        self.line.go_on()
         for group in stop_order():
             if self.plan.components.keys().isdisjoint(group):
                 continue
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
             if BROKER not in group:
-                self.tell("stopping", roles=list(group))
+                self.line.tell("stopping", roles=list(group))
             self.supervisor.stop(names)
             self.see_off(names, group)
         self.supervisor.close()
         if self.lending is not None:
             self.lending.end(self.outcome.stop_reason)
         self.view.close()
-        self.control.close()
-        self.reports.close()
+        self.line.close()
         channels.terminate()
         self.sockets.remove()
         self.crew.close()

@@ -36,9 +36,10 @@ class Outbox(Pusher):
 
     Attributes:
         patient_until_s: until this monotonic time it waits for room after all, as at the end of a process.
+        paused: whether everything is kept, as while the one who reads has ended and no other is there.
     """
 
-    patient_until_s = 0.0
+    patient_until_s, paused = 0.0, False
 
     def __init__(self, endpoint: str, **options: Any) -> None:
         super().__init__(endpoint, **options)
@@ -60,10 +61,10 @@ class Outbox(Pusher):
         return True
 
     def serve(self) -> bool:
-        """Send the messages that are kept, as far as there is room; returns whether none is left."""
-        while self._kept and self.push(self._kept[0], self._patience_s):
+        """Send the messages that are kept, as far as there is room; returns whether another may follow."""
+        while self._kept and not self.paused and self.push(self._kept[0], self._patience_s):
             self._kept.popleft()
-        return not self._kept
+        return not (self._kept or self.paused)
 
     @property
     def _patience_s(self) -> float:

@@ -1,0 +1,62 @@
+"""What the launcher tells while one broker has ended and the next one is not heard yet."""
+
+import contextlib
+
+import pytest
+
+from spreeze_zmq.launcher.broker_line import BrokerLine
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import channels
+from spreeze_zmq.wire.channels import poll
+from tests.protocol.golden_messages import MESSAGES
+
+TIMEOUT_S = 30.0
+
+
+class Broker:
+    """Its two ends; the next one has them too, with another incarnation."""
+
+    def __init__(self, plan):
+        self.control, self.reports = (
+            channels.open_channel(plan.channels[name], end, "broker-0", 1)
+            for name, end in (("control", "pub"), ("report", "pull"))
+        )
+
+    def heard_by(self, line, incarnation):
+        """Publish a status, until the launcher has heard it."""
+        self.control.incarnation = incarnation
+        self.control.publish(MESSAGES["status"])
+        assert poll([line.control], timeout_s=TIMEOUT_S)
+        assert [message.incarnation for message in line.hear()] == [incarnation]
+        line.serve()
+
+    def close(self):
+        """Both."""
+        self.control.close()
+        self.reports.close()
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Of a run without processes."""
+    plan, sockets = write_plan(topology.load("pendulum"), RunFolder.create("run", str(tmp_path)))
+    yield plan
+    sockets.remove()
+
+
+def test_the_next_broker_hears_what_is_told_from_the_end_of_the_last_one_on(plan):
+    """What the last one has said may come late; its connection may stand, and take what nobody will read."""
+    with contextlib.closing(BrokerLine(plan, 7)) as line, contextlib.closing(Broker(plan)) as broker:
+        assert poll([broker.control], timeout_s=TIMEOUT_S)
+        broker.control.serve()
+        broker.heard_by(line, 1)
+        line.tell("workers", **MESSAGES["workers"].fields)
+        assert broker.reports.pull(TIMEOUT_S).kind == "workers"
+        line.be_silent()
+        line.tell("exited", **MESSAGES["exited"].fields)
+        broker.heard_by(line, 1)
+        assert broker.reports.pull(0.1) is None
+        broker.heard_by(line, 2)
+        line.tell("failure", **MESSAGES["failure"].fields)
+        assert [broker.reports.pull(TIMEOUT_S).kind for _ in range(2)] == ["exited", "failure"]
