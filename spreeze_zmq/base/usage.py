@@ -85,6 +85,17 @@ class Threads:
         return found
 
 
+def starved_s(pid: int | None = None) -> float:
+    """Seconds in which the main thread of a process, by default this thread, could have run so far and waited
+    for a core; 0 where the system does not count that.
+    """
+    try:  # nanoseconds that it ran, nanoseconds that it could have run, time slices
+        name = "thread-self" if pid is None else str(pid)
+        return 1e-9 * int(Path(f"/proc/{name}/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def busy_cpu_s(pid: int = 0) -> float:
     """CPU seconds that all processes have used so far on the cores that ``pid`` may run on, 0 is this one; in
     a container that may use fewer, those in it.

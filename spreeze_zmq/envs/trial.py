@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -27,6 +26,7 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.base.usage import starved_s
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import RESET, STEP
 from spreeze_zmq.envs.engines import engine_of
@@ -110,11 +110,7 @@ def timed(one: BatchedEnv) -> Timing:
 
 def served_s() -> float:
     """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
-    now_s = time.monotonic()
-    try:  # nanoseconds that it ran, nanoseconds that it could have run, time slices
-        return now_s - 1e-9 * int(Path("/proc/thread-self/schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return now_s
+    return time.monotonic() - starved_s()
 
 
 def fault_of(

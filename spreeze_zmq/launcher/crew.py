@@ -1,33 +1,29 @@
-"""The processes of a run: their wanted numbers, their deadlines, the ports that wait for a visitor."""
+"""The processes of a run: their wanted numbers, the ports that wait for a visitor."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.usage import starved_s
 from spreeze_zmq.launcher import warm
+from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.nodes.head import Nodes, PlacedSpawner
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, LEARNERS, MEMBER, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, MEMBER, ROLES, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
 from spreeze_zmq.supervisor import ProcessSpec, Supervisor, standing
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY
-
-#: Longest silence of a process where the run's broker has no such option.
-HEARTBEAT_S = 15.0
 
 
 class Crew:
@@ -70,7 +66,7 @@ class Crew:
         self._kept = {role: kept_memory.create(role) for role in learners}
         self._missing: list[str] = []
         self.counts: dict[str, int] = {}
-        self.deadlines = Deadlines(plan)
+        self.deadlines = Deadlines(plan, self._starved_s)
         self.ports = OnDemandPorts()
 
     def scale(self, role: str, count: int) -> None:
@@ -170,10 +166,18 @@ class Crew:
 
     def place_of(self, name: str) -> str:
         """Where a process stands in its code that is to be killed, in words; empty if it does not say."""
-        pid = self.supervisor.pids().get(name)
-        if pid is None or (self._nodes is not None and self._nodes.holds(name)):
-            return ""
-        return standing.place_of(pid, self._folder.logs / f"{name}.log")
+        pid = self._pid_here(name)
+        return "" if pid is None else standing.place_of(pid, self._folder.logs / f"{name}.log")
+
+    def _starved_s(self, name: str) -> float:
+        pid = self._pid_here(name)
+        return 0.0 if pid is None else starved_s(pid)
+
+    def _pid_here(self, name: str) -> int | None:
+        """The id of a process of this machine that runs; None for any other."""
+        if self._nodes is not None and self._nodes.holds(name):
+            return None
+        return self.supervisor.pids().get(name)
 
     def close(self) -> None:
         """Release ports, names and kept memory; all processes have ended."""
@@ -182,71 +186,6 @@ class Crew:
         self.ports.close(self._folder)
         for descriptor in self._kept.values():
             os.close(descriptor)
-
-
-class Deadlines:
-    """Detects processes that do not get ready, or do not report, in time.
-
-    Args:
-        plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read.
-        clock: monotonic seconds.
-    """
-
-    def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
-        self._components, self._clock = plan.components, clock
-        self._heartbeat_s: float = plan.components[BROKER].options.get("heartbeat_timeout_s", HEARTBEAT_S)
-        self._started_s: dict[str, float] = {}
-        self._given_up: set[str] = set()
-        self._waited_for: dict[str, str] = {}
-        self._status_s = math.inf
-
-    def begin(self, name: str) -> None:
-        """Begin the start timeout of a process that starts, or is about to be restarted."""
-        self._started_s[name] = self._clock()
-        self._given_up.discard(name)
-
-    def is_starting(self, name: str) -> bool:
-        """Whether a process may yet get ready: what is refused in its name may be somebody else's."""
-        return name in self._started_s
-
-    def give_up(self, name: str) -> None:
-        """Expect nothing of a process that is killed for a deadline, until :meth:`begin`: on a busy machine
-        its end comes late.
-        """
-        self._given_up.add(name)
-
-    def hear_status(self) -> None:
-        """Note that the broker has published a status, which is its own heartbeat."""
-        self._status_s = self._clock()
-
-    def postpone(self, seconds: float) -> None:
-        """Move all deadlines, after the launcher itself was stopped for a time."""
-        self._status_s += seconds
-        self._started_s = {name: began_s + seconds for name, began_s in self._started_s.items()}
-
-    def missed(self, name: str, process: Mapping[str, Any]) -> str:
-        """The deadline that a living process has missed, in words; empty for none.
-
-        Args:
-            name: ``ROLE-INDEX``.
-            process: its row of the newest status; empty where there is none. While it starts, a change of
-                what it waits for counts as progress and begins its start timeout again.
-        """
-        if name in self._given_up:
-            return ""
-        waiting_for = process.get("waiting_for", "")
-        if process.get("ready"):
-            self._started_s.pop(name, None)
-        elif name in self._started_s and waiting_for != self._waited_for.get(name, ""):
-            self.begin(name)
-        self._waited_for[name] = waiting_for
-        if name in self._started_s:
-            waited_s = self._clock() - self._started_s[name]
-            late = waited_s > self._components[name.rpartition("-")[0]].start_timeout_s
-            return f"not ready after {waited_s:.0f} s" if late else ""
-        silent_s = process.get("silent_s") if name != f"{BROKER}-0" else self._clock() - self._status_s
-        late = isinstance(silent_s, int | float) and silent_s > self._heartbeat_s
-        return f"has not reported for {silent_s:.0f} s, longer than heartbeat_timeout_s" if late else ""
 
 
 class OnDemandPorts:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from spreeze_zmq.launcher.crew import Deadlines
+from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.plan import topology
 
 
 class Clock:
     """Time that the test moves."""
 
-    now_s = 100.0
+    now_s, starved_s = 100.0, 0.0
 
     def __call__(self):
         """The time now."""
@@ -25,7 +25,7 @@ def clock():
 @pytest.fixture
 def deadlines(clock):
     """30 s to start, 15 s between two signs of life."""
-    return Deadlines(topology.load("pendulum"), clock)
+    return Deadlines(topology.load("pendulum"), lambda name: clock.starved_s, clock)
 
 
 def row(*, ready, silent_s=0.0, waiting_for=""):
@@ -41,6 +41,40 @@ def test_a_start_without_a_sign_is_late_after_its_time(deadlines, clock):
     assert deadlines.missed("sampler-0", row(ready=False, silent_s=20)) == ""
     clock.now_s += 2
     assert "not ready after 31 s" in deadlines.missed("sampler-0", {})
+
+
+def test_time_without_a_core_does_not_count(deadlines, clock):
+    """Of a start, of what follows in it, and of a silence, whatever was waited for before."""
+    deadlines.begin("sampler-0")
+    clock.now_s, clock.starved_s = clock.now_s + 59, 30.0
+    assert deadlines.missed("sampler-0", {}) == ""
+    clock.now_s += 2
+    assert deadlines.missed("sampler-0", {}) == "not ready after 61 s, in 30 s of which it waited for a core"
+    assert deadlines.missed("sampler-0", row(ready=False, waiting_for="a policy")) == ""
+    clock.now_s, clock.starved_s = clock.now_s + 39, 40.0
+    assert deadlines.missed("sampler-0", row(ready=False, waiting_for="a policy")) == ""
+    clock.now_s += 2
+    assert "41 s, in 10 s" in deadlines.missed("sampler-0", row(ready=False, waiting_for="a policy"))
+    assert deadlines.missed("sampler-0", row(ready=True)) == ""
+    assert deadlines.missed("sampler-0", row(ready=True, silent_s=6)) == ""
+    clock.starved_s += 8
+    assert deadlines.missed("sampler-0", row(ready=True, silent_s=20)) == ""
+    assert "for 24 s, in 8 s" in deadlines.missed("sampler-0", row(ready=True, silent_s=24))
+    assert deadlines.missed("sampler-0", row(ready=True)) == ""
+    assert deadlines.missed("sampler-0", row(ready=True, silent_s=6)) == ""
+    assert "for 16 s, longer" in deadlines.missed("sampler-0", row(ready=True, silent_s=16))
+
+
+def test_a_process_that_its_server_has_forked_late_keeps_the_servers_time(deadlines, clock):
+    """What kept the server from a core kept the process from its start."""
+    deadlines.begin("critic_learner-0")
+    clock.now_s, clock.starved_s = clock.now_s + 80, 70.0
+    assert deadlines.missed("critic_learner-0", {}) == ""
+    clock.now_s, clock.starved_s = clock.now_s + 10, 1.0
+    assert deadlines.missed("critic_learner-0", {}) == ""
+    clock.now_s += 12
+    late = "not ready after 102 s, in 71 s of which it waited for a core"
+    assert deadlines.missed("critic_learner-0", {}) == late
 
 
 def test_a_start_that_gets_on_has_all_the_time(deadlines, clock):
