@@ -225,6 +225,9 @@ class DistributionalOptions(ReplayOptions):
             raise InputError(f"{stated[0]} is stated, {other} is not: state both, or none")
         if stated:
             check_below(self, "v_min", "v_max")
+            if self.normalize_rewards is True and max(map(abs, self.support)) > 2.0 * LARGEST_RETURN:
+                hint = f"divided, returns reach {LARGEST_RETURN:g}; leave it out, or v_min and v_max"
+                raise InputError(f"normalize_rewards = true with v_min, v_max = {self.support}: {hint}")
         elif self.num_atoms > 1 and self.normalize_rewards is False:
             raise InputError(
                 f"num_atoms = {self.num_atoms} with normalize_rewards = false: state v_min and v_max, the "

@@ -214,6 +214,9 @@ def _check_sequences(kind: type[Algorithm], options: Any, env: EnvironmentSpec, 
         problem = f"memory_size() gives {size}, and its replay draws steps without those before them"
         hint = "let Options inherit RolloutOptions, or SequenceOptions and return options.memory_size"
         raise AlgorithmError(kind, f"{problem}; {hint}")
+    if kind.acts_by_itself():
+        problem = f"memory_size = {size}, and an act() of its own gets no memory"
+        raise AlgorithmError(kind, f"{problem}; set memory_size = 0, or act by a distribution()")
     if kind.relabels(options):
         problem = "relabel makes transitions by themselves, a memory needs sequences of them"
         raise AlgorithmError(kind, f"{problem}; set memory_size = 0, or leave relabel out")

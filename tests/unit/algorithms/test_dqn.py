@@ -203,6 +203,7 @@ def test_a_range_that_nobody_states_is_that_of_divided_rewards(options, largest,
         ({"v_max": 3.0}, "v_max is stated, v_min is not: state both, or none"),
         ({"v_min": 3.0}, "v_min is stated, v_max is not: state both, or none"),
         ({"num_atoms": 21, "normalize_rewards": False}, "state v_min and v_max, the range of the returns"),
+        ({"normalize_rewards": True, "v_min": 0.0, "v_max": 500.0}, "divided, returns reach 5; leave it out"),
     ],
 )
 def test_half_a_range_is_refused(options, problem):

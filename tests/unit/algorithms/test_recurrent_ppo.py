@@ -8,6 +8,7 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_run
+from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.policy import Policy, actor, register_class_loader
@@ -165,6 +166,14 @@ class Forgets(PPO):
         return dataclasses.replace(super().networks(), policy={"policy": Network(self.times)})
 
 
+class Acts(DQN):
+    """Acts by itself, without what it remembers."""
+
+    def act(self, obs, greedy):
+        """Always the first."""
+        return torch.zeros(len(obs), dtype=torch.int64)
+
+
 class Grows(Forgets):
     """Its memory has another size after a step."""
 
@@ -186,10 +195,12 @@ class Grows(Forgets):
             r"next memory, gives a tensor of shape \(2, 12\) .* expected shape \(2, 6\)",
         ),
         (PPO, PIXELS, "memory_size is for vectors; frame_stack shows several images at once"),
+        (Acts, DISCRETE, r"memory_size = 6, and an act\(\) of its own gets no memory; set memory_size = 0"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_starts(kind, env, words):
     """One line each."""
-    options = kind.Options() if kind is Replayed else OPTIONS
+    own = {Replayed: kind.Options(), Acts: Acts.Options(memory_size=6)}
+    options = own.get(kind, OPTIONS)
     with pytest.raises((AlgorithmError, InvalidEnvironment), match=words):
         algorithms.check(kind, options, env)
