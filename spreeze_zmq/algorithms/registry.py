@@ -235,7 +235,8 @@ def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> 
                 raise
             hint = f'if its networks can, write acts_in = ("{env.action_kind}",) in class {kind.__name__}'
             raise InvalidEnvironment(f"{error}; {hint}") from None
-        able = [repr(name) for name in names() if _fits(get(name), env)]
+        fits = _fits(kind, env)  # with other options than these
+        able = [] if fits else [repr(name) for name in names() if _fits(get(name), env)]
         either = " or ".join(filter(None, [", ".join(able[:-1]), *able[-1:]]))
         hint = f"; algorithm = {either} could" if able else ""
         raise InvalidEnvironment(f"{error}{hint}") from None

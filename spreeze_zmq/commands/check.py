@@ -259,7 +259,7 @@ def environment(plan: Plan) -> str:
         action += f", only legal ones: its action_mask of {spec.num_choices} flags is used"
     observed = f"{list(spec.obs_shape)} {spec.obs_dtype}"
     if algorithms.has_part_encoders(algorithms.get(plan.run.algorithm), spec, plan.algorithm.get("network")):
-        observed += f", an encoder for each of {len(spec.obs_parts)} parts"
+        observed += f", an encoder for each of {len(spec.obs_parts)} part{'s' * (len(spec.obs_parts) > 1)}"
     limit = (
         f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
     )
