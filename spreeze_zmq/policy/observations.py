@@ -114,6 +114,7 @@ class ObservationScaling:
         self.shape = counts(about, "shape")
         stack = FrameStack.described(about).stack
         self.size = stack * math.prod(self.shape)
+        self._channels_last = stack == 1 and bool(about.get("channels_last", False))
         self._takes = "observations" if stack == 1 else f"stacks of {stack} observations"
         self.normalize = bool(about["normalize"])
         if self.normalize:
@@ -129,8 +130,8 @@ class ObservationScaling:
                 raise ValueError("observation_std must be positive")
 
     def __call__(self, obs: NDArray[Any]) -> Floats:
-        """``[N, *shape]``, or the output of a :class:`FrameStack`, to ``[N, size]``; may return the caller's
-        own memory.
+        """``[N, *shape]``, images too as the environment gives them, or the output of a :class:`FrameStack`,
+        to ``[N, size]``; may return the caller's own memory.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size.
@@ -140,6 +141,8 @@ class ObservationScaling:
                 "bad_policy",
                 f"the policy takes {self._takes} of shape {list(self.shape)}, they are {list(obs.shape[1:])}",
             )
+        if self._channels_last and obs.shape[1:] == self.shape:
+            obs = channels_first(obs)
         rows = obs.reshape(len(obs), self.size)
         if not self.normalize:
             return rows.astype(np.float32, copy=False)

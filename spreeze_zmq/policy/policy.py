@@ -168,7 +168,7 @@ class Policy:
         """Draw an action for each observation; version 0 draws uniformly where the action space allows.
 
         Args:
-            obs: ``[N, *obs_shape]``, the ``seen`` of a :meth:`frame_stack`.
+            obs: ``[N, *obs_shape]``, or the ``seen`` of a :meth:`frame_stack`, which stacks need.
             rng: source of all randomness.
             place: ``[N]`` in [0, 1], the position of each environment among all of the run's, which may
                 explore differently; by default evenly spread, 0 for a single one.

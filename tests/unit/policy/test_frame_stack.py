@@ -5,6 +5,7 @@ import pytest
 
 from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.policy import FrameStack
+from spreeze_zmq.policy.observations import ObservationScaling
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,16 @@ def test_images_with_channels_last_are_transposed_before_they_are_stacked():
     expected = np.concatenate([first.transpose(0, 3, 1, 2), second.transpose(0, 3, 1, 2)], 1)
     np.testing.assert_array_equal(stack.seen.reshape(5, 6, 6, 4), expected)
     np.testing.assert_array_equal(stack.history(), first[None], strict=True)
+
+
+def test_images_are_taken_as_their_environment_gives_them_and_as_a_stack_of_one_does():
+    """Who acts without a stack, as in ``policy.act(obs[None], rng)``, is not given other pixels' actions."""
+    images = np.random.default_rng(1).integers(0, 256, (5, 6, 4, 3), np.uint8)
+    about = {"shape": [6, 4, 3], "channels_last": True, "normalize": False}
+    stack, rows = FrameStack.described(about), ObservationScaling(about, {})
+    stack.begin(images)
+    np.testing.assert_array_equal(rows(images), rows(stack.seen), strict=True)
+    np.testing.assert_array_equal(rows(images), images.transpose(0, 3, 1, 2).reshape(5, -1))
 
 
 def test_one_frame_is_not_copied():
