@@ -134,6 +134,7 @@ class ShownEpisode:
         total: return so far.
         steps: number of steps so far.
         broken: whether the environment failed before its end; the failure is logged.
+        whole: whether it was played to its end.
     """
 
     stage: Stage
@@ -142,6 +143,7 @@ class ShownEpisode:
     total: float = 0.0
     steps: int = 0
     broken: bool = False
+    whole: bool = False
 
     def moments(self) -> Iterator[None]:
         """Play, and yield before each step, when the state can be shown. The final state cannot be shown: the
@@ -157,7 +159,8 @@ class ShownEpisode:
             if self.broken:
                 return
             self.total, self.steps = self.total + float(step.reward[0]), self.steps + 1
-            if step.ended[0]:
+            self.whole = bool(step.ended[0])
+            if self.whole:
                 return
             self.stage.obs = step.obs[0]
             yield
@@ -166,4 +169,4 @@ class ShownEpisode:
         """Its return and length, in words."""
         if self.broken:
             return f"broken after {self.steps} steps: the environment failed"
-        return f"return {self.total:.2f}, {self.steps} steps"
+        return f"return {self.total:.2f}, {self.steps} steps" + ", not to its end" * (not self.whole)

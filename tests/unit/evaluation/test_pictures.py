@@ -81,6 +81,16 @@ def test_a_video_has_the_pictures_that_the_environment_drew(tmp_path, form):
     assert np.allclose(shown, [200, 160, 120, 80, 40], atol=4)
 
 
+def test_an_episode_that_a_video_does_not_show_to_its_end_is_said_to_be_none(tmp_path):
+    """Its return is that of the steps so far, and no score."""
+    spec = envs.probe(f"{OWN}:Drawn")
+    cut, whole = (
+        record(policy_of(), spec, tmp_path / "a.mp4", speed=0.5, max_s=s).episodes for s in (0.6, 9)
+    )
+    assert [episode.said() for episode in cut] == ["return 2.00, 2 steps, not to its end"]
+    assert [episode.said() for episode in whole] == ["return 5.00, 5 steps"]
+
+
 def test_an_environment_without_pictures_is_filmed_by_the_images_that_it_observes(tmp_path):
     """From the first of an episode on."""
     made, shown = filmed(tmp_path / "run.mp4", "Seen", num_obs=3 * SIZE * SIZE)
