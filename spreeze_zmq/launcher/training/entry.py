@@ -40,6 +40,8 @@ def train(
     balance: Table | None = None,
     components: Table | None = None,
     channels: Table | None = None,
+    data: Table | None = None,
+    groups: Table | None = None,
     topology: str | Path | None = None,
     run_dir: str | Path | None = None,
     progress: bool = True,
@@ -70,6 +72,8 @@ def train(
         balance: ``{"replay_ratio": 32}``, ``{"mode": "lockstep"}``.
         components: by role: ``{"sampler": {"count": 2, "envs": 16}}``.
         channels: by name.
+        data: the sources of transitions that are not sampled: ``{"shown": {"source": "minari:a/b-v0"}}``.
+        groups: ``{"count": 2}``.
         topology: a file, or the name of a shipped one; the other arguments override its keys.
         run_dir: the run's folder, which must be new; by default ``runs/NAME-TIME``.
         progress: whether to print the run's progress.
@@ -94,6 +98,8 @@ def train(
         "balance": balance,
         "components": components,
         "channels": channels,
+        "data": data,
+        "groups": groups,
     }
     words = ["--env", name] if topology is None and name else [str(topology)]
     if topology is not None:
