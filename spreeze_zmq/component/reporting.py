@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,6 +53,7 @@ class Reporting:
         process = psutil.Process()
         self._began_s = time.monotonic() - (time.time() - process.create_time())
         self._family = Family(process)
+        self._is_thread = threading.current_thread() is not threading.main_thread()
         self._is_ready, self._preparations = False, 0
 
     @property
@@ -60,8 +62,10 @@ class Reporting:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds used by this process and its child processes."""
-        return self._family.cpu_s()
+        """CPU seconds used by this process and its child processes; by this thread alone where several
+        components are threads of one process.
+        """
+        return time.thread_time() if self._is_thread else self._family.cpu_s()
 
     def _reports(self) -> list[dict[str, Any]]:
         """One report, and as many others with the same figures as it takes to list all of ``taken``."""
