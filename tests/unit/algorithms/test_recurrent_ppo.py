@@ -118,7 +118,7 @@ def test_a_policy_from_a_file_remembers(tmp_path):
     one = np.zeros(6, np.float32)
     np.testing.assert_allclose(policy(obs[0], one), first[0], rtol=1e-5)
     np.testing.assert_allclose(one, kept[0], rtol=1e-5)
-    with pytest.raises(InputError, match=r"recurrent: it takes a memory of shape \(2, 6\), zeros where"):
+    with pytest.raises(InputError, match=r"recurrent: it takes a memory of shape \(2, 6\), float32, zeros"):
         policy(obs)
 
 
