@@ -9,13 +9,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.files import append_text, plain
-from spreeze_zmq.base.journal import Journal, Recent, recent_of
+from spreeze_zmq.base.journal import Journal, Recent, read_journal, recent_of, time_of
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.plan.form import to_plain
@@ -40,6 +41,22 @@ MANY_ROWS, ROWS_INTERVAL_S, ROWS_INTERVAL = 50, 10.0, 10
 #: A run's age up to which the journal has every line of figures; at ten times this age they are ten seconds
 #: apart. A week has twelve thousand of each kind.
 WHOLE_S = 1800.0
+
+
+def turned_in(metrics: Path, until_s: float = math.inf) -> dict[str, float]:
+    """The options that were set while a run trained, or one that it goes on from, by its journal, which may
+    be anybody's: the last number of each.
+    """
+    turned: dict[Any, Any] = {}
+    for entry in read_journal(metrics, (RESUMED, "request")):
+        if (time_of(entry) or 0.0) > until_s:
+            continue
+        if entry["kind"] == RESUMED and isinstance(entry.get(TURNED), dict):
+            turned |= entry[TURNED]
+        elif entry["kind"] == "request" and entry.get("what") == "set":
+            turned[str(entry.get("option"))] = entry.get("value")
+    is_one = re.compile(r"\w{1,40}", re.ASCII).fullmatch
+    return {name: value for name, value in turned.items() if is_one(name) and type(value) in (int, float)}
 
 
 class Thinning:

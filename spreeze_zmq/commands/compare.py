@@ -19,6 +19,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.base.schema.scheduled import schedules_in
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.runs import turned
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
 from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, find_runs, run_id
@@ -68,7 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     say("returns: interquartile mean over runs, 95 % bootstrap interval; the rest: mean, until the last look")
-    say("".join(f"{line}\n" for line in improvements(groups)), end="")
+    more = (*improvements(groups), *turned(run for each in groups for run in each.runs))
+    say("".join(f"{line}\n" for line in more), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
             try:

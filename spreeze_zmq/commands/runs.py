@@ -9,12 +9,14 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.broker.notes import turned_in
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
@@ -151,6 +153,16 @@ def _shown(folder: Path, place: Path) -> str:
     """A run's folder as the table names it: from ``place``, if it is below that."""
     below = folder != place and folder.is_relative_to(place)
     return str(folder.relative_to(place) if below else folder)
+
+
+def turned(runs: Iterable[PastRun]) -> Iterator[str]:
+    """A line for each run in which options were set while it trained: its setting is not all that it learned
+    by.
+    """
+    for run in runs:
+        if found := turned_in(RunFolder(run.folder).metrics):
+            values = ", ".join(f"{name} {value:g}" for name, value in found.items())
+            yield f"{run.folder}: set while it trained, beside its setting: {values}"
 
 
 def row(figures: dict[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.journal import Journal, read_journal, time_of
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
-from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED
+from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.envs.same import differences
@@ -202,14 +202,7 @@ def _turned(plan: Plan, origin: Origin) -> tuple[dict[str, float], list[str]]:
     """The options that were set while the run before trained, as they were at the checkpoint; without those
     that the plan states otherwise than that run's. And a line for each that may not move in this one.
     """
-    turned: dict[str, Any] = {}
-    for entry in read_journal(RunFolder(origin.run.folder).metrics, (RESUMED, "request")):
-        if (time_of(entry) or 0.0) > origin.t_s:
-            continue
-        if entry["kind"] == RESUMED and isinstance(entry.get(TURNED), dict):
-            turned |= entry[TURNED]
-        elif entry["kind"] == "request" and entry.get("what") == "set":
-            turned[str(entry.get("option"))] = entry.get("value")
+    turned = turned_in(RunFolder(origin.run.folder).metrics, origin.t_s)
     kept, lost, there, here = {}, [], _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
     for name, value in turned.items():
         if name in there and there[name] == here.get(name):

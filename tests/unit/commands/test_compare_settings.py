@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.base.trust import RUN_FILE
 from spreeze_zmq.commands.compare import _labels, _once, setting_of
+from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.curves import AXES, Curve
@@ -43,6 +45,32 @@ def test_runs_that_are_scored_or_scheduled_otherwise_are_no_seeds_of_one_setting
     """Their returns are not of one task, or their learning rates of one course."""
     one, other = (setting(topology.load("pendulum", given, cores=2), tmp_path) for given in (before, after))
     assert one != other
+
+
+def test_what_was_set_while_a_run_trained_is_said(plan, tmp_path, capsys):
+    """Its curve is joined with those of its setting, by which alone it did not learn; in a run that goes on
+    from it, too.
+    """
+    turned = {"tau": 0.5, "odd name": 1.0, "odd": "value"}
+    for number, entries in enumerate(
+        (
+            [],
+            [("request", {"what": "set", "option": "tau", "value": 0.25})],
+            [("resumed", {"turned": turned})],
+        )
+    ):
+        folder = RunFolder.create("run", str(tmp_path / f"run-{number}"))
+        folder.run_file.write_text(replace(plan, launcher=number).to_json())
+        folder.summary.write_text("{}")
+        journal = Journal(folder.metrics)
+        for kind, about in entries:
+            journal.write(kind, 1.0, about)
+        journal.write("evaluation", 2.0, {"env_steps": 10, "mean_return": 1.0})
+        journal.close()
+    assert main(["compare", str(tmp_path)]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "set while it trained" in line]
+    rest = "set while it trained, beside its setting: tau"
+    assert said == [f"{tmp_path}/run-1: {rest} 0.25", f"{tmp_path}/run-2: {rest} 0.5"]
 
 
 def test_runs_that_only_end_elsewhere_are_of_one_setting(plan, tmp_path):
