@@ -78,7 +78,9 @@ class SharedEncoderAlgorithm(Algorithm):
             return networks
         encoder, size = features(self.env, self.options)
         critics = nn.Projected(size, LATENT, networks.critic["critics"])
-        head = torch.nn.Sequential(*nn.projection(size, LATENT), *networks.policy["policy"].children())
+        own = networks.policy["policy"]
+        plain = type(own) is torch.nn.Sequential and not nn.has_own_code(own)
+        head = torch.nn.Sequential(*nn.projection(size, LATENT), *(own.children() if plain else [own]))
         policy = torch.nn.Sequential(copy.deepcopy(encoder), head)
         targets: dict[str, Module] = {"target_critics": copy.deepcopy(critics)}
         if "target_policy" in networks.targets:

@@ -46,6 +46,7 @@ __all__ = [
     "ensemble",
     "expectation",
     "has_bf16",
+    "has_own_code",
     "into_grad",
     "laid_flat",
     "leave_to_torch",

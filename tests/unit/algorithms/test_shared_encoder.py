@@ -216,6 +216,32 @@ def test_what_an_own_class_does_after_a_step_of_the_policy_is_done_with_images_t
     assert torch.equal(flat(half.algorithm.policy[0]), flat(half.algorithm.encoder))
 
 
+class Fixed(torch.nn.Sequential):
+    """Layers, of whose output it makes another."""
+
+    def forward(self, rows):
+        """Always 7."""
+        return 0.0 * super().forward(rows) + 7.0
+
+
+class Stubborn(SAC):
+    """Has a policy network that is no plain Sequential."""
+
+    def behind_encoder(self, networks):
+        """With that network."""
+        fixed = Fixed(*networks.policy["policy"])
+        return super().behind_encoder(
+            dataclasses.replace(networks, policy={**networks.policy, "policy": fixed})
+        )
+
+
+def test_a_policy_network_of_ones_own_stays_whole_behind_the_encoder():
+    """Not its layers alone."""
+    options = Stubborn.Options(hidden_sizes=(32,), batch_size=64, learning_starts=1, precision="fp32")
+    half = algorithms.make("policy", Stubborn, options, DOT, "cpu", 1)
+    assert (half.algorithm.policy(torch.rand(3, SIDE * SIDE)) == 7.0).all()
+
+
 @pytest.mark.parametrize(
     ("options", "env", "said"),
     [
