@@ -52,7 +52,7 @@ def closing_lines(
     marked = not grant_of(folder.path).why_not  # else the commands must be told what the mark would
     command = [] if marked else plan.command
     resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown])}"
-    resume += further(plan.run.stop, reason)
+    resume += _listening(plan) + further(plan.run.stop, reason)
     modules = modules_folder(plan.topology_file)
     lines = [
         "",
@@ -97,6 +97,14 @@ def further(stop: StopPlan, reached: str) -> str:
     if limit is None:
         return ""
     return f" --set run.stop.{name}={round(2 * float(place.split()[0]) / limit) * limit}"
+
+
+def _listening(plan: Plan) -> str:
+    """The option with which a run that has listened for other machines does so again; empty for any other."""
+    addresses = {
+        channel.remote.removeprefix("tcp://").rpartition(":")[0] for channel in plan.channels.values()
+    }
+    return "".join(f" --listen {address}" for address in sorted(addresses) if address)
 
 
 def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -> str:

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from spreeze_zmq.launcher import closing
 from spreeze_zmq.launcher.closing import why_no_episode, why_no_step
+from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 
 RESUMED = {"t_s": 60.12345, "counts": {"env_steps": 500, "trained_transitions": 4096}}
@@ -51,3 +54,16 @@ def test_a_resumed_run_is_not_saved_by_its_parents_evaluations(folder):
     looks = [*INHERITED["evaluations"], [61.0, 600, -700.0, 1.0]]
     assert why_no_episode(folder(failure_kinds=rows, evaluations=looks)) == ""
     assert why_no_episode(folder(failure_kinds=rows, resumed=None)) == ""
+
+
+@pytest.mark.parametrize(("listens", "more"), [(False, ""), (True, " --listen 127.0.0.1")])
+def test_the_command_that_goes_on_listens_again(folder, monkeypatch, listens, more):
+    """Without that a run with a role for another machine is refused."""
+    plan = topology.load("pendulum", ["placement.evaluator=node"])
+    plan = Listening.at("127.0.0.1", plan).plan if listens else plan
+    made = folder()
+    monkeypatch.setattr(closing, "latest", lambda checkpoints: made.path)
+    monkeypatch.setattr(closing, "outcome", lambda *about: [])
+    reason = "minutes 5.00 >= 5"
+    [line] = [each for each in closing.closing_lines(made, plan, reason, (), None, "") if "--resume" in each]
+    assert line.endswith(f"--resume {made.shown}{more} --set run.stop.minutes=10.0")
