@@ -71,7 +71,7 @@ class Component(Reporting):
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
         self.at_end: list[Callable[[], object]] = []
-        self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
+        self._handlers: dict[str, list[Callable[[Mapping[str, Any]], None]]] = {"stop": [self._on_stop]}
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._said_of_recording = ""
@@ -109,8 +109,8 @@ class Component(Reporting):
         return np.random.SeedSequence(words)
 
     def on(self, kind: str, handler: Callable[[Mapping[str, Any]], None]) -> None:
-        """Call ``handler(fields)`` on each control message of ``kind``."""
-        self._handlers[kind] = handler
+        """Call ``handler(fields)`` on each control message of ``kind``, after earlier ones."""
+        self._handlers.setdefault(kind, []).append(handler)
 
     def report(
         self,
@@ -285,7 +285,7 @@ class Component(Reporting):
                     if self._broker is not None and self._is_ready:
                         self._say_hello()
                     self._broker = message.incarnation
-                if (handler := self._handlers.get(message.kind)) is not None:
+                for handler in self._handlers.get(message.kind, ()):
                     handler(message.fields)
 
     def _on_stop(self, fields: Mapping[str, Any]) -> None:

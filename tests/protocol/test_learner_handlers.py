@@ -175,9 +175,16 @@ def say_to_learners(critic, actor, heard):
         weights.subscriber.newest = lambda: heard
         reader.take_weights()
         assert np.isfinite(reader.half.weights.numpy()).all()
-    elif (handler := critic.component._handlers.get(kind)) and kind != "stop":
-        handler(heard.fields)
+    elif kind != "stop":
+        for handler in critic.component._handlers.get(kind, ()):
+            handler(heard.fields)
     critic.component.stop_reason = ""
+
+
+def test_nobody_in_a_learner_keeps_a_message_from_another(learners):
+    """A status says what time it is, and to who publishes by rounds how many samplers live."""
+    actor = learners[3]
+    assert actor.component._handlers["status"] == [actor.experience.on_status, actor.course.hear_time]
 
 
 @THOROUGH
