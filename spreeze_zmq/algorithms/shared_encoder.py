@@ -113,6 +113,6 @@ class SharedEncoderAlgorithm(Algorithm):
         """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient;
         then do what the class itself does after a step.
         """
-        mine, newest = self.policy[0].parameters(), self.encoder.parameters()
-        torch._foreach_copy_(list(mine), list(newest))
+        mine, newest = ([*each.parameters(), *each.buffers()] for each in (self.policy[0], self.encoder))
+        torch._foreach_copy_(mine, newest)
         type(self).after_policy_step(self)

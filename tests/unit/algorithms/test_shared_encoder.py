@@ -191,7 +191,14 @@ def test_a_dict_with_an_image_has_a_shared_encoder_for_each_part(monkeypatch):
 
 
 class Counting(SAC):
-    """Does something of its own after each step of the policy."""
+    """Does something of its own after each step of the policy; its encoder has more than weights."""
+
+    def behind_encoder(self, networks):
+        """With that number, as a batch normalisation has some."""
+        found = super().behind_encoder(networks)
+        for encoder in (found.critic["encoder"], found.policy["policy"][0]):
+            encoder.register_buffer("seen", torch.zeros(()))
+        return found
 
     def networks(self):
         """With a count."""
@@ -210,9 +217,11 @@ def test_what_an_own_class_does_after_a_step_of_the_policy_is_done_with_images_t
     store = Replay(DOT, options)
     store.add(random_rollout(DOT, 8))
     half = algorithms.make("policy", Counting, options, DOT, "cpu", 1)
+    half.algorithm.encoder.seen.fill_(8.0)  # as the critics came with it
     for _ in range(3):
         half.update(store.sample(64).obs)
     assert half.algorithm.counted.value.item() == 3
+    assert half.algorithm.policy[0].seen.item() == 8.0
     assert torch.equal(flat(half.algorithm.policy[0]), flat(half.algorithm.encoder))
 
 
