@@ -65,8 +65,7 @@ def launch(tmp_path_factory):
     made = Launch(topology.load("pendulum", ["components.sampler.count=1"]), folder, View())
     yield made
     made.supervisor.close()
-    made.control.close()
-    made.reports.close()
+    made.line.close()
     made.sockets.remove()
 
 
@@ -83,13 +82,13 @@ def test_the_launcher_takes_any_control(launch, status, kind, data):
 def say_to_launcher(launch, heard):
     """Have the launcher hear a message of the broker, and do what it does each time."""
     scale, launch.scale = launch.scale, lambda *_: None
-    waiting = [heard]
-    receive, launch.control.receive = launch.control.receive, lambda: waiting.pop() if waiting else None
+    waiting, control = [heard], launch.line.control
+    receive, control.receive = control.receive, lambda: waiting.pop() if waiting else None
     try:
         launch.pump(0.0)
         launch.watch()
     finally:
-        launch.scale, launch.control.receive = scale, receive
+        launch.scale, control.receive = scale, receive
 
 
 @pytest.fixture(scope="module")
