@@ -13,7 +13,7 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
 from spreeze_zmq.plan.roles import is_observer
-from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed, Restarted
 
 #: The signals by which who takes a machine back ends what runs there.
 TAKEN_BACK = (signal.SIGTERM, signal.SIGKILL)
@@ -48,7 +48,7 @@ class Ends:
         """Report the end of a process to the broker and the user."""
         asked = self._interrupts.count > 0
         elsewhere = self._lending if self._lending and self._lending.may_lose(event.name) else None
-        if isinstance(event, Exited) and event.restarting:
+        if isinstance(event, Restarted) or (isinstance(event, Exited) and event.restarting):
             self._crew.deadlines.begin(event.name)
         if isinstance(event, Printed):
             self.on_printed(event)

@@ -211,9 +211,10 @@ class Launch:
         self.heed_pause()
         if line := self.disk_watch.news():
             self.view.note(line)
-        for event in self.supervisor.poll():
-            if isinstance(event, Exited) and event.name == f"{BROKER}-0" and event.restarting:
-                self.line.be_silent()
+        events = self.supervisor.poll()
+        if any(isinstance(one, Exited) and one.name == f"{BROKER}-0" and one.restarting for one in events):
+            self.line.be_silent()  # before anything is told: others have ended with it
+        for event in events:
             self.ends.on_event(event)
         self.crew.fill()
         heard = self.status.get("processes", {})

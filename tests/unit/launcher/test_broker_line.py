@@ -5,11 +5,14 @@ import contextlib
 import pytest
 
 from spreeze_zmq.launcher.broker_line import BrokerLine
+from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import poll
 from tests.protocol.golden_messages import MESSAGES
+from tests.unit.launcher.test_ends import exited
 
 TIMEOUT_S = 30.0
 
@@ -60,3 +63,22 @@ def test_the_next_broker_hears_what_is_told_from_the_end_of_the_last_one_on(plan
         broker.heard_by(line, 2)
         line.tell("failure", **MESSAGES["failure"].fields)
         assert [broker.reports.pull(TIMEOUT_S).kind for _ in range(2)] == ["exited", "failure"]
+
+
+def test_who_has_ended_with_a_broker_is_told_to_the_next_one(tmp_path):
+    """As where memory ran out: the learners begin before the broker, and their ends come before its own."""
+    launch = Launch(topology.load("pendulum"), RunFolder.create("run", str(tmp_path)), View())
+    ended = [exited(name, number=9, restarting=True) for name in ("critic_learner-0", "broker-0")]
+    told = []
+    launch.line._reports.push = lambda message, *_: told.append(message.kind) is None
+    launch.supervisor.poll = lambda: ended
+    try:
+        launch.watch()
+        assert told == []
+        launch.line.go_on()
+        launch.line.serve()
+        assert told.count("exited") == 2
+    finally:
+        launch.line.close()
+        launch.sockets.remove()
+        launch.crew.close()

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.launcher.ends import Ends
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.supervisor import Exited
+from spreeze_zmq.supervisor import Exited, Restarted
 
 WORDS = "Traceback (most recent call last):\nOSError: disk"
 
@@ -97,3 +98,16 @@ def test_an_observer_that_crashes_at_the_end_is_named_and_no_more(told):
         f"observer-0: exited with code 1; when it was asked to stop ({told.folder.logs}/observer-0.log)"
     ]
     assert told.outcome.settle({}, at_once=False) == 0
+
+
+def test_a_start_again_is_not_given_the_time_that_its_server_waited_for_a_core(told):
+    """Until the server has forked a process its id is the server's, which had waited before, as it began."""
+    name, now = "critic_learner-0", SimpleNamespace(s=100.0, starved_s=0.0)
+    deadlines = Deadlines(told.outcome.plan, lambda name: now.starved_s, lambda: now.s)
+    told.ends._crew.deadlines = deadlines
+    told.ends.on_event(exited(name, code=1, expected=False, restarting=True))
+    now.s, now.starved_s = 101.0, 50.0
+    told.ends.on_event(Restarted(name, 1, 1.0))
+    assert deadlines.missed(name, {}) == ""
+    now.s, now.starved_s = 140.0, 2.0
+    assert "not ready after 39 s, in 2 s of which" in deadlines.missed(name, {})
