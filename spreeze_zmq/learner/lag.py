@@ -105,8 +105,8 @@ class CollectionLimits:
     def __init__(self, plan: Plan) -> None:
         balance = plan.balance
         self._on_policy = plan.learning.on_policy
-        self._each = (1 + (balance.max_policy_lag or 0)) * balance.rollout_transitions
-        self._per_round, self._times = plan.components[SAMPLER].count.initial, 1
+        self._rollout, self._rounds = balance.rollout_transitions, 1 + (balance.max_policy_lag or 0)
+        self._samplers = self._per_round = plan.components[SAMPLER].count.initial
         self.schedule = None if self._on_policy else plan.balance.schedule(plan.components, plan.learning)
         self.by_position = self.schedule is not None and not balance.in_order
         self.published: Mapping[str, int] | None = {}
@@ -114,13 +114,17 @@ class CollectionLimits:
 
     @property
     def _round_share(self) -> int:
-        return self._times * self._each
+        """Transitions that each sampler may be ahead: together they fill a round, and those that may be
+        collected meanwhile as far as they go. What is begun beyond them is too old when its round begins.
+        """
+        fill = math.ceil(self._per_round / self._samplers)
+        return max(fill, self._rounds * self._per_round // self._samplers) * self._rollout
 
     def meet(self, samplers: int) -> bool:
         """On-policy: note how many samplers live, if any do; returns whether their limits have grown."""
-        before = self._times
-        self._times = math.ceil(self._per_round / min(samplers, self._per_round)) if samplers > 0 else before
-        return self._times > before
+        before = self._round_share
+        self._samplers = min(samplers, self._per_round) if samplers > 0 else self._samplers
+        return self._round_share > before
 
     def in_turn(self, since_first: int) -> int:
         """In order: the position up to which each sampler may begin rollouts under a version."""

@@ -1,5 +1,7 @@
 """The limits of collection: in a mode that bounds the lag every stream has one, however many there are."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.learner.lag import MOST_LIMITED, CollectionLimits, Versions, fitting
@@ -54,7 +56,9 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
 
 
 def test_a_round_is_full_however_few_samplers_live():
-    """Each may begin as many more rollouts; with more samplers than a round has rollouts, none fewer."""
+    """Each may begin as many more rollouts, but none that no round within max_policy_lag has room for: three
+    would have one in four dropped. With more samplers than a round has rollouts, none fewer.
+    """
     plan = topology.load("cartpole", ["components.sampler.count=4"])
     limits, rollout = CollectionLimits(plan), plan.balance.rollout_transitions
 
@@ -63,6 +67,7 @@ def test_a_round_is_full_however_few_samplers_live():
         return [(found["sampler-0/1"] - 10 * rollout) // rollout, found["*"] // rollout]
 
     assert (limits.meet(0), shares()) == (False, [2, 2])
-    for samplers, grows, each in ((1, True, 8), (3, False, 4), (2, False, 4), (4, False, 2), (9, False, 2)):
+    for samplers, grows, each in ((1, True, 8), (3, False, 2), (2, True, 4), (4, False, 2), (9, False, 2)):
         assert (limits.meet(samplers), shares()) == (grows, [each, each])
-    assert limits.meet(3)
+    limits = CollectionLimits(replace(plan, balance=replace(plan.balance, max_policy_lag=0)))
+    assert (limits.meet(3), shares()) == (True, [2, 2]), "one more, or none is full"
