@@ -56,9 +56,12 @@ class Deadlines:
         self._status_s = self._clock()
 
     def postpone(self, seconds: float) -> None:
-        """Move all deadlines, after the launcher itself was stopped for a time."""
+        """Move all deadlines, after the launcher itself was stopped for a time, whether processes waited for
+        a core in it or not.
+        """
         self._status_s += seconds
         self._started_s = {name: began_s + seconds for name, began_s in self._started_s.items()}
+        self._starved = {name: (before, self._starved_s(name)) for name, (before, _) in self._starved.items()}
 
     def missed(self, name: str, process: Mapping[str, Any]) -> str:
         """The deadline that a living process has missed, in words; empty for none.

@@ -124,10 +124,12 @@ def test_the_brokers_own_silence_is_that_of_its_status(deadlines, clock):
 
 
 def test_the_time_in_which_the_launcher_itself_was_stopped_does_not_count(deadlines, clock):
-    """After Ctrl-Z and fg a start and the broker's silence have as much time left as before."""
+    """After Ctrl-Z and fg a start and the broker's silence have as much time left as before, and no more
+    where processes waited for a core meanwhile.
+    """
     deadlines.begin("sampler-0")
     deadlines.hear_status()
-    clock.now_s += 3600
+    clock.now_s, clock.starved_s = clock.now_s + 3600, 1800.0
     deadlines.postpone(3600)
     assert deadlines.missed("sampler-0", {}) == deadlines.missed("broker-0", row(ready=True)) == ""
     clock.now_s += 31
