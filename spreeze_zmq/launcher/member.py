@@ -14,13 +14,10 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.folder import GROUPS, RunFolder
 from spreeze_zmq.screen.terminal.view import View
 
 log = logging.getLogger("spreeze")
-
-#: The folder of the members' own runs, in that of the run.
-GROUPS = "groups"
 
 
 class LogView(View):

@@ -32,6 +32,8 @@ PROBE_BYTES = 64 * 1024
 SIGNALLED = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "interrupted"}
 #: What the launcher of a run claims in its folder as long as it lives.
 CLAIMED = ".run"
+#: The folder in a run's with those of its further groups, which are parts of it.
+GROUPS = "groups"
 #: Names of files that are renamed once they are complete.
 UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 

@@ -21,7 +21,7 @@ from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs.same import differences
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint
-from spreeze_zmq.run.folder import CLAIMED, RunFolder
+from spreeze_zmq.run.folder import CLAIMED, GROUPS, RunFolder
 from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
 #: The exit reasons of failed runs; see ``supervisor.GaveUp``, the broker's ``write`` and ``SocketWatch``.
@@ -74,6 +74,7 @@ class PastRun:
 
 def find_runs(place: Path) -> list[PastRun]:
     """The runs in a folder by time of start; the folder may be a run itself or hold runs of several seeds.
+    The groups of a run are parts of it.
 
     Raises:
         InputError: there is no such folder.
@@ -84,7 +85,13 @@ def find_runs(place: Path) -> list[PastRun]:
     files = {
         place / name for each in patterns for name in glob.iglob(each, root_dir=place, include_hidden=True)
     }
-    return sorted(filter(None, map(_read, files)), key=lambda run: (run.began_s, run.folder))
+    whole = (path for path in files if not _is_part(path.parent, files))
+    return sorted(filter(None, map(_read, whole)), key=lambda run: (run.began_s, run.folder))
+
+
+def _is_part(folder: Path, files: Collection[Path]) -> bool:
+    """Whether a folder is that of a further group of a run of which ``files`` has the run.json."""
+    return folder.parent.name == GROUPS and RunFolder(folder.parent.parent).run_file in files
 
 
 def read_run(folder: Path) -> PastRun:

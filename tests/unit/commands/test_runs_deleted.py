@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import time
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from spreeze_zmq.commands.runs import STILL_S
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import CLAIMED
-from spreeze_zmq.run.history import read_run
+from spreeze_zmq.run.history import find_runs, read_run
 from spreeze_zmq.wire.channels import SocketFolder
 
 DAY = 86_400.0
@@ -129,3 +130,17 @@ def test_a_link_to_a_run_is_left_alone(runs, capsys):
     assert main(["runs", str(link), "--delete", "--older-than", "7d", "--yes"]) == 2
     assert "there stays: Cannot call rmtree on a symbolic link" in capsys.readouterr().err
     assert (runs / "old" / "run.json").exists()
+
+
+def test_the_groups_of_a_run_are_parts_of_it(runs, capsys):
+    """Where the run itself is named, too: it is one line of the table, and goes as a whole."""
+    for life in ("1", "1-2"):
+        member = runs / "old" / "groups" / life
+        member.mkdir(parents=True)
+        for name in ("run.json", "summary.json"):
+            (member / name).write_bytes((runs / "old" / name).read_bytes())
+    assert [run.folder.name for run in find_runs(runs / "old")] == ["old"]
+    assert [run.folder.name for run in find_runs(runs / "old" / "groups")] == ["1", "1-2"]
+    assert main(["runs", str(runs / "old"), "--algorithm", "sac", "--delete", "--yes"]) == 0
+    assert "1 run deleted" in re.sub(r" \(.*?\)", "", capsys.readouterr().out)
+    assert left(runs) == {"new", "broken", "other"}
