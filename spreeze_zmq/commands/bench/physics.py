@@ -57,6 +57,7 @@ def bare_physics(
     if env.backend == "mujoco":
         step: Callable[[], object] = bare_mujoco(env, actions)
         return partial(repeated, step, num_envs), "mujoco.batch stepping the same alone"
+    from spreeze_zmq.envs.engines.fitting import fitted
     from spreeze_zmq.envs.source import find
 
     source = find(env_id)
@@ -64,7 +65,7 @@ def bare_physics(
         task: Any = env.task
         step = cycled(task.advance, actions)
         return partial(repeated, step, num_envs), "the task's advance alone"
-    step = one_gymnasium(source.make_one({}), [batch[0] for batch in actions])
+    step = one_gymnasium(fitted(env_id, source.make_one({})), [batch[0] for batch in actions])
     return partial(repeated, step, 1), "env.step of one Gymnasium environment"
 
 

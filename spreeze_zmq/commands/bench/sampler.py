@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.commands.bench import isolated
 from spreeze_zmq.commands.bench.figures import (
@@ -34,7 +35,7 @@ from spreeze_zmq.commands.bench.figures import (
 from spreeze_zmq.commands.bench.physics import bare_physics, cycled, policy_actions
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, register_class_loader
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
 from spreeze_zmq.wire import Message, channels
@@ -56,6 +57,10 @@ def measure(job: Job) -> Section:
         PeerTimeout: it pushed nothing.
     """
     plan = bench_plan(job.env_id, job.algorithm)
+    if plan.environment.action_mask:
+        why_not = "says at each step which actions are legal, and the same are stepped over and over here"
+        return Section("sampler", f"{job.env_id} {why_not}", [])
+    register_class_loader(loader_of_run(plan.run.algorithm))
     spec, message = plan.environment, policy_message(plan)
     env = envs.make(job.env_id, NUM_ENVS, step_info=False)
     try:
