@@ -67,6 +67,7 @@ def rounds(role, **balance):
         figures={},
         stopping_roles=set(),
         send_report=lambda: None,
+        on=lambda *_: None,
     )
     half = SimpleNamespace(algorithm=kind(options, plan.environment))
     outlet = SimpleNamespace(
