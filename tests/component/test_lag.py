@@ -67,21 +67,6 @@ def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers):
         other.restart()
 
 
-ROUNDS = ("run.env=CartPole-v1", "run.algorithm=pqn", "algorithm={hidden_sizes=[8]}", "balance={}")
-
-
-@pytest.mark.parametrize("peers", [[*ROUNDS, "components.sampler.count=4"]], indirect=True)
-def test_one_sampler_fills_the_rounds_of_four(peers):
-    """On a machine that has joined, where those of the launcher are left out: it would wait for ever."""
-    peers.play("critic_learner")
-    peers.start()
-    first = peers.next("policy").fields["collect_until"]["*"]
-    for samplers in (4, 1):
-        peers.publish("control", "status", workers={"sampler": {"count": samplers}})
-    while peers.next("policy").fields["collect_until"]["*"] != 4 * first:
-        pass
-
-
 @pytest.mark.long("a learner is killed and has a second life")
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_no_version_of_the_policy_is_given_twice(peers):
