@@ -1,7 +1,5 @@
 """What the launcher's cores are used for: neither other groups nor learners elsewhere count there."""
 
-import os
-
 import pytest
 
 from spreeze_zmq.broker import cores
@@ -26,7 +24,7 @@ def test_a_member_hides_no_other_program_on_the_launchers_cores(monkeypatch):
     """It reports its group's CPU time, which is spent on cores of its own; the run's sum holds it."""
     busy_s = 0.0
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(cores, "available_cores", lambda pid: 4)
     run = RunRecord(topology.load("pendulum", ["groups.count=2"], cores=8))
     for updates, t_s in enumerate((0.0, 10.0, 20.0)):
         busy_s = 3.0 * t_s

@@ -152,7 +152,7 @@ def test_the_cores_time_is_told_by_its_uses_since_the_first_update(monkeypatch):
     """
     busy_s = 0.0
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(cores, "available_cores", lambda pid: 4)
     run, spent = record(), Counter()
     assert run.summary("", 1.0, final=False)["cores"] is None
 
