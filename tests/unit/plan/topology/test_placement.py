@@ -46,7 +46,7 @@ def test_a_run_that_listens_for_no_machine_needs_none():
 def test_what_starts_runs_on_one_machine_takes_no_placement(command, capsys, tmp_path, monkeypatch):
     """Tuned would be a learner that shares these cores, and each trial of a search would wait."""
     monkeypatch.chdir(tmp_path)
-    assert spreeze([*command, "pendulum", "--set", "placement.critic_learner=node"]) == 2
+    assert spreeze([*command, "--set", "placement.critic_learner=node"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.endswith("this run listens for none: set placement.critic_learner to head\n")
