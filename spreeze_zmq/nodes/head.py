@@ -201,7 +201,8 @@ class Nodes:
 
     def _on_join(self, peer: bytes, fields: Mapping[str, Any]) -> list[NodeEvent]:
         host = "".join(filter(str.isprintable, fields["host"]))[:80]
-        if why := difference(self._plan, self._packages, fields["packages"]):
+        samples = fields.get("samplers") != 0
+        if why := difference(self._plan, self._packages, fields["packages"], samples=samples):
             self.router.refusals.refuse(WireError("other_release", why), host, "join")
             self.router.send(peer, Message("leave", {"code": REFUSED, "reason": why}))
             return []

@@ -8,8 +8,10 @@ from functools import cache
 
 from spreeze_zmq.base.errors import is_installed
 from spreeze_zmq.base.trust import import_folder, modules_folder
+from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import MEMBER, SAMPLER
 
 #: Packages whose releases must be equal, where both machines have them.
 SHARED = ("spreeze-zmq", "torch", "gymnasium", "mujoco")
@@ -34,16 +36,32 @@ def installed() -> Mapping[str, str]:
     return {**found, "python": ".".join(map(str, sys.version_info[:2]))}
 
 
-def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) -> str:
+def engine_of_samplers(plan: Plan) -> str:
+    """The engine that steps the environments of a run, on whichever machine: the one that does at the head,
+    where "auto" might find another. Empty for a sampler of the user's own.
+    """
+    sampler, seen = plan.components[SAMPLER], plan.timing.get("backend")
+    if sampler.use != SAMPLER:
+        return ""
+    stated = str(sampler.options["backend"])
+    return str(seen) if stated == "auto" and seen in ENGINES else stated
+
+
+def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *, samples: bool = True) -> str:
     """What keeps another machine from taking part in a run, in words; empty if nothing does. The packages of
-    the run's environment and algorithm count, whose code runs there, unless it is sent along.
+    the run's environment and algorithm count, whose code runs there, unless it is sent along, and the library
+    that steps the environments.
 
     Args:
         plan: of the run.
         here: the head's packages.
         there: the node's.
+        samples: whether samplers may run there.
     """
     own = _own(plan)
+    if (samples or MEMBER in plan.placement) and not plan.offline:
+        engine = ENGINES.get(engine_of_samplers(plan))
+        own |= {engine.name: True} if engine is not None and engine.module else {}
     for name in (*SHARED, *own, *MAJOR):
         needed = name in NEEDED or own.get(name, False)
         if name not in here or (name not in there and not needed):

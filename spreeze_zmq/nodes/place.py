@@ -16,10 +16,10 @@ import numpy as np
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.envs.packed import sent
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import places, unpack
+from spreeze_zmq.nodes.packages import engine_of_samplers
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER, publisher_of_policy
@@ -227,12 +227,11 @@ def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
 
 def _fitting(plan: Plan, free_cores: int) -> Plan:
     """The plan with the threads and devices of this machine, where the topology leaves them to it, and with
-    the engine that steps the environments at the head: another that is found here may step them otherwise.
+    the engine that steps the environments at the head.
     """
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
-    components, engine = dict(plan.components), plan.timing.get("backend")
-    sampler = components[SAMPLER]
-    if engine in ENGINES and sampler.use == SAMPLER and sampler.options["backend"] == "auto":
+    components, sampler = dict(plan.components), plan.components[SAMPLER]
+    if engine := engine_of_samplers(plan):
         components[SAMPLER] = replace(sampler, options={**sampler.options, "backend": engine})
     for key in plan.left_to_node:
         role, _, name = key.partition(".")

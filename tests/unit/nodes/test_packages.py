@@ -43,3 +43,29 @@ def test_a_package_whose_files_are_sent_along_need_not_be_installed(tmp_path, mo
     sys.modules.pop("proj_of_mine", None)
     older = difference(plan, here, {**installed(), "proj-of-mine": "0.9"})
     assert older == "" if layout == "src" else "it has proj-of-mine 0.9, the run 1.0" in older
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "samples", "refused"),
+    [
+        ("envpool", (), True, True),
+        ("envpool", (), False, False),
+        ("envpool", ("groups.count=2", "placement.member=node"), False, True),
+        ("envpool", ("components.sampler.backend=gymnasium",), True, False),
+        ("numpy", ("components.sampler.backend=envpool",), True, True),
+        ("numpy", (), True, False),
+    ],
+)
+def test_a_machine_without_the_library_that_steps_the_environments_hears_so(
+    engine, settings, samples, refused
+):
+    """As it joins: its samplers would fail one after the other, and the run with them. A machine that only
+    learns needs no such library.
+    """
+    plan = topology.load("pendulum", settings)
+    plan = replace(plan, timing={**plan.timing, "backend": engine})
+    here = {**installed(), "envpool": "1.1.1"}
+    without = {name: version for name, version in here.items() if name != "envpool"}
+    assert difference(plan, here, here, samples=samples) == ""
+    said = difference(plan, here, without, samples=samples)
+    assert said == "it has no envpool, the run 1.1.1: pip install 'envpool==1.1.1' there" * refused
