@@ -127,7 +127,7 @@ class LearnerNetworks:
     def restore_replaced(self, gradients: bool = False) -> None:
         """Undo the replacement of a network, as in ``self.target = copy.deepcopy(self.q)``, of a part of one,
         and of a tensor's data: copy the new weights to the old place, which is trained, published and saved,
-        and put it back. A wrapper of the same parameters in the same order stays.
+        and put it back. A wrapper of the same parameters stays.
 
         Args:
             gradients: whether the gradients of the new parameters are those of the old ones, too.
@@ -141,7 +141,7 @@ class LearnerNetworks:
             self._num_seen = self._set_parts[0]
         for places in self._places:
             network, other = places.network, getattr(self.algorithm, places.name)
-            if other is not network and [*map(id, other.parameters())] != [*map(id, network.parameters())]:
+            if other is not network and not _wraps(other, network):
                 places.restore(gradients, replaced_by=other)
                 setattr(self.algorithm, places.name, network)
         for _, networks in self._groups():
@@ -196,3 +196,11 @@ class LearnerNetworks:
 
     def _groups(self) -> tuple[tuple[str, FlatNetworks], ...]:
         return ("own", self.own), ("other", self.other), ("targets", self.targets)
+
+
+def _wraps(other: torch.nn.Module, network: torch.nn.Module) -> bool:
+    """Whether another module has the parameters of a network, as they follow each other there; one of another
+    class may have them in any order.
+    """
+    theirs, ours = ([*map(id, each.parameters())] for each in (other, network))
+    return theirs == ours or (type(other) is not type(network) and sorted(theirs) == sorted(ours))

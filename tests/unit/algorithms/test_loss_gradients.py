@@ -139,3 +139,31 @@ def test_layers_that_change_places_take_their_gradients_along(kind):
     first, second, rest = state["own"].split([16, 16, 10])
     expected.load_state_dict({**state, "own": torch.cat((second, first, rest))})
     assert torch.equal(trained(ours, 1).weights, trained(expected, 1).weights)
+
+
+class Behind(torch.nn.Module):
+    """The layers of a network under names of their own, the last one first."""
+
+    def __init__(self, q):
+        super().__init__()
+        self.last, self.first = q[2], q[0]
+
+    def forward(self, rows):
+        """As the network's."""
+        return self.last(torch.tanh(self.first(rows)))
+
+
+class Wrapped(Square):
+    """Its network has a wrapper from the first loss on."""
+
+    def critic_loss(self, batch):
+        """Through that."""
+        self.q = self.q if isinstance(self.q, Behind) else Behind(self.q)
+        return super().critic_loss(batch)
+
+
+def test_a_wrapper_of_the_same_parameters_stays_whatever_it_calls_them():
+    """It trains the network that it wraps."""
+    ours, expected = half_of(Wrapped), half_of(Square)
+    assert torch.allclose(trained(ours, 3).weights, trained(expected, 3).weights, atol=1e-6)
+    assert isinstance(ours.algorithm.q, Behind)
