@@ -199,8 +199,8 @@ class LearnerNetworks:
 
 
 def _wraps(other: torch.nn.Module, network: torch.nn.Module) -> bool:
-    """Whether another module has the parameters of a network, as they follow each other there; one of another
-    class may have them in any order.
+    """Whether another module has the parameters of a network, as they follow each other there. A Sequential
+    in another order is another network; any other class may have them in any order.
     """
     theirs, ours = ([*map(id, each.parameters())] for each in (other, network))
-    return theirs == ours or (type(other) is not type(network) and sorted(theirs) == sorted(ours))
+    return theirs == ours or (sorted(theirs) == sorted(ours) and not isinstance(other, torch.nn.Sequential))
