@@ -131,10 +131,10 @@ def check_data(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:
     """
     if not (plan.run.save_replay and checkpoint.has_replay):
         return
-    before = read_run(run).plan["data"]
+    about = ("source", "episodes", "share")
+    before = [[_table(there).get(key) for key in about] for there in read_run(run).plan["data"].values()]
     for name, source in plan.data.items():
-        there = _table(before.get(name))
-        had = there and all(there.get(key) == getattr(source, key) for key in ("source", "episodes", "share"))
+        had = [getattr(source, key) for key in about] in before  # whatever it was called
         if source.share is None and not had:
             raise CheckpointError(
                 f"--resume {run}: data.{name} is to fill the replay before training, and the one that comes "

@@ -98,6 +98,7 @@ def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused
     for plan, checkpoint in (
         (with_data(), saved),
         (with_data(shown=shown), saved),
+        (with_data(renamed=shown), saved),
         (with_data(shown=shown, more={**more, "share": 0.5}), saved),
         (with_data(shown=shown, more=more), bare),
         (with_data(save_replay=False, shown=shown, more=more), saved),
