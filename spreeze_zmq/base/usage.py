@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from spreeze_zmq.base.machine import quota_used_s
 from spreeze_zmq.base.parent_death import has_children
+from spreeze_zmq.base.quota import quota_used_s
 
 #: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
 LOOK_INTERVAL_S = 5.0

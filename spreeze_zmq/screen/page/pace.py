@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import psutil
 
-from spreeze_zmq.base.machine import available_cores, quota_cores
+from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.quota import quota_cores
 
 #: Seconds between two measurements of the machine's load.
 LOOK_S = 1.0

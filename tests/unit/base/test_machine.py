@@ -14,10 +14,9 @@ from spreeze_zmq.base.machine import (
     available_cores,
     cache_folder,
     made_once,
-    quota_cores,
-    quota_used_s,
     usable_cores,
 )
+from spreeze_zmq.base.quota import quota_cores, quota_used_s
 from spreeze_zmq.broker.cores import Cores
 from spreeze_zmq.plan.topology import resolve
 

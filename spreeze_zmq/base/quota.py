@@ -1,0 +1,73 @@
+"""The quota of CPU time that a container gives its processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def quota_cores(process: Path = Path("/proc/self")) -> float | None:
+    """The smallest quota of CPU time of this process's control groups, in cores; None without one.
+
+    Groups are nested, and each may have a quota: ``cpu.max`` in version 2, ``cpu.cfs_quota_us`` in version 1.
+    """
+    return limit[0] if (limit := _limit(process)) is not None else None
+
+
+def quota_used_s(below: int, process: Path = Path("/proc/self")) -> float | None:
+    """CPU seconds that all processes of the control group with that quota have used; None without a quota of
+    fewer cores than ``below``, or where the kernel does not say.
+    """
+    limit = _limit(process)
+    if limit is None or limit[0] >= below:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        rows = dict(line.split() for line in (limit[1] / "cpu.stat").read_text().splitlines())
+        if (used := rows.get("usage_usec")) is not None:
+            return int(used) / 1e6
+        return int((limit[1] / "cpuacct.usage").read_text()) / 1e9
+    return None
+
+
+def _limit(process: Path) -> tuple[float, Path] | None:
+    """The smallest quota, and its group; None without one."""
+    with contextlib.suppress(OSError):
+        found = [(quota, folder) for folder in _groups(process) if (quota := _quota_of(folder)) is not None]
+        return min(found, default=None)
+    return None
+
+
+def _groups(process: Path) -> Iterator[Path]:
+    """The folder of each control group that the process is in, and those of the groups around it."""
+    lines = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+    group_of = {name: path for _, names, path in lines for name in names.split(",")}
+    for line in (process / "mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        root, folder = (_plain(name) for name in mount.split()[3:5])
+        kind, _, options = kind.split(maxsplit=2)
+        name = {"cgroup": "cpu", "cgroup2": ""}.get(kind)
+        if name not in group_of or (name and name not in options.split(",")):
+            continue
+        within = Path(group_of[name])
+        inner = within.relative_to(root) if within.is_relative_to(root) else Path()
+        yield Path(folder)  # a container without namespaces sees its own group at the mount
+        for depth in range(len(inner.parts)):
+            yield Path(folder, *inner.parts[: depth + 1])
+
+
+def _plain(name: str) -> str:
+    """A path of mountinfo, which writes blanks and the like as octal numbers."""
+    return name.encode("ascii", "backslashreplace").decode("unicode_escape") if "\\" in name else name
+
+
+def _quota_of(group: Path) -> float | None:
+    """The quota of one group in cores; None if it has none."""
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        if (file := group / "cpu.max").exists():
+            quota, period = file.read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
+    return None
