@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,12 +32,11 @@ class TensorPlaces:
         self._first = {place: store[key] for place, (store, key) in _held_by(network).items()}
 
     @torch.no_grad()
-    def restore(self, gradients: bool, replaced_by: torch.nn.Module | None = None) -> None:
-        """Copy what has come in the place of a tensor, as by ``self.q[4] = nn.Linear(8, 2)``, into that one,
-        which is trained, published and saved, and put it back.
+    def arrivals(self, gradients: bool, replaced_by: torch.nn.Module | None = None) -> list[Arrival]:
+        """What has come in the places of tensors, as by ``self.q[4] = nn.Linear(8, 2)``.
 
         Args:
-            gradients: whether it takes over the new one's gradient, too.
+            gradients: whether the gradients of what has come count, too.
             replaced_by: the network whose tensors have come, where the whole one was replaced.
 
         Raises:
@@ -52,15 +51,37 @@ class TensorPlaces:
                 raise ValueError(f"{self.name}.{place} is new: networks() makes all that is trained")
         new = [each for each in now.items() if each[0] in self._first]
         new = [(place, at) for place, at in new if at[0][at[1]] is not self._first[place]]
-        copies = [_copy(store[key], gradients) for _, (store, key) in new]  # one may be in another's place
-        for (place, (store, key)), copy in zip(new, copies, strict=True):
-            first = self._first[place]
-            _check_form(f"{self.name}.{place}", copy, first)
-            first.copy_(copy)
-            if replaced_by is None:
-                store[key] = first
-            if copy.grad is not None and first.requires_grad:
-                first.grad = copy.grad
+        for place, (store, key) in new:
+            _check_form(f"{self.name}.{place}", store[key], self._first[place])
+        return [
+            Arrival(self._first[place], _copy(store[key], gradients), None if replaced_by else store, key)
+            for place, (store, key) in new
+        ]
+
+
+class Arrival(NamedTuple):
+    """A tensor that has come in the place of another one.
+
+    Attributes:
+        first: the one whose place it is, which is trained, published and saved.
+        copy: of what has come, which may be another one's place.
+        store: where the first one is put back under ``key``; None if nothing is.
+        key: its name there.
+    """
+
+    first: torch.Tensor
+    copy: torch.Tensor
+    store: dict[str, Any] | None
+    key: str
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Give the first one the numbers of what has come, and its gradient where that counts."""
+        self.first.copy_(self.copy)
+        if self.store is not None:
+            self.store[self.key] = self.first
+        if self.copy.grad is not None and self.first.requires_grad:
+            self.first.grad = self.copy.grad
 
 
 def _held_by(network: torch.nn.Module) -> dict[str, tuple[dict[str, Any], str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,14 +136,17 @@ class LearnerNetworks:
             ValueError: they do not fit there.
         """
         if self._set_parts[0] != self._num_seen:
-            for places in self._places:
-                places.restore(gradients)
+            _settle([(places, None) for places in self._places], gradients)
             self._num_seen = self._set_parts[0]
-        for places in self._places:
-            network, other = places.network, getattr(self.algorithm, places.name)
-            if other is not network and not _wraps(other, network):
-                places.restore(gradients, replaced_by=other)
-                setattr(self.algorithm, places.name, network)
+        now = [(places, getattr(self.algorithm, places.name)) for places in self._places]
+        replaced = [
+            (places, other)
+            for places, other in now
+            if other is not places.network and not _wraps(other, places.network)
+        ]
+        _settle(replaced, gradients)
+        for places, _ in replaced:
+            setattr(self.algorithm, places.name, places.network)
         for _, networks in self._groups():
             networks.gather_data()
 
@@ -196,6 +199,14 @@ class LearnerNetworks:
 
     def _groups(self) -> tuple[tuple[str, FlatNetworks], ...]:
         return ("own", self.own), ("other", self.other), ("targets", self.targets)
+
+
+def _settle(replaced: Iterable[tuple[TensorPlaces, torch.nn.Module | None]], gradients: bool) -> None:
+    """Copy what has come in the places of networks there: all is read before anything is written, since
+    networks may have changed places.
+    """
+    for arrival in [each for places, other in replaced for each in places.arrivals(gradients, other)]:
+        arrival.settle()
 
 
 def _wraps(other: torch.nn.Module, network: torch.nn.Module) -> bool:

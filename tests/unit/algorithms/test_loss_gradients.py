@@ -167,3 +167,24 @@ def test_a_wrapper_of_the_same_parameters_stays_whatever_it_calls_them():
     ours, expected = half_of(Wrapped), half_of(Square)
     assert torch.allclose(trained(ours, 3).weights, trained(expected, 3).weights, atol=1e-6)
     assert isinstance(ours.algorithm.q, Behind)
+
+
+def networks_exchanged(algorithm):
+    """The whole ones."""
+    algorithm.q, algorithm.t = algorithm.t, algorithm.q
+
+
+def layers_exchanged(algorithm):
+    """Each layer with its like."""
+    for place in range(len(algorithm.q)):
+        algorithm.q[place], algorithm.t[place] = algorithm.t[place], algorithm.q[place]
+
+
+@pytest.mark.parametrize("exchanged", [networks_exchanged, layers_exchanged])
+def test_networks_that_change_places_take_their_weights_along(exchanged):
+    """Both of them, and the trained one is trained on."""
+    kind = type("Moved", (Regression,), {"after_critic_step": exchanged})
+    ours, other = trained(half_of(kind), 1), trained(half_of(Regression), 1)
+    assert torch.equal(ours.weights, flat_of(other.algorithm.t))
+    assert torch.equal(flat_of(ours.algorithm.t), other.weights)
+    assert (trained(ours, 1).state_dict()["targets"] != flat_of(other.algorithm.t)).any()
