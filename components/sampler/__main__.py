@@ -158,7 +158,7 @@ class Collector:
         (obs_shape, obs_dtype), packing = sent(self.component.environment), self.packing
         obs = np.empty((self.num_steps + 1, self.num_envs, *obs_shape), obs_dtype)
         reward = np.empty(shape, np.float32)
-        terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+        terminated, truncated, failed = (np.zeros(shape, np.bool_) for _ in range(3))
         self.policy, self.actions, self.log_probs = policy, [], []
         final_obs = [np.empty((0, *self.obs.shape[1:]), self.obs_dtype)]
         obs[0] = self.obs if packing is None else packing.pack(self.obs)
@@ -179,11 +179,12 @@ class Collector:
                 masks.add(info, step.ended)
             if "_final_obs" in info:
                 final_obs.append(info["final_obs"][step.ended])
-                whole = step.ended & ~step.failed
+                failed[t], whole = step.failed, step.ended & ~step.failed
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
                 self.sightings.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
+        reward[failed] = min(0.0, reward.min())  # 0 would be the best of all where others are negative
         rollout = Rollout(
             sampler=self.component.name,
             incarnation=self.component.incarnation,

@@ -139,7 +139,7 @@ def test_an_observation_that_leaves_its_space_later_is_reported(peers):
 
 
 BROKEN = (
-    "run.env=tests.unit.envs.own_environments:Count",
+    "run.env=tests.unit.envs.own_environments:Costs",
     "run.env_kwargs={ length = 50, fails_at = 20 }",
     "components.sampler.envs=2",
 )
@@ -147,7 +147,9 @@ BROKEN = (
 
 @pytest.mark.parametrize("peers", [BROKEN, (*BROKEN, "components.sampler.workers=2")], indirect=True)
 def test_an_environment_that_fails_is_reported_and_cut_off(peers):
-    """The broker hears of it with its traceback; learners see a truncation, not the bad step."""
+    """The broker hears of it with its traceback; learners see a truncation, not the bad step, which has the
+    lowest reward of all: 0 would be the best.
+    """
     start(peers)
     _, rollout = (rollout_from(peers.next("rollout", CRITIC)) for _ in range(2))
     failure = peers.next("failure").fields
@@ -156,7 +158,7 @@ def test_an_environment_that_fails_is_reported_and_cut_off(peers):
     assert "own_environments.py" in failure["traceback"]
     assert np.flatnonzero(rollout.truncated[:, 0]).tolist() == [3]  # the 20th step
     assert not rollout.terminated.any()
-    assert rollout.reward[3].tolist() == [0.0, 0.0]
+    assert rollout.reward[3].tolist() == [-19.0, -19.0] == rollout.reward.min(0).tolist()
     np.testing.assert_array_equal(rollout.final_obs, rollout.obs[3])
     assert rollout.obs[4, :, 0].tolist() == [0.0, 0.0]
 

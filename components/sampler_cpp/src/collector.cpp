@@ -78,6 +78,7 @@ void Collector::clear() {
     final_index_.clear();
     terminated_.assign(steps, 0);
     truncated_.assign(steps, 0);
+    failed_.clear();
     log_probs_.resize(steps);
     obs_rows_ = obs_;
 }
@@ -98,6 +99,8 @@ Arrays Collector::collect(Policy& policy) {
         obs_rows_.insert(obs_rows_.end(), obs_.begin(), obs_.end());
         component_.breathe();
     }
+    const float lowest = std::min(0.0f, *std::min_element(rewards_.begin(), rewards_.end()));
+    for (size_t place : failed_) rewards_[place] = lowest;  // 0 would be the best of all where others are negative
     return arrays();
 }
 
@@ -109,6 +112,7 @@ void Collector::step(int t, int n, const double* action) {
         std::copy(before.begin(), before.end(), row(n));
         reward = 0;
         terminated = false;
+        failed_.push_back(rewards_.size());
         const std::string what = "environment " + std::to_string(n) + " gave NaN or infinity; it begins anew";
         component_.report("failure", {{"name", component_.identity.name}, {"summary", what}, {"traceback", what}});
     }

@@ -40,5 +40,6 @@ class Collector {
     std::vector<int32_t> ended_lengths_;
     std::vector<float> obs_rows_, actions_, rewards_, final_obs_, log_probs_;  // of the rollout under way
     std::vector<uint8_t> terminated_, truncated_;
+    std::vector<size_t> failed_;  // places of `rewards_`
     std::vector<int32_t> final_index_;
 };

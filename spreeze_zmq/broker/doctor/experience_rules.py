@@ -224,7 +224,7 @@ def many_failures(vitals: Vitals) -> Finding | None:
         return None
     return Finding(
         f"{failures:,} failures beside {episodes:,} whole episodes",
-        "each is taught as a step that stays there and pays 0, more than others where rewards are negative",
+        "each is taught as a step that stays there for the lowest reward of its rollout",
         "mend the first failure: its traceback is in the samplers' logs",
     )
 

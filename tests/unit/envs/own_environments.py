@@ -45,6 +45,15 @@ class Count(gymnasium.Env):
         return obs, reward, ended and not self.truncate, ended and self.truncate, {"steps": self.steps}
 
 
+class Costs(Count):
+    """Each step costs its number."""
+
+    def step(self, action):
+        """Count."""
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, -float(self.steps), terminated, truncated, info
+
+
 class Draw(Count):
     """Ends after as many steps as its seed says, up to twenty."""
 
