@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
@@ -84,13 +85,14 @@ class Evaluator:
             self.seed = self.title.holder.next_seed
         self.newest: Message | None = None
         self.evaluated_version = -1
-        self.began_s = time.monotonic()
+        self.run_time, self.began_s = RunTime(), time.monotonic()
         self.training_return: float | None = None
         self.ending = False
         component.on("status", self.on_status)
 
     def on_status(self, status: Mapping[str, Any]) -> None:
-        """Note the recent training return, whether the run is ending, and the videos that are due."""
+        """Note the time, the recent training return, whether the run is ending, and the videos due."""
+        self.run_time.hear(status)
         recent = status.get("episodes", {}).get("recent_return")
         self.training_return = recent if isinstance(recent, int | float) else None
         self.ending = status.get("state") == "stopping"
@@ -129,12 +131,15 @@ class Evaluator:
             one: the policy.
             num_episodes: how many.
             until_s: when they are cut. By default they are abandoned if the run ends, and cut after ``max_s``
-                or, if they are more than those of a look, in proportion later.
+                of the run, without time in which all stood still; if they are more than those of a look, in
+                proportion later.
 
         Raises:
             RunEndsError: the run ends, and ``until_s`` is not given.
         """
         began_s = time.monotonic()
+        by_run = until_s is None and self.run_time.hears_broker
+        clock = self.run_time.now_s if by_run else time.monotonic
         longest_s = self.component.options["max_s"] * max(1.0, num_episodes / self.num_episodes)
 
         def on_step() -> None:
@@ -149,7 +154,8 @@ class Evaluator:
                 one.next_seed,
                 num_episodes,
                 step_cap=self.arena.step_cap,
-                until_s=began_s + longest_s if until_s is None else until_s,
+                until_s=clock() + longest_s if until_s is None else until_s,
+                clock=clock,
                 on_step=on_step,
             )
         return one.take(score, time.monotonic() - began_s)

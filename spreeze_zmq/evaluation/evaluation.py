@@ -133,6 +133,7 @@ def play(
     *,
     step_cap: int | None = None,
     until_s: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
     on_step: Callable[[], None] = lambda: None,
     act: Act | None = None,
 ) -> Score:
@@ -146,8 +147,9 @@ def play(
         num_episodes: rounded up to whole rounds; by default one round.
         step_cap: the time limit that the evaluation has set for the environments, if any: episodes that it
             truncates count as cut.
-        until_s: value of ``time.monotonic`` at which the present round is cut. Only a first round counts
-            although it was cut.
+        until_s: value of ``clock`` at which the present round is cut. Only a first round counts although it
+            was cut.
+        clock: in seconds.
         on_step: called after every step; an exception that it raises abandons the evaluation.
         act: how the policy acts; by default without noise.
     """
@@ -155,7 +157,13 @@ def play(
     infos: list[dict[str, float]] = []
     for first in range(0, num_episodes or envs.num_envs, envs.num_envs):
         score, last_infos = _play_round(
-            envs, policy, act or without_noise(policy), seed + first, step_cap, until_s, on_step
+            envs,
+            policy,
+            act or without_noise(policy),
+            seed + first,
+            step_cap,
+            lambda: clock() >= until_s,
+            on_step,
         )
         if not score.timed_out or not rounds:
             rounds.append(score)
@@ -171,7 +179,7 @@ def _play_round(
     act: Act,
     seed: int,
     step_cap: int | None,
-    until_s: float,
+    is_late: Callable[[], bool],
     on_step: Callable[[], None],
 ) -> tuple[Score, list[dict[str, float]]]:
     """Play one episode in each environment; returns their score and the info of each one's last step."""
@@ -201,7 +209,7 @@ def _play_round(
         on_step()
         if not playing.any():
             break
-        if time.monotonic() >= until_s:
+        if is_late():
             return Score(returns, lengths, starts, cut | playing, timed_out=True), infos
     return Score(returns, lengths, starts, cut), infos
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
-from spreeze_zmq.base.journal import time_of
-from spreeze_zmq.base.pauses import STOOD_STILL_S
+from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.schema import share_of
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.wire import Message
@@ -43,17 +42,7 @@ class Course:
     ) -> None:
         self._half, self._counts, self._limits = half, counts, limits
         self._leads, self._in_order = leads, in_order
-        self._clock, self._heard_s, self._minutes, self._hears_broker = clock, clock(), 0.0, False
-
-    def hear_time(self, status: Mapping[str, Any]) -> None:
-        """Note the time of the run, as a status of the broker has it."""
-        if (t_s := time_of(status)) is not None:
-            self._minutes, self._heard_s, self._hears_broker = t_s / 60, self._clock(), True
-
-    def _minutes_now(self) -> float:
-        """With the time since the broker was heard, of which much may be a pause."""
-        since_s = self._clock() - self._heard_s
-        return self._minutes + (min(since_s, STOOD_STILL_S) if self._hears_broker else since_s) / 60
+        self.time = RunTime(clock)
 
     def advance(self) -> None:
         """Before an update: follow the run."""
@@ -61,7 +50,7 @@ class Course:
             half, counts = self._half, self._counts
             reached: dict[str, float] = {"env_steps": half.env_steps, "trained_transitions": counts.trained}
             if not self._in_order:
-                reached["minutes"] = self._minutes_now()
+                reached["minutes"] = self.time.now_s() / 60
             half.follow({**reached, "run": share_of(self._limits, reached)})
 
     def hear(self, message: Message) -> None:
@@ -76,5 +65,5 @@ class Course:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         reached = state.get("reached", {})
-        self._minutes = max(self._minutes, reached.get("minutes", 0.0))
+        self.time.begin_at(60 * reached.get("minutes", 0.0))
         self._half.follow(reached)

@@ -100,7 +100,7 @@ class Learner:
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
         component.on("set", self.on_set)
-        component.on("status", self.course.hear_time)
+        component.on("status", self.course.time.hear)
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
 

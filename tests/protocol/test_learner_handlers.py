@@ -184,7 +184,7 @@ def say_to_learners(critic, actor, heard):
 def test_nobody_in_a_learner_keeps_a_message_from_another(learners):
     """A status says what time it is, and to who publishes by rounds how many samplers live."""
     actor = learners[3]
-    assert actor.component._handlers["status"] == [actor.experience.on_status, actor.course.hear_time]
+    assert actor.component._handlers["status"] == [actor.experience.on_status, actor.course.time.hear]
 
 
 @THOROUGH

@@ -1,11 +1,15 @@
 """Playing whole episodes and scoring them."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from components.evaluator.__main__ import Evaluator
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.base.pauses import RunTime
+from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play, t_interval
 from spreeze_zmq.policy import Policy
 
@@ -112,6 +116,29 @@ def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
 
     score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), on_step=until_the_second_round)
     assert (len(score.returns), score.timed_out, score.cut.any()) == (2, False, False)
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_pause_of_the_run_cuts_no_evaluation(policy, monkeypatch, paused):
+    """An hour in which all stood still does not count; an hour in which the run went on does."""
+    now_s, steps = [100.0], [0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+
+    def breathe():
+        steps[0] += 1
+        now_s[0] += 3600.0 if steps[0] == 50 else 0.1
+        if steps[0] % 10 == 5 or steps[0] == 51:
+            evaluator.on_status({"t_s": now_s[0] - (3600.0 if paused and steps[0] >= 50 else 0.0)})
+
+    evaluator = Evaluator.__new__(Evaluator)
+    evaluator.component = SimpleNamespace(breathe=breathe, running=True, options={"max_s": 60.0})
+    evaluator.arena = SimpleNamespace(batch=lambda num: envs.make("Pendulum-v1", num), step_cap=None)
+    evaluator.videos, evaluator.num_episodes = SimpleNamespace(reached=lambda env_steps: None), 2
+    evaluator.run_time, evaluator.ending = RunTime(time.monotonic), False
+    evaluator.on_status({"t_s": 100.0})
+    one = Contestant(policy, seed=1)
+    assert evaluator.play(one, 2) == paused
+    assert (one.score.lengths.tolist(), one.timed_out) == ([200, 200] if paused else [51, 51], not paused)
 
 
 def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):

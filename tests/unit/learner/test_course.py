@@ -79,18 +79,18 @@ def test_minutes_are_those_of_the_runs_limit():
     clock = Clock()
     half, _, course = learner("critic", clock)
     course.restore({})
-    course.hear_time({"t_s": 240.0})
+    course.time.hear({"t_s": 240.0})
     clock.s += 3.0
     course.advance()
     assert half.learning_rate == pytest.approx(0.6 - 0.005)
     clock.s += 3600.0  # a pause: the next update comes before the next status
     course.advance()
     assert 0.59 < half.learning_rate < 0.6
-    course.hear_time({"t_s": 246.0})
+    course.time.hear({"t_s": 246.0})
     clock.s += 54.0  # nothing is heard of the broker, which is started again
     course.advance()
     assert 0.58 < half.learning_rate < 0.6
-    course.hear_time({"t_s": 300.0})
+    course.time.hear({"t_s": 300.0})
     course.advance()
     assert half.learning_rate == pytest.approx(0.5)
 
