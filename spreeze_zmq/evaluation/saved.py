@@ -17,6 +17,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.in_process import has_number
 from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.evaluation import Score, play
@@ -123,7 +124,8 @@ class SavedPolicy:
         seed: int | None = None,
         on_step: Callable[[], None] = lambda: None,
     ) -> Score:
-        """Play whole episodes, all at once.
+        """Play whole episodes, all at once. Environments with a number each are played in turn by number 0,
+        which no process of a live run has.
 
         Args:
             num_episodes: by default as many as in its score, at most ``MOST_AT_ONCE``.
@@ -139,8 +141,9 @@ class SavedPolicy:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
         first = fresh_seed() if seed is None else seed
-        with closing(envs.remade(spec, num, step_info="final", randomize=self.randomize)) as batch:
-            return play(batch, self.policy, first, step_cap=self.step_cap, on_step=on_step)
+        width = 1 if has_number(spec.kwargs) else num
+        with closing(envs.remade(spec, width, step_info="final", randomize=self.randomize)) as batch:
+            return play(batch, self.policy, first, num, step_cap=self.step_cap, on_step=on_step)
 
 
 def _check_kwargs(path: Path, environment: EnvironmentSpec, most_steps: int) -> None:

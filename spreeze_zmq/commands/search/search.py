@@ -31,6 +31,7 @@ from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
+from spreeze_zmq.envs.in_process import has_number
 from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
@@ -96,7 +97,7 @@ def main(arguments: argparse.Namespace) -> int:
     _check_numbers(arguments, space)
     source, words = _source(arguments)
     plan = _checked(source, arguments, space)
-    shares = _shares(arguments)
+    shares = _shares(arguments.jobs, plan)
     folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,10 +158,16 @@ def _search(
     return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length)
 
 
-def _shares(arguments: argparse.Namespace) -> list[frozenset[int]]:
-    """The CPUs of each run that may live at once."""
+def _shares(jobs: int | None, plan: Plan) -> list[frozenset[int]]:
+    """The CPUs of each run that may live at once; all for one where each environment has a number."""
     cores = usable_cores(os.sched_getaffinity(0))
-    jobs = arguments.jobs or max(1, len(cores) // CORES)
+    numbered = has_number(plan.environment.kwargs)
+    jobs = jobs or (1 if numbered else max(1, len(cores) // CORES))
+    if numbered and jobs > 1:
+        raise InputError(
+            f"--jobs {jobs}: env_kwargs has '{{index}}', and runs beside each other have the same numbers; "
+            "leave --jobs out"
+        )
     if jobs > len(cores):
         raise InputError(f"--jobs {jobs}: this machine has {len(cores)} cores, and each run needs one")
     return divided(cores, jobs)

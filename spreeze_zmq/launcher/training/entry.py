@@ -273,7 +273,8 @@ class Run:
         """Play whole episodes with the best policy.
 
         Args:
-            episodes: how many, all at once; by default as many as for its score.
+            episodes: how many, all at once, or in turn where environments have a number each; by default as
+                many as for its score.
             seed: episode ``i`` begins with ``seed + i``; by default a fresh one. The policy's
                 ``metadata["evaluation_seed"]`` repeats the episodes of its score.
 

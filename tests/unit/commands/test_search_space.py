@@ -8,7 +8,7 @@ import pytest
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands.search import outcome
 from spreeze_zmq.commands.search.phases import Finalist, best_of
-from spreeze_zmq.commands.search.search import contents_of
+from spreeze_zmq.commands.search.search import _shares, contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
 from spreeze_zmq.commands.search.study import LEAST_PARTS, LEAST_TRIALS, NUM_PARTS, Study
 from spreeze_zmq.commands.search.trials import Trial
@@ -248,3 +248,19 @@ def test_no_setting_is_best_where_none_was_evaluated():
     """Such as of runs that were too short."""
     with pytest.raises(ComponentFailed, match="give the runs more time"):
         best_of([Finalist("as it is", {}), Finalist("trial 0", {"a.b": "1"})])
+
+
+def test_runs_whose_environments_have_numbers_are_never_beside_each_other(monkeypatch):
+    """Two at once would take the same port."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(
+        "spreeze_zmq.commands.search.search.usable_cores", lambda cores: [(core,) for core in sorted(cores)]
+    )
+    plain, port = (
+        topology.load({"run": {"env": "tests.unit.envs.test_numbering:Port", "env_kwargs": kwargs}})
+        for kwargs in ({"port": 5001}, {"port": "50{index:02d}"})
+    )
+    assert [len(_shares(jobs, plain)) for jobs in (None, 3)] == [2, 3]
+    assert [len(_shares(jobs, port)) for jobs in (None, 1)] == [1, 1]
+    with pytest.raises(InputError, match=r"--jobs 2: env_kwargs has '\{index\}', .* leave --jobs out"):
+        _shares(2, port)

@@ -13,6 +13,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Tuple
 
 from spreeze_zmq.envs.mujoco import MujocoTask
+from tests.unit.envs.mistaken_environments import Right
 
 NOT_CALLABLE = 3
 
@@ -253,3 +254,18 @@ def short(length=99):
 
 gymnasium.register("OwnCount-v0", entry_point=Count, max_episode_steps=2)
 gymnasium.register("OwnShort-v0", entry_point=short)
+
+
+class Simulator(Right):
+    """Each of its episodes has a return of its own."""
+
+    ports: list[object] = []  # noqa: RUF012
+
+    def __init__(self, port=5000):
+        super().__init__()
+        self.ports.append(port)
+
+    def step(self, action):
+        """The reward is drawn from the seed of the episode."""
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, self.np_random.uniform(), terminated, truncated, info

@@ -57,6 +57,21 @@ def test_a_file_plays_where_it_was_scored(tmp_path):
         saved.play(0)
 
 
+def test_environments_with_a_number_each_are_played_in_turn_with_one_that_no_live_run_has(tmp_path):
+    """A run's page, films, evaluator and samplers have those from 1 on; the episodes are the same."""
+    path, spec = tmp_path / "mine.safetensors", envs.probe(f"{OWN}:Simulator", {})
+    returns = {}
+    for port in (5000, "50{index:02d}"):
+        save_for(path, {**spec.to_dict(), "kwargs": {"port": port}}, "sac")
+        own_environments.Simulator.ports.clear()
+        returns[port] = SavedPolicy.load(path, trust=[OWN]).play(3, seed=5).returns.tolist()
+    assert (own_environments.Simulator.ports, len(set(returns[port])), returns[port]) == (
+        ["5000"],
+        3,
+        returns[5000],
+    )
+
+
 def test_eval_says_where_all_episodes_are_the_same(tmp_path, capsys):
     """Its mean has no interval then."""
     path = tmp_path / "mine.safetensors"
