@@ -224,7 +224,7 @@ class Evaluator:
             return
         final = Contestant(best.policy, self.final_seed, final=True)
         self.play(final, self.num_fresh, until_s)
-        if best.timed_out or not final.timed_out:
+        if final.compares or not best.compares:
             self.title.holder = final
             self.title.rescore(final.num_episodes)
 

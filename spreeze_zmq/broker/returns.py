@@ -54,7 +54,8 @@ class EvaluationRow:
     """One evaluation: when it arrived, and the run's env steps when its policy was published.
 
     ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` counts the episodes
-    that the evaluation cut, ``timed_out`` is whether its limit of time did, ``confirmed`` is whether the
+    that the evaluation cut, ``timed_out`` is whether its limit of time did, ``num_failed`` counts those that
+    ended with a failure of their environment and do not count further, ``confirmed`` is whether the
     policy was chosen before they were played, ``info`` has the means of the environment's figures for their
     last steps.
     """
@@ -68,6 +69,7 @@ class EvaluationRow:
     mean_length: float
     num_truncated: int = 0
     timed_out: bool = False
+    num_failed: int = 0
     confirmed: bool = False
     info: Mapping[str, float] = field(default_factory=dict)
 
@@ -108,12 +110,13 @@ class Evaluations:
         """The stop reason if the best policy reached the goal in ``num_episodes`` fresh episodes; else empty.
 
         An evaluator that does not send ``confirmed`` needs no fresh episodes. Episodes that the limit of time
-        cut confirm nothing: where rewards are negative, their returns are too high.
+        cut confirm nothing: where rewards are negative, their returns are too high. Nor do those beside which
+        more have failed.
         """
         best = self.best
         if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
             return ""
-        if best.get("timed_out", False):
+        if best.get("timed_out", False) or best.get("num_failed", 0) > best["num_episodes"]:
             return ""
         if best["num_episodes"] < num_episodes and "confirmed" in best:
             return ""

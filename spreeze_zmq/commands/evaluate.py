@@ -70,6 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
         f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
         f"over {len(score.returns)} episodes (--seed {seed} repeats them)"
     )
+    if score.num_failed:
+        say(f"{score.num_failed} more ended with a failure of their environment and do not count")
     if seed == saved.seed:
         say("these begin as the episodes of its score did, and so confirm nothing")
     if (interval := score.interval) is not None:

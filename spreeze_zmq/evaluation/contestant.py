@@ -66,9 +66,9 @@ class Contestant:
         return self.seed + self.num_episodes
 
     @property
-    def timed_out(self) -> bool:
-        """Whether the limit of time cut its episodes."""
-        return self.score is not None and self.score.timed_out
+    def compares(self) -> bool:
+        """Whether its mean return can stand beside others, see ``Score``."""
+        return self.score is None or self.score.compares
 
     @property
     def mean_return(self) -> float:
@@ -151,7 +151,9 @@ class Contestant:
         if "starts" in about:
             starts = np.array(parsed_list(about["starts"]), np.int64)
         info = parsed(about["info"])
-        one.score = Score(returns, lengths, starts, cut, about["timed_out"] == "True", info)
+        num_failed = int(about.get("num_failed", 0))
+        timed_out = about["timed_out"] == "True"
+        one.score = Score(returns, lengths, starts, cut, timed_out, info, num_failed=num_failed)
         return one
 
 

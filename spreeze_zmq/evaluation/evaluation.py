@@ -48,6 +48,7 @@ class Score:
         timed_out: whether the time limit cut some episodes, so that the returns are not comparable.
         info: mean of each scalar in the info of the last step over the episodes with it, flags as 0 and 1.
         info_counts: how many these are; of a name that is not there, all.
+        num_failed: episodes that ended with a failure of their environment, and were played again.
     """
 
     returns: NDArray[np.float64]
@@ -57,6 +58,14 @@ class Score:
     timed_out: bool = False
     info: Mapping[str, float] = field(default_factory=dict)
     info_counts: Mapping[str, int] = field(default_factory=dict)
+    num_failed: int = 0
+
+    @property
+    def compares(self) -> bool:
+        """Whether its mean can stand beside others: time has cut no episode, and at most as many failed as
+        were whole, which may be the easy ones.
+        """
+        return not self.timed_out and self.num_failed <= len(self.returns)
 
     @property
     def mean_return(self) -> float:
@@ -102,6 +111,7 @@ class Score:
             "num_episodes": len(self.returns),
             "num_truncated": int(self.cut.sum()),
             "timed_out": self.timed_out,
+            **({"num_failed": self.num_failed} if self.num_failed else {}),
             "info": dict(self.info),
         }
 
@@ -112,7 +122,8 @@ def _joined(
     """The score of all their episodes."""
     names = ("returns", "lengths", "starts", "cut")
     arrays = {name: np.concatenate([getattr(one, name) for one in scores]) for name in names}
-    return Score(**arrays, timed_out=timed_out, info=info, info_counts=info_counts)
+    num_failed = sum(one.num_failed for one in scores)
+    return Score(**arrays, timed_out=timed_out, info=info, info_counts=info_counts, num_failed=num_failed)
 
 
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -185,17 +196,18 @@ def _play_round(
     """Play one episode in each environment; returns their score and the info of each one's last step."""
     num_envs: int = envs.num_envs
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-    cut, playing = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+    cut, playing, num_failed = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_), 0
     infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
     frames = policy.frame_stack()
     obs, info = envs.reset(seed=seed)
     frames.begin(obs, info.get("action_mask"))
-    starts = np.array([zlib.crc32(row.tobytes()) for row in obs])
+    starts, timed_out = np.array([zlib.crc32(row.tobytes()) for row in obs]), False
     for step in played(envs, frames, act):
         returns += np.where(playing, step.reward, 0.0)
         lengths += playing
         again = playing & step.failed  # an episode that ended with a failure of its environment
         returns[again], lengths[again] = 0.0, 0
+        num_failed += int(again.sum())
         for row in again.nonzero()[0].tolist():
             starts[row] = zlib.crc32(step.obs[row].tobytes())
         ended = playing & step.ended & ~step.failed
@@ -210,8 +222,9 @@ def _play_round(
         if not playing.any():
             break
         if is_late():
-            return Score(returns, lengths, starts, cut | playing, timed_out=True), infos
-    return Score(returns, lengths, starts, cut), infos
+            cut, timed_out = cut | playing, True
+            break
+    return Score(returns, lengths, starts, cut, timed_out, num_failed=num_failed), infos
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, int]]:

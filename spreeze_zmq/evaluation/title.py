@@ -54,8 +54,8 @@ class Title:
         self.lowest = min(self.lowest, look.mean_return)
         if self.holder is None or self.at_goal(look):
             return self.at_goal(look)
-        if self.holder.timed_out != look.timed_out:
-            return self.holder.timed_out
+        if self.holder.compares != look.compares:
+            return look.compares
         best = self.holder.mean_return
         lacks = 0.0 if self.goal is None else max(0.0, min(self.goal - best, best - self.lowest))
         return look.mean_return > best + GAIN * lacks
@@ -80,10 +80,8 @@ class Title:
             whole = self.play_up_to(challenger, due, until_s)
             if best is None or self.confirms_goal(challenger):
                 won = True
-            elif not whole or best.timed_out:
-                won = best.timed_out and (
-                    not challenger.timed_out or challenger.mean_return > best.mean_return
-                )
+            elif not (whole and best.compares and challenger.compares):
+                won = not best.compares and (challenger.compares or challenger.mean_return > best.mean_return)
             elif self.at_goal(challenger) and not to_goal:
                 to_goal, race.most = True, self.num_fresh
             elif not self.play_up_to(best, num_earlier + race.num_due, until_s):
@@ -102,7 +100,7 @@ class Title:
         return missing <= 0 or self.play(one, missing, until_s)
 
     def at_goal(self, one: Contestant) -> bool:
-        return self.goal is not None and not one.timed_out and one.mean_return >= self.goal
+        return self.goal is not None and one.compares and one.mean_return >= self.goal
 
     def confirms_goal(self, one: Contestant) -> bool:
         """Whether enough fresh episodes of a policy reach the goal."""

@@ -64,13 +64,13 @@ class News:
         place = f"are in {folder.shown}/{folder.metrics.name}"
         self._returns = Sparing(f"further returns to a checkpoint {place}")
         self._requests = Sparing(f"further requests {place}")
-        self._timed_out = False
+        self._evaluated: set[str] = set()
         self._found: dict[str, str] = {}
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each new kind of refusal, again at ten times the count, for each learner that went back
         to a checkpoint, for each new kind of failure that its process survives, for what callbacks ask for,
-        and for the first look whose episodes were cut by its limit of time.
+        and for the first look of each kind that compares with no other.
         """
         lines, now_s = [], self._clock()
         for row in mistakes(status):
@@ -89,13 +89,22 @@ class News:
         asked = [(row.get("t_s"), str(row.get("line"))) for row in status.get("requests", ())]
         lines += self._requests.of([(row, row[1]) for row in asked], now_s)
         lines += self._findings(status)
-        look = _table_in(_table_in(status, "evaluation"), "last")
-        if look.get("timed_out") and not self._timed_out:
-            self._timed_out = True
-            cut = f"{look.get('num_truncated')} of {look.get('num_episodes')} episodes"
-            why = "had not ended after components.evaluator.max_s and were cut"
-            lines.append(f"evaluator: {cut} {why}; such an evaluation cannot end the run at its return")
-        return lines
+        return lines + self._evaluation(_table_in(_table_in(status, "evaluation"), "last"))
+
+    def _evaluation(self, look: Mapping[str, Any]) -> list[str]:
+        """A line for the first evaluation of each kind that compares with no other."""
+        num_whole, num_failed = look.get("num_episodes") or 0, look.get("num_failed") or 0
+        kind, why = "", ""
+        if look.get("timed_out"):
+            kind, cut = "timed_out", f"{look.get('num_truncated')} of {num_whole} episodes"
+            why = f"{cut} had not ended after components.evaluator.max_s and were cut"
+        elif num_failed > num_whole:
+            kind, failed = "failed", f"{num_failed:,} episodes ended with a failure of their environment"
+            why = f"{failed}, and the {num_whole} whole ones may be the easy ones"
+        if not why or kind in self._evaluated:
+            return []
+        self._evaluated.add(kind)
+        return [f"evaluator: {why}; such an evaluation cannot end the run at its return"]
 
     def _findings(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each finding that is new, and one for each that holds no longer."""

@@ -98,8 +98,8 @@ KINDS: dict[str, KindSpec] = {
             "version: count, env_steps: count, mean_return: number, std_return: number, "
             "interval_low: number?, interval_high: number?, min: number, max: number, mean_length: number, "
             "min_length: count?, max_length: count?, num_episodes: count, num_truncated: count?, "
-            "timed_out: flag?, seed: count?, info: numbers?, wall_s: number, confirmed: flag?, best: flag, "
-            "rescored: count?, final: flag?"
+            "timed_out: flag?, num_failed: count?, seed: count?, info: numbers?, wall_s: number, "
+            "confirmed: flag?, best: flag, rescored: count?, final: flag?"
         )
     ),
     "failure": KindSpec(

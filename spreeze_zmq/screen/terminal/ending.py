@@ -62,6 +62,10 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     at = f", at {best['env_steps']:,} env steps" if summary.get("env_steps") else ""
     fresh = "fresh episodes" if best.get("final") else "episodes, which also chose it"
     lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}{at}")
+    if failed := best.get("num_failed", 0):
+        lines.append(
+            f"{failed:,} more of its episodes ended with a failure of their environment and do not count"
+        )
     if "interval_low" in best:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")

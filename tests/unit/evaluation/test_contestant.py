@@ -53,18 +53,19 @@ def test_episodes_that_time_cut_do_not_join_whole_ones(one):
     """They are left out, and who asked for them is told so."""
     assert one.take(episodes(1.0), 0.5)
     assert not one.take(episodes(-50.0, timed_out=True), 0.5)
-    assert (one.mean_return, one.timed_out) == (1.0, False)
+    assert (one.mean_return, one.compares) == (1.0, True)
 
 
 def test_a_file_keeps_every_episode(one, tmp_path):
     """What is read counts on where it was saved."""
-    one.take(episodes(1.0, 2.5, is_success=0.5), 0.5)
+    one.take(replace(episodes(1.0, 2.5, is_success=0.5), num_failed=3), 0.5)
     path = tmp_path / "policy.safetensors"
     one.save(path, envs.probe("Pendulum-v1", {}), None)
     again = Contestant.read(path)
     assert again.fields(best=True) == one.fields(best=True)
     assert np.array_equal(again.returns, one.returns)
     assert not again.score.is_one
+    assert not again.compares
 
 
 def test_a_file_keeps_that_its_episodes_were_one(one, tmp_path):

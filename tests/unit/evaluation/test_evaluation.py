@@ -138,7 +138,21 @@ def test_a_pause_of_the_run_cuts_no_evaluation(policy, monkeypatch, paused):
     evaluator.on_status({"t_s": 100.0})
     one = Contestant(policy, seed=1)
     assert evaluator.play(one, 2) == paused
-    assert (one.score.lengths.tolist(), one.timed_out) == ([200, 200] if paused else [51, 51], not paused)
+    assert (one.score.lengths.tolist(), one.score.timed_out) == (
+        [200, 200] if paused else [51, 51],
+        not paused,
+    )
+
+
+@pytest.mark.parametrize(("fails_at", "compares"), [(21, True), (19, True), (4, False)])
+def test_episodes_that_failed_are_played_again_and_counted(fails_at, compares):
+    """Where most do, the whole ones are the easy ones, here the short ones: their mean compares with none."""
+    acting = Policy.from_message(*for_environment(f"{OWN}:Draw"))
+    batch = envs.make(f"{OWN}:Draw", 4, fails_at=fails_at, max_failures=10**6)
+    score = play(batch, acting, 3, 8)
+    assert (score.lengths < fails_at).all()
+    assert (len(score.returns), score.compares) == (8, compares)
+    assert score.num_failed == batch.failures.count == score.fields().get("num_failed", 0)
 
 
 def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):

@@ -1,9 +1,15 @@
 """The rule by which a challenger replaces the best policy of a run."""
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from spreeze_zmq.evaluation.contestant import LEAST, Race
+from spreeze_zmq.evaluation.contestant import LEAST, Contestant, Race
+from spreeze_zmq.evaluation.evaluation import Score
+from spreeze_zmq.evaluation.title import Title
 
 NONE = np.zeros(0)
 
@@ -84,3 +90,28 @@ def test_of_equal_policies_the_challenger_wins_fourteen_races_in_a_hundred():
         best, challenger = rng.normal(size=(2, 30))
         wins += run(lambda num, all=best: all[:num], lambda num, all=challenger: all[:num])[0]
     assert wins / 2000 == pytest.approx(0.14, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("best_failed", "challenger_failed", "won"),
+    [(0, 31, False), (31, 0, True), (31, 31, False), (0, 5, True)],
+)
+def test_a_mean_of_those_that_did_not_fail_wins_no_title(best_failed, challenger_failed, won):
+    """Of a policy whose episodes mostly failed, the whole ones may be the easy ones; it holds the title until
+    another has whole ones, and reaches no goal.
+    """
+
+    def play(one, missing, until_s):
+        arrays = np.full(missing, 9.0 if one is challenger else 20.0 if best_failed else 1.0)
+        whole = np.zeros(missing, np.int64)
+        failed = challenger_failed if one is challenger else best_failed
+        return one.take(Score(arrays, whole, whole, whole > 0, num_failed=failed), 0.1)
+
+    best, challenger = (Contestant(None, seed) for seed in (1, 2))
+    title = Title(Path(), lambda *_: None, play, 5.0, 5, 30, None, best)
+    title.save = lambda: None
+    play(best, 30, None)
+    best.score = replace(best.score, num_failed=best_failed)
+    best.policy = SimpleNamespace(version=1, extras={})
+    assert title.race(challenger, 5) is won
+    assert title.at_goal(challenger) is (challenger_failed < 31)

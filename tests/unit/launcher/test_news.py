@@ -8,7 +8,7 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 
 
-def test_looks_that_are_cut_by_time_are_told_once(tmp_path):
+def test_looks_that_compare_with_no_other_are_told_once(tmp_path):
     """Such a look never ends a run at its return, so its user must know."""
     news = News(RunFolder(tmp_path))
     row = {"num_episodes": 10, "num_truncated": 10, "timed_out": False}
@@ -17,6 +17,11 @@ def test_looks_that_are_cut_by_time_are_told_once(tmp_path):
     [line] = news.of(cut)
     assert line.startswith("evaluator: 4 of 10 episodes had not ended after components.evaluator.max_s")
     assert news.of(cut) == []
+    few, most = ({"evaluation": {"last": {**row, "num_failed": num}}} for num in (10, 1011))
+    assert news.of(few) == []
+    [line] = news.of(most)
+    assert line.startswith("evaluator: 1,011 episodes ended with a failure of their environment, and the 10 ")
+    assert news.of(most) == news.of(cut) == []
 
 
 def test_a_finding_is_told_when_it_comes_and_when_it_leaves(tmp_path):
