@@ -160,15 +160,32 @@ class Broker:
         """Handle one report, or refuse it."""
         try:
             message = message._replace(fields=validated(message, self.plan))
-            if message.kind in OWN and self.record.lives.is_past(message.sender, message.incarnation):
-                self.record.take_late(message.sender, message.incarnation, message.fields, self.now_s)
-                return
             self.record.lives.check(message, self.now_s)
-            getattr(self, f"on_{message.kind}")(message)
-            if message.kind in NOTED:
-                self.note(message.kind, message.fields)
+            if self.record.lives.is_past(message.sender, message.incarnation):
+                self.hear_late(message)
+            else:
+                self.handle(message)
         except WireError as error:
             self.reports.refuse(error, message.sender, message.kind)
+
+    def handle(self, message: Message) -> None:
+        getattr(self, f"on_{message.kind}")(message)
+        if message.kind in NOTED:
+            self.note(message.kind, message.fields)
+
+    def hear_late(self, message: Message) -> None:
+        """Handle what a life says that has ended, while another one has its name: its samples count, and its
+        evaluations, of which none is the best any more where the next life is set up and says itself which
+        policy it holds. A part of a checkpoint is no use, as its learner has gone back to an older one.
+        """
+        fields, name = message.fields, message.sender
+        if message.kind in OWN:
+            self.record.take_late(name, message.incarnation, fields, self.now_s)
+        elif message.kind == "evaluation":
+            best = fields["best"] and not self.record.processes[name].ready
+            self.handle(message._replace(fields={**fields, "best": best}))
+        elif message.kind != "part":
+            self.handle(message)
 
     def on_hello(self, message: Message) -> None:
         self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)

@@ -16,8 +16,8 @@ from spreeze_zmq.wire.channels.folder import Holder, is_alive
 
 #: Most lives whose early ``hello`` is remembered, and most that have ended.
 MOST_EARLY = MOST_PAST = 1000
-#: What a life that has ended may have told of itself, and comes late.
-_LATE = ("episodes", "failure")
+#: What a life that has ended may have told, and comes late.
+_LATE = ("hello", "report", "bye", "episodes", "evaluation", "failure", "part")
 #: What a program may send that is no process of the run.
 _ANYBODYS = ("request", "stop_request")
 #: Most processes of a run, and most of those that its launcher watches, so that no peer fills the memory.

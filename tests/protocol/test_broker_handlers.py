@@ -1,5 +1,6 @@
 """Whatever a peer says, the broker takes it or refuses it with a word, and what it keeps stays small."""
 
+import contextlib
 import os
 import time
 from types import SimpleNamespace
@@ -123,6 +124,30 @@ def test_what_a_life_says_late_counts_though_another_has_its_name(broker, house)
     assert say("bye", {**bye, "pushed": {"critic_learner": 2**53 - 1}}, first) == 1
     assert say("report", report, 98) == 1
     claim.release()
+
+
+def test_an_evaluation_and_a_part_of_a_life_that_has_ended_are_not_wrong(broker, house, monkeypatch):
+    """It was finished: it is in the curve, and the best one until the next life has said which policy
+    it holds. A part is passed over, as the learner has gone back.
+    """
+    monkeypatch.setattr(broker.record, "processes", processes := {})
+    monkeypatch.setattr(broker.record.lives, "_processes", processes)
+    num_refused = sum(row["count"] for row in broker.reports.refusals.rows())
+    evaluation, curve = {**MESSAGES["evaluation"].fields, "best": True}, broker.record.evaluations.all
+    with contextlib.ExitStack() as claims:
+        for name in ("evaluator-0", "critic_learner-0"):
+            claims.callback(Claim.take(house.sockets.path / name, 97).release)
+            about = {"role": name.removesuffix("-0"), "name": name}
+            for life in (96, 97):
+                broker.record.lives.begin(name, life, about["role"], 1, broker.now_s)
+        broker.hear(Message("evaluation", evaluation, {}, "evaluator-0", 96))
+        processes["evaluator-0"].ready = True
+        broker.hear(Message("evaluation", evaluation, {}, "evaluator-0", 96))
+        assert [one["best"] for one in curve[-2:]] == [True, False]
+        part = {**MESSAGES["part"].fields, "folder": broker.checkpoints.begin(7, broker.now_s)}
+        broker.hear(Message("part", part, {}, "critic_learner-0", 96))
+        assert "critic_learner" in broker.checkpoints.missing
+    assert sum(row["count"] for row in broker.reports.refusals.rows()) == num_refused
 
 
 @pytest.mark.parametrize(("each", "counts"), [(1, False), (2, False), (10, True)])
