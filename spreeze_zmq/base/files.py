@@ -10,6 +10,7 @@ import fcntl
 import json
 import math
 import os
+import pwd
 import re
 import shutil
 import stat
@@ -182,3 +183,11 @@ def write_json(path: Path, value: Mapping[str, Any], way: Way = replacing) -> No
             temporary.write_text(text)
 
     patient(write, path)
+
+
+def user_name(uid: int) -> str:
+    """A user as a message names one."""
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"

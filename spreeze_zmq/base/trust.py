@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pwd
 import shlex
 import stat
 import sys
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, is_installed
-from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.files import replacing, user_name
 from spreeze_zmq.base.machine import shipped_folder, state_folder
 
 RUN_FILE = "run.json"
@@ -291,11 +290,3 @@ def _mark_of(folder: Path, inode: int, content: bytes) -> Mapping[str, Any]:
     with contextlib.suppress(OSError):
         os.utime(path)
     return mark
-
-
-def user_name(uid: int) -> str:
-    """A user as a message names one."""
-    try:
-        return f"the user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"the user {uid}"

@@ -12,7 +12,7 @@ from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels.folder import Holder, is_alive
+from spreeze_zmq.wire.channels.locks import Holder, is_alive
 
 #: Most lives whose early ``hello`` is remembered, and most that have ended.
 MOST_EARLY = MOST_PAST = 1000

@@ -17,8 +17,9 @@ from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.claims import check_pushed, most_cpu_s, most_transitions
 from spreeze_zmq.broker.cores import Cores, CoreShares
 from spreeze_zmq.broker.doctor import Doctor
-from spreeze_zmq.broker.figures import Efficiency, LearningFigures, ProcessRecord
+from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.groups import Group
+from spreeze_zmq.broker.learning_figures import Efficiency, LearningFigures
 from spreeze_zmq.broker.lives import Lives
 from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.broker.problems import (

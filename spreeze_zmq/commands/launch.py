@@ -15,9 +15,10 @@ from spreeze_zmq.base.errors import InputError, interrupt
 from spreeze_zmq.base.trust import grant_of, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
-from spreeze_zmq.commands.check import FirstLook, advice, endless, report
+from spreeze_zmq.commands.check import FirstLook, endless, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
 from spreeze_zmq.evaluation.saved import own_modules

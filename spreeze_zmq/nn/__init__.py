@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from spreeze_zmq.nn.atoms import *
+    from spreeze_zmq.nn.described import *
     from spreeze_zmq.nn.fused import *
     from spreeze_zmq.nn.layers import *
     from spreeze_zmq.nn.native_calls import *
@@ -63,7 +64,7 @@ __all__ = [
     "unroll",
 ]
 
-_MODULES = ("atoms", "fused", "layers", "native_calls", "native_choice", "networks", "parts")
+_MODULES = ("atoms", "described", "fused", "layers", "native_calls", "native_choice", "networks", "parts")
 
 
 class LazyModule:

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from spreeze_zmq.nn.described import has_own_code
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native_calls import watched
 from spreeze_zmq.nn.native_layers import ACTIVATION_CODES, LINEAR, NORM, LayerRun, NativeConv
-from spreeze_zmq.nn.networks import StackedLinear, has_own_code
+from spreeze_zmq.nn.networks import StackedLinear
 
 #: What a ``Sequential`` can do natively.
 Step: TypeAlias = LayerRun | NativeConv

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from spreeze_zmq.nn.described import ACTIVATIONS
 from spreeze_zmq.nn.layers import linear
-from spreeze_zmq.nn.networks import ACTIVATIONS, CONVOLUTIONS, cnn
+from spreeze_zmq.nn.networks import CONVOLUTIONS, cnn
 
 #: Features of an image, of a vector, and the most of a choice.
 IMAGE_FEATURES, VECTOR_FEATURES, MOST_EMBEDDED = 128, 64, 32

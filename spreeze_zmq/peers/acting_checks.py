@@ -13,7 +13,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.peers import physics, policies
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.peers.sampler_acts import flat, rollouts, transitions
+from spreeze_zmq.peers.rollouts import flat, rollouts, transitions
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 

@@ -16,7 +16,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.peers.sampler_acts import flat, rollouts
+from spreeze_zmq.peers.rollouts import flat, rollouts
 from spreeze_zmq.wire import Message
 
 #: Ordinary steps that are repeated, and the share of them that may differ (contacts).

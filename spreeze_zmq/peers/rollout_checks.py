@@ -21,7 +21,7 @@ from spreeze_zmq.peers.physics import (
     TERMINATED,
     few_wrong,
 )
-from spreeze_zmq.peers.sampler_acts import flat, rollouts, transitions
+from spreeze_zmq.peers.rollouts import flat, rollouts, transitions
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
 
 

@@ -12,7 +12,8 @@ from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.every_role_checks import lingers_little
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.rollout_checks import learners
-from spreeze_zmq.peers.sampler_acts import UNUSABLE, rollouts, transitions
+from spreeze_zmq.peers.rollouts import rollouts, transitions
+from spreeze_zmq.peers.sampler_acts import UNUSABLE
 from spreeze_zmq.plan.roles import experience_of
 
 

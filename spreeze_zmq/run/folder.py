@@ -18,9 +18,9 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import DiskFull, InputError
-from spreeze_zmq.base.files import POLICY_FILE, replacing, write_json
+from spreeze_zmq.base.files import POLICY_FILE, replacing, user_name, write_json
 from spreeze_zmq.base.journal import recent_of
-from spreeze_zmq.base.trust import RUN_FILE, user_name
+from spreeze_zmq.base.trust import RUN_FILE
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire.channels import SocketFolder
 

@@ -10,7 +10,7 @@ from spreeze_zmq.broker.doctor.experience_rules import EXPERIENCE_RULES
 from spreeze_zmq.broker.doctor.learning_rules import LEARNING_RULES
 from spreeze_zmq.broker.doctor.machine_rules import MACHINE_RULES
 from spreeze_zmq.broker.doctor.plan_rules import PLAN_RULES
-from spreeze_zmq.broker.doctor.vitals import Finding, Vitals, found_by
+from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
 from spreeze_zmq.plan.form import to_plain
 
 RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES)
@@ -33,7 +33,7 @@ class Doctor:
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.vitals = Vitals(plan)
-        self.held = found_by(PLAN_RULES, self.vitals)
+        self.held = _found_by(PLAN_RULES, self.vitals)
         # What the plan shows lasts, unless a rule of the same name judges it by what is seen later.
         self._lasting = frozenset(self.held) - {rule.__name__ for rule in RULES}
         self._since_s: dict[str, float] = {}
@@ -45,7 +45,7 @@ class Doctor:
         self.vitals.take(kind, t_s, about)
         if kind != "status" or about.get("state") == "stopping":
             return
-        found = found_by(RULES, self.vitals)
+        found = _found_by(RULES, self.vitals)
         for name, finding in found.items():
             self._last_s[name] = t_s
             since_s = self._since_s.setdefault(name, t_s)
@@ -86,7 +86,7 @@ class Doctor:
 
 def findings_at_start(plan: Mapping[str, Any]) -> list[Finding]:
     """The findings of a plan, as run.json has it."""
-    return list(found_by(PLAN_RULES, Vitals(plan)).values())
+    return list(_found_by(PLAN_RULES, Vitals(plan)).values())
 
 
 def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -99,3 +99,9 @@ def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -
     doctor = Doctor(plan)
     doctor.read(journal)
     return doctor.rows()
+
+
+def _found_by(rules: Iterable[Rule], vitals: Vitals) -> dict[str, Finding]:
+    """By name, what the rules find in a run now."""
+    found = {rule.__name__: rule(vitals) for rule in rules}
+    return {name: replace(finding, name=name) for name, finding in found.items() if finding is not None}

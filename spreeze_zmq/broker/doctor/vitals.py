@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -285,12 +285,6 @@ class Vitals:
 
 #: What says of a run that something keeps it from learning; its name is that of what it finds.
 Rule = Callable[[Vitals], Finding | None]
-
-
-def found_by(rules: Iterable[Rule], vitals: Vitals) -> dict[str, Finding]:
-    """By name, what the rules find in a run now."""
-    found = {rule.__name__: rule(vitals) for rule in rules}
-    return {name: replace(finding, name=name) for name, finding in found.items() if finding is not None}
 
 
 def _machines(rows: Any) -> dict[str, dict[str, Any]]:

@@ -15,9 +15,10 @@ from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.processes import ChannelPlan
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.contexts import terminate
-from spreeze_zmq.wire.channels.folder import Claim, SocketFolder, is_locked
+from spreeze_zmq.wire.channels.folder import SocketFolder
 from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
 from spreeze_zmq.wire.channels.handshakes import make_keys
+from spreeze_zmq.wire.channels.locks import Claim, is_locked
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Gate, Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, RecordingReader, RecordingWriter

@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.base.endpoints import Keys
-from spreeze_zmq.wire.channels.folder import Claim
+from spreeze_zmq.wire.channels.locks import Claim
 
 #: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
 DOMAIN = "spreeze"

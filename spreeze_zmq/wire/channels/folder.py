@@ -1,14 +1,8 @@
-"""Private folders for a run's ipc sockets, and locks that give each endpoint to one process.
-
-ZeroMQ lets a second process bind an ipc path, which silently takes it from the first, and its socket files
-outlive a SIGKILL. Therefore a run's folder, and each endpoint in it, belongs to the process that holds a
-``flock`` on a file beside it; the kernel releases the lock when that process ends, also by SIGKILL.
-"""
+"""Private folders for a run's ipc sockets, each of one process, which holds its lock (``locks``)."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import secrets
@@ -17,10 +11,20 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, ipc_endpoint
 from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.wire.channels.locks import (
+    ELSEWHERE,
+    Claim,
+    Holder,
+    holder_of,
+    is_alive,
+    is_locked,
+    is_still_there,
+    lock,
+    lock_words,
+)
 
 #: Longest name of a channel, in bytes; a folder with a longer path than that allows is not used.
 MAX_CHANNEL_BYTES = 40
@@ -28,109 +32,6 @@ _MAX_NAME_BYTES = 24
 _LOCK = "lock"
 _UNFINISHED = ".new-"
 _UNFINISHED_AGE_S = 60.0
-#: Of the process of another machine in the lock of its name.
-_ELSEWHERE = "of another machine"
-_HOLDER = re.compile(rf"(?:(\d{{1,9}})|{_ELSEWHERE})(?: (\d{{1,16}}))?\n?", re.ASCII)
-
-
-class Holder(NamedTuple):
-    """Who has claimed a name last: the process id on this machine, and the incarnation; 0 where not known."""
-
-    pid: int
-    incarnation: int
-
-
-class Claim:
-    """One path that this process owns exclusively until ``release`` or its death.
-
-    Attributes:
-        path: the path.
-        had_another: whether another process has owned it before and not released it.
-    """
-
-    def __init__(self, path: Path, lock_path: Path, descriptor: int, *, had_another: bool = False) -> None:
-        self.path, self.had_another = path, had_another
-        self._lock_path = lock_path
-        self._descriptor: int | None = descriptor
-
-    @classmethod
-    def take(cls, path: Path, incarnation: int = 0) -> Claim:
-        """Claim ``path`` by a lock on ``PATH.lock``, which holds this process's id, and the incarnation of a
-        process that claims its name.
-
-        Raises:
-            ChannelError: another process, named in the message, holds it; or the lock cannot be written.
-        """
-        lock_path = path.with_name(path.name + ".lock")
-        before = _text(lock_path)
-        try:
-            descriptor = _lock(lock_path, incarnation=incarnation)
-        except OSError as error:
-            raise ChannelError(f"{lock_path}: cannot be locked: {error.strerror}") from error
-        if descriptor is None:
-            who = _text(lock_path).split("\n")[0]
-            who = who if who.startswith(_ELSEWHERE) else who.partition(" ")[0]
-            raise ChannelError(
-                f"{path} is taken by process {who or 'unknown'}; stop that one or choose another endpoint"
-            )
-        return cls(path, lock_path, descriptor, had_another=bool(before))
-
-    def lend(self, incarnation: int = 0) -> None:
-        """Have the lock name no process of this machine: one of another has the name, with this incarnation
-        if that is known.
-        """
-        assert self._descriptor is not None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, _words(_ELSEWHERE, incarnation), 0)
-
-    def release(self) -> None:
-        """Remove the socket and its lock file, then unlock it."""
-        if self._descriptor is None:
-            return
-        for path in (self.path, self._lock_path):
-            if not path.is_dir():
-                path.unlink(missing_ok=True)
-        os.close(self._descriptor)
-        self._descriptor = None
-
-
-def _words(who: object, incarnation: int) -> bytes:
-    return f"{who} {incarnation}".encode() if incarnation else str(who).encode()
-
-
-def _lock(path: Path, *, create: bool = True, incarnation: int = 0) -> int | None:
-    """An open, locked descriptor of ``path``; None if another process holds the lock."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-    while True:
-        descriptor = os.open(path, flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _still_there(path, descriptor):  # the former holder removed it between open and flock
-                os.close(descriptor)
-                continue
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, _words(os.getpid(), incarnation))
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError:
-            os.close(descriptor)
-            raise
-        return descriptor
-
-
-def _still_there(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _text(lock_path: Path) -> str:
-    try:
-        return lock_path.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 class SocketFolder:
@@ -183,7 +84,7 @@ class SocketFolder:
             if path.name.startswith(_UNFINISHED) and _age_s(path) < _UNFINISHED_AGE_S:
                 continue
             try:
-                descriptor = _lock(path / _LOCK, create=False)
+                descriptor = lock(path / _LOCK, create=False)
             except FileNotFoundError:
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
@@ -208,10 +109,7 @@ class SocketFolder:
     @staticmethod
     def holder(path: Path, name: str) -> Holder | None:
         """Who claimed ``name`` in a folder last, alive or not; None if nobody has."""
-        lock_path = path / f"{name}.lock"
-        if (found := _HOLDER.fullmatch(_text(lock_path))) is not None:
-            return Holder(int(found[1] or 0), int(found[2] or 0))
-        return Holder(0, 0) if lock_path.exists() else None
+        return holder_of(path / f"{name}.lock")
 
     @classmethod
     def owner(cls, path: Path, name: str) -> int | None:
@@ -223,13 +121,13 @@ class SocketFolder:
         """Have who claims ``name`` for the first time here see that a process elsewhere has had it."""
         lock_path = self.path / f"{name}.lock"
         if not lock_path.exists():
-            lock_path.write_bytes(_words(_ELSEWHERE, 0))
+            lock_path.write_bytes(lock_words(ELSEWHERE, 0))
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Those of the sockets ``names`` that living processes have claimed and that are not there; where the
         lock of the folder is gone, only that.
         """
-        if self._descriptor is not None and not _still_there(self.path / _LOCK, self._descriptor):
+        if self._descriptor is not None and not is_still_there(self.path / _LOCK, self._descriptor):
             return [_LOCK]
         claimed = [name for name in names if self.owner(self.path, name) is not None]
         return [name for name in claimed if not os.path.lexists(self.path / name)]
@@ -248,28 +146,6 @@ class SocketFolder:
             self._descriptor = None
         if self._held is not None:
             self._held.release()
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process has locked a file, as that of a claim; changes nothing."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # somebody may have put a FIFO there
-    except (OSError, ValueError):  # or written what can be no path
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def is_alive(pid: int) -> bool:
-    """Whether there is a process of this id."""
-    return pid > 0 and os.path.exists(f"/proc/{pid}")
 
 
 def _places() -> Iterator[Path]:
@@ -306,7 +182,7 @@ def _create_locked(path: Path) -> int:
     """Create ``path`` by a rename after locking it, so that no concurrent ``sweep`` removes it."""
     unfinished = path.with_name(_UNFINISHED + path.name)
     unfinished.mkdir(mode=0o700)
-    descriptor = _lock(unfinished / _LOCK)
+    descriptor = lock(unfinished / _LOCK)
     if descriptor is None:
         raise ChannelError(f"{unfinished} was locked by another process")
     unfinished.rename(path)

@@ -23,8 +23,8 @@ from spreeze_zmq.wire import (
 )
 from spreeze_zmq.wire.channels.connections import ZERO_COPY_BYTES, KernelBuffer, Upload, set_options
 from spreeze_zmq.wire.channels.contexts import this_thread
-from spreeze_zmq.wire.channels.folder import Claim
 from spreeze_zmq.wire.channels.handshakes import Handshakes
+from spreeze_zmq.wire.channels.locks import Claim
 from spreeze_zmq.wire.channels.refusals import Refusals
 
 #: Most messages that one call refuses, so that a flood of them cannot stop a process.

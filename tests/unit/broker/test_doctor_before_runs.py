@@ -10,7 +10,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start
-from spreeze_zmq.commands.check import advice
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.plan import topology

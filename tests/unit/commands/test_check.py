@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.algorithms.dqn import DQN
-from spreeze_zmq.commands.check import advice, endless, ends, environment, report
+from spreeze_zmq.commands.advice import advice
+from spreeze_zmq.commands.check import endless, ends, environment, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.topology import load
@@ -144,7 +145,7 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
     plan = load("pendulum", ["components.evaluator.videos=[100, 3000]", "run.stop.env_steps=2000"])
     late = "components.evaluator.videos: 3,000 env steps are after the run's end at 2,000"
     assert advice(plan, None) == (late,)
-    monkeypatch.setattr("spreeze_zmq.commands.check.find_spec", lambda name: None)
+    monkeypatch.setattr("spreeze_zmq.commands.advice.find_spec", lambda name: None)
     lacks, _ = advice(plan, None)
     assert lacks.endswith("imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'")
 

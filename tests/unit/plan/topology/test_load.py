@@ -12,7 +12,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.commands.check import advice
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import LEARNERS, channels_of, roles_of
 from spreeze_zmq.plan.topology import load

@@ -1,0 +1,161 @@
+"""The newest figures of what the learners do, from their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.broker.figures import Rates
+from spreeze_zmq.broker.rows import inner, kept
+
+#: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
+RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions")
+COUNTS = (*RESTORED, "critic_flops", "actor_flops")
+#: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
+LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
+
+
+@dataclass
+class ReplayRatio:
+    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
+
+    target: float
+    measured: float
+
+
+@dataclass
+class PolicyLag:
+    """Lag of received rollouts in policy versions; ``stale`` transitions exceeded ``bound`` and were
+    dropped. The quantiles are the worst of the learners' newest incarnations, the rest is over all of them.
+    """
+
+    p50: float
+    p99: float
+    max: float
+    stale: float
+    bound: int | None
+
+
+@dataclass
+class Efficiency:
+    """Matrix products and convolutions of all updates, and the limit of the learners' GPUs, or of all cores,
+    for them; ``share`` is their ratio.
+    """
+
+    flops_per_s: float
+    limit_flops_per_s: float
+    share: float
+
+
+@dataclass
+class LearningFigures:
+    """The newest figures of all learners.
+
+    Attributes:
+        counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint.
+        first_counts: the first reported values of ``counts``; a resumed run starts above 0.
+        policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
+        before: the counts that a resumed run starts from, which no report of a learner that has not been
+            restored yet undercuts.
+        gauges: losses and other momentary figures.
+        publication: by role: seconds between two publications, their share of the updates' time, bytes.
+        devices: by process: FLOP/s that its core or GPU reaches, share of time that updates take on a GPU,
+            memory held, memory free.
+        rates: present increase of the counts per second.
+    """
+
+    counts: dict[str, Any] = kept(lambda: dict.fromkeys(COUNTS, 0))
+    first_counts: dict[str, Any] = kept(dict)
+    policy_lags: dict[str, Any] = kept(dict)
+    before: Mapping[str, float] = inner(dict)
+    gauges: dict[str, float] = inner(dict)
+    publication: dict[str, dict[str, float]] = inner(dict)
+    devices: dict[str, dict[str, float]] = inner(dict)
+    rates: Rates = inner(lambda: Rates())
+
+    def take_device(self, sender: str, fields: Mapping[str, Any]) -> None:
+        """Record what any process reports about its device."""
+        if fields.get("device") and (sender in self.devices or len(self.devices) < DEVICES_KEPT):
+            self.devices[sender] = fields["device"]
+
+    def take(self, instance: str, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record the report of a learner's incarnation."""
+        if "policy_lag" in fields:
+            self.policy_lags[instance] = fields["policy_lag"]
+            while len(self.policy_lags) > LIVES_KEPT:
+                del self.policy_lags[next(iter(self.policy_lags))]
+        if "publication" in fields:
+            self.publication[fields["role"]] = fields["publication"]
+        for name, value in fields["gauges"].items():
+            if name in self.gauges or len(self.gauges) < GAUGES_KEPT:
+                self.gauges[name] = value
+        for name in COUNTS:
+            if name in fields["counters"] and self._is_of_this_run(name, fields["counters"]):
+                self.counts[name] = max(fields["counters"][name], self.before.get(name, 0))
+                self.first_counts.setdefault(name, self.counts[name])
+                self.rates.add(name, self.counts[name], now_s)
+
+    def _is_of_this_run(self, name: str, counters: Mapping[str, float]) -> bool:
+        """Whether it goes on from the resumed run's checkpoint: products do once their updates do."""
+        updates = name.replace("_flops", "_updates")
+        return updates == name or counters.get(updates, 0) >= self.before.get(updates, 0)
+
+    def resume(self, counts: Mapping[str, float]) -> None:
+        """Start from the counts at a checkpoint of another run."""
+        self.before = {name: counts[name] for name in RESTORED if name in counts}
+        self.counts |= self.before
+
+    def mean_rates(self, wall_s: float) -> dict[str, float]:
+        """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""
+        gains = {name: count - self.first_counts.get(name, count) for name, count in self.counts.items()}
+        return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
+
+    def sampled_transitions(self) -> int:
+        """Transitions that updates could train on; all env steps if a learner does not report them."""
+        return int(self.counts["sampled_transitions"] or self.counts["env_steps"])
+
+    def replay_ratio(self, target: float) -> ReplayRatio:
+        """Transitions trained on for each one sampled, over the whole run, beside the target."""
+        sampled = self.sampled_transitions()
+        return ReplayRatio(target, self.counts["trained_transitions"] / sampled if sampled else 0.0)
+
+    def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
+        """The share of the devices' arithmetic that the updates use; None before learners report both.
+
+        Args:
+            flops_per_s: of all learners together.
+            places: the device of each learner's process.
+            num_cores: physical cores that the run may use. A learner on the CPU reports the limit of one.
+        """
+        limits: dict[str, float] = {}
+        for name, place in places.items():
+            one = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
+            limits[place] = max(limits.get(place, 0.0), one * (num_cores if place == "cpu" else 1))
+        limit = sum(limits.values())
+        if not limit or not flops_per_s:
+            return None
+        return Efficiency(flops_per_s, limit, flops_per_s / limit)
+
+    def arithmetic_s(self, places: Mapping[str, str]) -> float:
+        """Core-seconds that the products of all updates on the CPU take at the rate that was measured for
+        them; arguments as for :meth:`efficiency`.
+        """
+        total = 0.0
+        for name, place in places.items():
+            limit = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
+            if place == "cpu" and limit:
+                total += self.counts[f"{name.split('_')[0]}_flops"] / limit
+        return total
+
+    def policy_lag(self, newest: Collection[str], bound: int | None) -> PolicyLag:
+        """The row of all learners; ``newest`` are their newest incarnations, ``bound`` is the topology's."""
+        lags = list(self.policy_lags.values())
+        recent = [lag for instance, lag in self.policy_lags.items() if instance in newest]
+        return PolicyLag(
+            p50=max((lag.get("p50", 0) for lag in recent), default=0),
+            p99=max((lag.get("p99", 0) for lag in recent), default=0),
+            max=max((lag.get("max", 0) for lag in lags), default=0),
+            stale=sum(lag.get("stale", 0) for lag in lags),
+            bound=bound,
+        )

@@ -1,0 +1,137 @@
+"""Lines of advice about a topology before its run: what has no effect, and what will not go well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.encoders import of_mlp_alone
+from spreeze_zmq.base.schema import options_of, show
+from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.evaluation.arena import stepped_in_workers
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+from spreeze_zmq.plan.topology.component_file import read_component_file
+
+#: Observations beyond this are far from the numbers around 1 that fresh networks are made for.
+LARGE = 1_000.0
+#: A process has too little time to start if one environment took this share of it.
+NEARLY = 0.7
+
+
+def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
+    """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
+    stepped.
+    """
+    lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan), *_about_videos(plan)
+    return (*filter(None, lines), *_about_data(plan))
+
+
+def _about_data(plan: Plan) -> Iterator[str]:
+    """Yield a line for each source that another environment's episodes are of."""
+    for name, source in plan.data.items():
+        if source.differs:
+            yield f"data.{name} was {source.differs}: its rewards may be others than this run's"
+
+
+def _about_effect(plan: Plan) -> Iterator[str]:
+    """Yield a line for each option that was given a value and has no effect beside the others."""
+    kind = algorithms.get(plan.run.algorithm)
+    options = {option.name: option for option in options_of(kind.Options)}
+    for name, option in options.items():
+        value = plan.algorithm[name]
+        if value != option.default and not option.has_effect(options, plan.algorithm):
+            other = plan.algorithm[option.only_with]
+            yield (
+                f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "
+                f"{show(other)}"
+            )
+    values = {name: plan.algorithm[name] for name in options}
+    for name in of_mlp_alone(plan.environment, algorithms.options_from(kind.Options, values)):
+        if (value := plan.algorithm[name]) != options[name].default:
+            yield f"algorithm.{name} = {show(value)} has no effect: images go through convolutions"
+    if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
+        yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
+    if plan.run.randomize and (sampler := plan.components[SAMPLER]).use != SAMPLER:
+        yield f"run.randomize: the shipped sampler draws from it, {sampler.use} may not"
+    yield from plan.replaced
+    yield from _about_step_timeout(plan)
+    yield from _about_evaluator(plan)
+
+
+def _about_evaluator(plan: Plan) -> Iterator[str]:
+    """Yield a line for each option of the shipped evaluator that others, or the environment, overrule."""
+    evaluator, limit = plan.components[EVALUATOR], plan.environment.max_episode_steps
+    if evaluator.use != EVALUATOR:
+        return
+    own, steps = evaluator.options, evaluator.options["episode_steps"]
+    engine = engine_of(plan.timing["backend"]) if plan.timing else None
+    batched = engine is not None and bool(engine.native or engine.module)
+    few = own["confirm_episodes"] < own["episodes"]
+    idle = {
+        "workers": (batched, "all environments step at once"),
+        "confirm_episodes": (few, f"components.{EVALUATOR}.episodes is more"),
+        "episode_steps": (steps != "auto" and steps > (limit or steps), f"episodes end after {limit} steps"),
+    }
+    options = {option.name: option for option in read_component_file(Path(evaluator.folder)).options}
+    for name, (holds, why) in idle.items():
+        if holds and own[name] not in (0, options[name].default):
+            yield f"components.{EVALUATOR}.{name} = {show(own[name])} has no effect: {why}"
+
+
+def _about_step_timeout(plan: Plan) -> Iterator[str]:
+    """Yield a line where a deadline of steps is given, and no worker takes any."""
+    sampler, evaluator = plan.components[SAMPLER], plan.components[EVALUATOR]
+    if sampler.use != SAMPLER or evaluator.use != EVALUATOR or not plan.timing:
+        return
+    defaults = {option.name: option.default for option in read_component_file(Path(sampler.folder)).options}
+    given, workers = sampler.options["step_timeout_s"], sampler.options["workers"]
+    if given == defaults["step_timeout_s"] or stepped_in_workers(plan):
+        return
+    here = ", which takes none here" if workers else ""
+    yield (
+        f"components.{SAMPLER}.step_timeout_s = {show(given)} has no effect while "
+        f"components.{SAMPLER}.workers is {show(workers)}{here}: only workers can be ended in a step"
+    )
+
+
+def _about_videos(plan: Plan) -> Iterator[str]:
+    """Yield a line where videos that are asked for cannot be written, or come after the run's end."""
+    steps = plan.components[EVALUATOR].options.get("videos") or ()
+    if steps and find_spec("imageio_ffmpeg") is None:
+        from spreeze_zmq.evaluation.video.recorder import NO_ENCODER
+
+        yield f"components.{EVALUATOR}.videos: {NO_ENCODER}"
+    limit = plan.run.stop.env_steps
+    if late := [step for step in steps if limit is not None and step > limit]:
+        yield f"components.{EVALUATOR}.videos: {late[0]:,} env steps are after the run's end at {limit:,}"
+
+
+def _about_start(plan: Plan) -> str:
+    """That a process may be given up while it makes an environment, as a written deadline is kept."""
+    make_s = plan.timing.get("make_s", 0.0)
+    for role in (SAMPLER, EVALUATOR):
+        allowed_s = plan.components[role].start_timeout_s
+        if make_s >= NEARLY * allowed_s:
+            took = f"making one environment took {make_s:.0f} s"
+            return f"components.{role}.start_timeout_s: {took}, and {allowed_s:g} s are allowed: raise it"
+    return ""
+
+
+def _about_scale(plan: Plan, observations: NDArray[Any] | None) -> str:
+    scaled = plan.algorithm["normalize_observations"] or plan.environment.obs_dtype == "uint8"
+    if scaled or observations is None or plan.tried.get("lost_digits"):  # a finding says so
+        return ""
+    rows = np.abs(observations.reshape(len(observations), -1).astype(np.float64)).mean(0)
+    place = int(rows.argmax())
+    if rows[place] <= LARGE:
+        return ""
+    what = f"{(rows > LARGE).sum()} of the {len(rows)} numbers of an observation exceed {LARGE:,.0f}"
+    example = f"number {place} is around {rows[place]:.1g} in size"
+    return f"run.env: {what}, {example}: set algorithm.normalize_observations = true"
