@@ -53,7 +53,8 @@ class LearningFigures:
     """The newest figures of all learners.
 
     Attributes:
-        counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint.
+        counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint, but what the run has
+            sampled stays sampled.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
         policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
         before: the counts that a resumed run starts from, which no report of a learner that has not been
@@ -92,7 +93,8 @@ class LearningFigures:
                 self.gauges[name] = value
         for name in COUNTS:
             if name in fields["counters"] and self._is_of_this_run(name, fields["counters"]):
-                self.counts[name] = max(fields["counters"][name], self.before.get(name, 0))
+                least = self.counts[name] if name == "env_steps" else self.before.get(name, 0)
+                self.counts[name] = max(fields["counters"][name], least)
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 

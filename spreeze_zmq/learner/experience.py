@@ -88,6 +88,8 @@ class Experience(ABC):
         memory_size = type(half.algorithm).memory_size(self.options)
         self.intake = Intake(component, self.options.frame_stack, self.too_stale, self.unfit, memory_size)
         self.lag = LagHistogram()
+        if others is None and not self.in_order:
+            component.on("status", self.hear_run)
 
     # --- what it waits for
 
@@ -199,6 +201,18 @@ class Experience(ABC):
     @abstractmethod
     def meet(self, message: Message) -> None:
         """Note what came with the other half's weights, which have been loaded."""
+
+    def hear_run(self, status: Mapping[str, Any]) -> None:
+        """Without another learner the broker knows what the run had received."""
+        received = status.get("env_steps")
+        self.catch_up(received if type(received) is int else 0)
+
+    def catch_up(self, received: int) -> None:
+        """Count what the run has received and this learner has not: it was started again, from an older
+        checkpoint.
+        """
+        if received > self.counts.env_steps:
+            self.count(received - self.counts.env_steps)
 
     def count(self, transitions: int) -> None:
         """Add to ``env_steps``. The last sample of the run is reported at once, so that the broker ends the

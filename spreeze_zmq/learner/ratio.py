@@ -115,7 +115,7 @@ class RatioExperience(ReplayExperience):
         assert self.others is not None
         if self.others.num_taken == 1:
             self._first_policy = self.others.version
-            self.count(max(0, int(message.fields["extras"].get("env_steps", 0)) - self.counts.env_steps))
+            self.catch_up(int(message.fields["extras"].get("env_steps", 0)))
 
     # --- an update
 

@@ -130,8 +130,7 @@ class RoundExperience(Experience):
         assert self.others is not None
         fields = message.fields
         if self.others.num_taken == 1 and not self.in_order:
-            received = fields.get("extras", fields).get("env_steps", 0)
-            self.count(max(0, int(received) - self.counts.env_steps))
+            self.catch_up(int(fields.get("extras", fields).get("env_steps", 0)))
         if message.kind == "policy":
             allowed = fields["version"]
         else:

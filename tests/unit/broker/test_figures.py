@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spreeze_zmq.broker.figures import Rates
+from spreeze_zmq.broker.learning_figures import LearningFigures
 
 
 def test_a_steady_counter_has_its_rate():
@@ -45,6 +46,18 @@ def test_a_counter_that_is_silent_has_no_rate():
     rates.add("updates", 100, 1.0)
     assert rates.rate("updates", 2.9) == 100.0
     assert rates.rate("updates", 3.1) == 0.0
+
+
+def test_what_the_run_has_sampled_stays_sampled():
+    """A learner that was started again is at its checkpoint, before it is restored at 0; what it has trained
+    is what its weights have learned from.
+    """
+    figures = LearningFigures()
+    for steps, trained in ((1000, 8000), (0, 0), (400, 3200), (1010, 3300)):
+        fields = {"role": "critic_learner", "gauges": {}}
+        figures.take("x/1", {**fields, "counters": {"env_steps": steps, "trained_transitions": trained}}, 1.0)
+        assert figures.counts["env_steps"] == max(1000, steps)
+        assert figures.counts["trained_transitions"] == trained
 
 
 def test_a_counter_that_falls_starts_again():

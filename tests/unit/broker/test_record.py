@@ -400,7 +400,9 @@ def test_what_was_measured_for_the_plan_is_in_the_summary():
 
 
 def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
-    """The counts after the checkpoint are undone; the old figures stay until the new process reports."""
+    """What was trained after the checkpoint is undone, what was sampled is not; the old figures stay until
+    the new process reports.
+    """
     run = record("run.stop.env_steps=1000")
     counters = {"env_steps": 900, "critic_updates": 70, "trained_transitions": 7200}
     run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 1.0)
@@ -408,7 +410,7 @@ def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
     assert (run.learning.counts["env_steps"], run.stop_condition(1.0)) == (900, "")
     counters = {"env_steps": 850, "critic_updates": 60, "trained_transitions": 6800}
     run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 2.0)
-    assert run.learning.counts["env_steps"] == 850
+    assert [run.learning.counts[name] for name in counters] == [900, 60, 6800]
     counters["env_steps"] = 1000
     run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 3.0)
     assert run.stop_condition(3.0) == "env_steps 1000 >= 1000"

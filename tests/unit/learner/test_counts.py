@@ -53,11 +53,14 @@ def test_counters_of_an_older_checkpoint_are_understood(saved, expected):
     assert restored == expected
 
 
-def rounds(role, **balance):
+def rounds(role, alone=False, **balance):
     """What a learner of PPO learns from, in a run of 1,000 env steps, of which it has received 600."""
-    limits = {"run": {"env": "CartPole-v1", "algorithm": "ppo", "stop": {"env_steps": 1000}}}
+    limits = {
+        "run": {"env": "CartPole-v1", "algorithm": "pqn" if alone else "ppo", "stop": {"env_steps": 1000}}
+    }
     plan = topology.load({**limits, "balance": balance, "components": {"sampler": {"count": 1}}})
     kind, options = algorithm_of(plan)
+    handlers = []
     component = SimpleNamespace(
         plan=plan,
         role=role,
@@ -67,13 +70,14 @@ def rounds(role, **balance):
         figures={},
         stopping_roles=set(),
         send_report=lambda: None,
-        on=lambda *_: None,
+        on=lambda kind, handler: handlers.append(handler),
     )
     half = SimpleNamespace(algorithm=kind(options, plan.environment))
     outlet = SimpleNamespace(
         cadence=None, limits=None, of_policy=role == ACTOR_LEARNER, versions=SimpleNamespace(newest=9)
     )
-    return RoundExperience(component, half, outlet, SimpleNamespace(num_taken=0), Counts(env_steps=600))
+    others = None if alone else SimpleNamespace(num_taken=0)
+    return RoundExperience(component, half, outlet, others, Counts(env_steps=600)), handlers
 
 
 @pytest.mark.parametrize("mode", ["free", "lockstep"])
@@ -85,11 +89,21 @@ def test_a_restarted_learner_of_rounds_hears_how_many_transitions_the_run_has(mo
         (CRITIC_LEARNER, "policy", {"version": 7, "extras": {"env_steps": 900}}),
         (ACTOR_LEARNER, "critic", {"policy_version": 7, "env_steps": 900}),
     ):
-        experience = rounds(role, mode=mode)
+        experience, _ = rounds(role, mode=mode)
         for experience.others.num_taken in (1, 2):
             experience.meet(SimpleNamespace(kind=kind, fields=fields, incarnation=1))
             assert experience.counts.env_steps == (900 if mode == "free" else 600)
             (fields.get("extras") or fields)["env_steps"] += 50
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("free", 1000), ("lockstep", 600)])
+def test_a_lone_learner_that_was_started_again_hears_it_of_the_broker(mode, expected):
+    """So that the run ends where it was told to, and schedules do not go back."""
+    experience, handlers = rounds(CRITIC_LEARNER, alone=True, mode=mode)
+    for received in (900, 700, "x", None, 1000):
+        for handler in handlers:
+            handler({"env_steps": received})
+    assert experience.counts.env_steps == expected
 
 
 @pytest.mark.parametrize(("mode", "goes_on"), [("free", True), ("lockstep", False)])
@@ -97,7 +111,7 @@ def test_an_actor_learner_that_has_received_all_keeps_no_rollout_from_one_that_h
     """A critic-learner that was started again lacks what was lost with the one before, and the samplers give
     both the same: it says when the run has enough.
     """
-    actor, critic = rounds(ACTOR_LEARNER, mode=mode), rounds(CRITIC_LEARNER, mode=mode)
+    (actor, _), (critic, _) = rounds(ACTOR_LEARNER, mode=mode), rounds(CRITIC_LEARNER, mode=mode)
     assert actor.wants
     assert critic.wants
     actor.counts.env_steps = critic.counts.env_steps = 2048
