@@ -61,18 +61,16 @@ class Helm:
         learners, interval_s = plan.learning.learners, 60 * plan.run.checkpoint_minutes
         self.checkpoints = CheckpointRequest(folder.checkpoints, learners, interval_s)
         self.state, self.exit_reason = "starting", ""
-        self._next_balance_s = self._stop_by_s = 0.0
+        self._next_balance_s = self._stop_by_s = self._heard_from_s = 0.0
         self._ahead_s, self._count_by_s, self._ask_by_s = AHEAD_S, math.inf, math.inf
         self._has_published_stop = False
 
     def restore(self, exit_reason: str, now_s: float) -> None:
         """Say again what an earlier broker of this run had decided, once the record is restored."""
-        self.checkpoints.next_s = max(self.checkpoints.next_s, now_s + RECONNECTED_S)
-        self.exit_reason = exit_reason
-        self.state = "stopping" if exit_reason else self.state
-        has_trained = self._record.learning.counts["critic_updates"] > 0 or self._plan.balance.in_order
-        if exit_reason and has_trained and self._record.learners_are_ready:
-            self._stop_by_s = self._ask_by_s = now_s + RECONNECTED_S
+        self._heard_from_s = now_s + RECONNECTED_S
+        self.checkpoints.next_s = max(self.checkpoints.next_s, self._heard_from_s)
+        if exit_reason:
+            self._begin_end(exit_reason, now_s)
         if (size := self._record.moved(CRITIC_LEARNER, moves.BATCH)) is not None:
             self.balancer.set_batch_size(size)
             for role in self._plan.learning.learners:
@@ -120,16 +118,20 @@ class Helm:
                 roles = [*self._record.stopped, "launcher"] if self._record.workers else ["*"]
                 self.say("stop", roles=roles, reason=self.exit_reason)
             return
-        learning = self._record.learning
-        if learning.counts["critic_updates"] > 0 and self._record.learners_are_ready:
-            self.state = "training"
-        elif learning.counts["env_steps"] > learning.before.get("env_steps", 0):
-            self.state = "warming up"
+        self._look()
         if self.state == "training" and now_s >= self.checkpoints.next_s:
             self.checkpoint(now_s)
         if now_s >= self._next_balance_s:
             self.balance(now_s)
         self.end(self._record.stop_condition(now_s), now_s)
+
+    def _look(self) -> None:
+        """Note how far the run is."""
+        learning = self._record.learning
+        if learning.counts["critic_updates"] > 0 and self._record.learners_are_ready:
+            self.state = "training"
+        elif learning.counts["env_steps"] > learning.before.get("env_steps", 0):
+            self.state = "warming up"
 
     def checkpoint(self, now_s: float, *, at_once: bool = False) -> str:
         """Ask the learners for a checkpoint, in order at a count which they have not reached unless it is to
@@ -206,14 +208,20 @@ class Helm:
             return
         log.info("the run ends: %s", reason)
         self._notes.note("end", {"reason": reason}, now_s)
-        # in order, the last checkpoint comes after updates that are not made yet
-        in_order = self._plan.balance.in_order and self._record.learners_are_ready
-        learning = self.state == "training" or in_order
-        self.exit_reason, self.state = reason, "stopping"
+        self._begin_end(reason, now_s)
         self.show(now_s)  # the evaluator only receives policies from now on
-        self._stop_by_s = now_s
-        if learning:
+        if now_s >= self._ask_by_s:
             self._ask_for_the_last(now_s)
+
+    def _begin_end(self, reason: str, now_s: float) -> None:
+        """Decide whether there is a last checkpoint; it is asked for when the learners hear this broker."""
+        self._look()
+        # in order, it comes after updates that are not made yet
+        in_order = self._plan.balance.in_order and self._record.learners_are_ready
+        self._stop_by_s = max(now_s, self._heard_from_s)
+        if self.state == "training" or in_order:
+            self._ask_by_s = self._stop_by_s
+        self.exit_reason, self.state = reason, "stopping"
 
     def _ask_for_the_last(self, now_s: float) -> None:
         """Ask for the last checkpoint, and set how long the end of the run waits for it."""

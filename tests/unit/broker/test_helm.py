@@ -24,7 +24,8 @@ class Steered:
         self.record.learning.counts["critic_updates"] = updates
         self.stopped = []
         control = SimpleNamespace(publish=self.hear)
-        self.helm = Helm(plan, RunFolder(path), self.record, SimpleNamespace(), control)
+        notes = SimpleNamespace(**dict.fromkeys(("note", "publish", "refusals", "figures"), lambda *_: None))
+        self.helm = Helm(plan, RunFolder(path), self.record, notes, control)
 
     def hear(self, message):
         """Note what is said, and whom a stop is for."""
@@ -59,6 +60,19 @@ def test_the_stop_of_a_run_names_the_roles_that_the_launcher_has_stopped_already
     steered.helm.exit_reason = REASON
     assert steered.decide(100.0) == ["stop"]
     assert steered.stopped == ["sampler", "critic_learner", "launcher"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_run_that_ends_as_its_broker_comes_back_has_its_last_checkpoint(tmp_path, asked):
+    """Whether somebody ends it before the next broker has decided anything, or a limit has passed meanwhile."""
+    steered = Steered(tmp_path, updates=5)
+    steered.record.stop_condition = lambda now_s: REASON
+    steered.helm.restore("", 100.0)
+    if asked:
+        steered.helm.end("the user", 100.05)
+    assert "checkpoint" not in steered.said + steered.decide(100.1)
+    assert steered.decide(100.0 + RECONNECTED_S) == ["checkpoint"]
+    assert steered.helm.exit_reason == ("the user" if asked else REASON)
 
 
 @pytest.mark.parametrize("gone", [False, True])
