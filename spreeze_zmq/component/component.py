@@ -72,6 +72,7 @@ class Component(Reporting):
         self.stopping_roles: set[str] = set()
         self.at_end: list[Callable[[], object]] = []
         self._handlers: dict[str, list[Callable[[Mapping[str, Any]], None]]] = {"stop": [self._on_stop]}
+        self.on("status", lambda status: self._say_hello() if self._is_unheard(status) else None)
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._said_of_recording = ""
@@ -172,6 +173,7 @@ class Component(Reporting):
         self.send_report()
 
     def _say_hello(self) -> None:
+        self._hello_s = time.monotonic()
         fields = {"role": self.role, "name": self.name, "pid": os.getpid(), "protocol": PROTOCOL_VERSION}
         self.report("hello", {**fields, "host": socket.gethostname()})
 

@@ -17,6 +17,8 @@ from spreeze_zmq.wire import channels
 #: Bytes kept of a failure's summary, the first ones, and of its traceback, the last ones: a header with both
 #: is below the most that a message may have.
 SUMMARY_BYTES, TRACEBACK_BYTES = 16_000, 40_000
+#: A ``hello`` is on its way for less time than this.
+UNHEARD_S = 2.0
 
 
 def failure_texts(summary: str, traceback: str) -> dict[str, str]:
@@ -54,7 +56,7 @@ class Reporting:
         self._began_s = time.monotonic() - (time.time() - process.create_time())
         self._family = Family(process)
         self._is_thread = threading.current_thread() is not threading.main_thread()
-        self._is_ready, self._preparations = False, 0
+        self._is_ready, self._preparations, self._hello_s = False, 0, 0.0
 
     @property
     def uptime_s(self) -> float:
@@ -93,6 +95,14 @@ class Reporting:
             "waiting_for": self._owed(),
             **figures,
         }
+
+    def _is_unheard(self, status: Mapping[str, Any]) -> bool:
+        """Whether a broker knows this process, and not that it is ready, some time after its ``hello``: that
+        went with the broker before this one, of which this process had not heard.
+        """
+        row = status.get("processes", {}).get(self.name, {})
+        is_known = row.get("pid") == os.getpid() and row.get("ready") is False
+        return self._is_ready and is_known and time.monotonic() - self._hello_s > UNHEARD_S
 
     def _owed(self) -> str:
         """What this process waits for, in words; empty if for nothing."""

@@ -59,7 +59,8 @@ class Ends:
             fault = texts.fault_in(event)
             if event.code == InputError.exit_code and elsewhere is None:
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)
-            if elsewhere is None and (asked or self._outcome.stop_reason):
+            at_end = not event.restarting and (asked or self._outcome.stop_reason)
+            if elsewhere is None and at_end:
                 self._outcome.fail_at_end(event.name, fault)
             self.fail(event.name, fault)
         elif isinstance(event, Exited):

@@ -78,7 +78,7 @@ class Launch:
         self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads, shares=shares)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: Mapping[str, Any] = {}
-        self.line = BrokerLine(self.plan, self.incarnation)
+        self.line = BrokerLine(self.plan, self.incarnation, self.supervisor.names)
         self.outcome = Outcome(folder, self.plan)
         self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
@@ -251,7 +251,8 @@ class Launch:
         self.view.note(f"stopping: {reason} (once more to stop at once)")
         self.ends.take_stock(self.status.get("groups", {}))
         self.line.tell("stop_request", reason=reason)
-        self.supervisor.end_restarts()  # the signal may have reached all processes, as from systemd
+        # the signal may have reached all processes, as from systemd
+        self.supervisor.end_restarts(needed=[f"{BROKER}-0"])
         ours = self.supervisor.alive([f"{BROKER}-0"])
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
         while not self.outcome.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from spreeze_zmq.base.errors import InputError
@@ -45,7 +45,7 @@ class Supervisor:
         self._spawner = spawner or GroupSpawner()
         self._clock = clock
         self._supervised: dict[str, _Supervised] = {}
-        self._restarting = True
+        self._needed: Collection[str] | None = None
 
     # --- commands
 
@@ -81,11 +81,15 @@ class Supervisor:
         for one in self._known(names):
             del self._supervised[one.spec.name]
 
-    def end_restarts(self) -> None:
-        """Restart nothing from now on, since the run ends."""
-        self._restarting = False
+    def end_restarts(self, needed: Collection[str] = ()) -> None:
+        """Restart nothing from now on, since the run ends, except who is ``needed`` until then: at once where
+        it waits for that, and after a crash, but not where somebody else has stopped it.
+        """
+        self._needed = needed
         for one in list(self._supervised.values()):
-            if one.process is None:
+            if one.process is None and one.spec.name in needed:
+                one.restart_at_s = self._clock()
+            elif one.process is None:
                 del self._supervised[one.spec.name]
 
     def poll(self) -> list[Event]:
@@ -147,15 +151,18 @@ class Supervisor:
         spec = one.spec
         expected = one.stopping
         reason = "" if expected else self._why_not_again(one, code, now_s)
-        again = not expected and self._restarting and not reason
-        exited = _exited(one, code, now_s, expected=expected, restarting=again)
-        if again:
+        exited = _exited(one, code, now_s, expected=expected)
+        if not (expected or reason) and self._is_needed(exited):
             one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes_s), LONGEST_DELAY_S)
             one.crashes_s.append(now_s)
             one.process, one.restart_at_s = None, now_s + one.delay_s
-            return [exited]
+            return [replace(exited, restarting=True)]
         del self._supervised[spec.name]
-        return [exited] if expected or not self._restarting else [exited, GaveUp(spec.name, reason)]
+        return [exited] if expected or self._needed is not None else [exited, GaveUp(spec.name, reason)]
+
+    def _is_needed(self, exited: Exited) -> bool:
+        """Whether who has ended unasked is to come back, if it may."""
+        return self._needed is None or (exited.name in self._needed and not exited.heeds_sigterm)
 
     def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
         """Why a crashed process is not restarted; empty where it is. Drops crashes from before the window."""
@@ -182,7 +189,7 @@ class Supervisor:
         return [Restarted(spec.name, len(one.crashes_s), one.delay_s)]
 
 
-def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool, restarting: bool) -> Exited:
+def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool) -> Exited:
     assert one.process is not None
     by_signal = -code if code is not None and code < 0 else None
     exited = Exited(
@@ -193,7 +200,7 @@ def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool,
         expected=expected,
         killed=one.forget_at_s is not None,
         overdue=one.overdue,
-        restarting=restarting,
+        restarting=False,
         words="",
         log_path=one.spec.log_path,
         lived_s=now_s - one.started_s,

@@ -64,7 +64,7 @@ def test_the_stop_of_a_run_names_the_roles_that_the_launcher_has_stopped_already
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_run_that_ends_as_its_broker_comes_back_has_its_last_checkpoint(tmp_path, asked):
-    """Whether somebody ends it before the next broker has decided anything, or a limit has passed meanwhile."""
+    """Whether somebody ends it before that broker has decided anything, or a limit has passed meanwhile."""
     steered = Steered(tmp_path, updates=5)
     steered.record.stop_condition = lambda now_s: REASON
     steered.helm.restore("", 100.0)

@@ -1,5 +1,6 @@
 """What a process says of itself."""
 
+import os
 import threading
 import time
 
@@ -22,3 +23,22 @@ def test_components_of_one_process_report_the_cpu_time_of_their_threads():
     thread.join()
     assert 0.02 <= found["sampler"] < time.process_time() - time.thread_time() + 0.02
     assert own.own_report()["cpu_s"] >= 0.9 * time.process_time()  # the kernel counts in ticks
+
+
+def test_a_broker_that_has_not_heard_the_hello_is_told_again():
+    """It went with the broker before, which had not said anything yet: a learner that is never ready would be
+    killed, and the run would have no checkpoint.
+    """
+    own, unheard = Reporting("sampler", "sampler-0"), {"pid": os.getpid(), "ready": False}
+
+    def is_unheard(**row):
+        return own._is_unheard({"processes": {"sampler-0": {**unheard, **row}}})
+
+    assert not is_unheard()  # it is not ready itself
+    own._is_ready = True
+    assert is_unheard()
+    assert not is_unheard(ready=True)
+    assert not is_unheard(pid=1)  # the life before
+    assert not own._is_unheard({})
+    own._hello_s = time.monotonic()
+    assert not is_unheard()  # it is on its way

@@ -62,7 +62,35 @@ def test_the_next_broker_hears_what_is_told_from_the_end_of_the_last_one_on(plan
         assert broker.reports.pull(0.1) is None
         broker.heard_by(line, 2)
         line.tell("failure", **MESSAGES["failure"].fields)
-        assert [broker.reports.pull(TIMEOUT_S).kind for _ in range(2)] == ["exited", "failure"]
+        heard = [broker.reports.pull(TIMEOUT_S).kind for _ in range(3)]
+        assert heard == ["exited", "workers", "failure"]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_the_next_broker_is_told_again_what_holds(plan, heard):
+    """The last one has died before it wrote that down, perhaps before it had said anything: without the
+    numbers of processes the next one ends a run as if nobody had started it.
+    """
+    line = BrokerLine(plan, 7, lives=lambda: ["sampler-0"])
+    with contextlib.closing(line), contextlib.closing(Broker(plan)) as broker:
+        assert poll([broker.control], timeout_s=TIMEOUT_S)
+        broker.control.serve()
+        if heard:
+            broker.heard_by(line, 1)
+        about = {"reason": "the balance", "role": "sampler"}
+        ends = [{"name": f"sampler-{index}", "how": "left", "restarting": True} for index in range(2)]
+        told = [("workers", {**about, "count": count}) for count in (2, 1)]
+        told += [("exited", end) for end in ends]
+        for kind, fields in told:
+            line.tell(kind, **fields)
+            assert broker.reports.pull(TIMEOUT_S).kind == kind
+        line.be_silent()
+        broker.heard_by(line, 2)
+        again = [broker.reports.pull(TIMEOUT_S) for _ in range(2)]
+        assert [message.kind for message in again] == ["workers", "exited"]
+        assert again[0].fields["count"] == 1
+        assert again[1].fields == {**ends[1], "restarting": False}  # sampler-0 lives by now
+        assert broker.reports.pull(0.1) is None
 
 
 def test_who_has_ended_with_a_broker_is_told_to_the_next_one(tmp_path):

@@ -72,6 +72,12 @@ def test_a_sampler_that_crashes_as_it_is_taken_away_does_not_fail_the_run(told):
     assert told.outcome.settle({}, at_once=False) == 0
 
 
+def test_a_broker_that_comes_back_for_the_last_checkpoint_does_not_fail_the_run(told):
+    """It was killed while the run that the user had interrupted waited for that."""
+    told.ends.on_event(exited("broker-0", number=signal.SIGKILL, expected=False, restarting=True))
+    assert told.outcome.settle({}, at_once=False) == 0
+
+
 def test_a_group_that_crashes_at_the_end_fails_the_run(told):
     """The member's process says so where the group was asked to end, too."""
     told.ends.on_event(exited("member-0", code=1))

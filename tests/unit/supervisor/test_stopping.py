@@ -9,6 +9,8 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
+
 from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, guard
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, python, shell, until
 
@@ -121,6 +123,37 @@ def test_when_the_run_ends_crashes_are_reported_and_not_mended(fake, spec):
     spawner.lives[0].code = 1
     [exited] = supervisor.poll()
     assert (exited.expected, exited.restarting) == (False, False)
+    assert supervisor.names() == []
+
+
+@pytest.mark.parametrize(("code", "is_back"), [(-9, True), (1, True), (0, False), (-15, False)])
+def test_who_is_needed_until_the_end_comes_back_unless_somebody_stopped_it(fake, spec, code, is_back):
+    """As the broker, without which there is no last checkpoint; a service manager stops all processes."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    supervisor.end_restarts(needed=[spec.name])
+    spawner.lives[0].code = code
+    [exited] = supervisor.poll()
+    assert exited.restarting is is_back
+    clock.now_s += 1.0
+    supervisor.poll()
+    assert len(spawner.lives) == 1 + is_back
+    assert supervisor.alive([spec.name]) == [spec.name] * is_back
+
+
+def test_who_is_needed_until_the_end_waits_for_no_restart(fake, spec):
+    """Its delay may be longer than the end waits for it; at the very end nobody is needed."""
+    supervisor, spawner, _ = fake
+    supervisor.start(spec)
+    for number in range(2):
+        spawner.lives[-1].code = 1
+        supervisor.poll()
+        supervisor.end_restarts(needed=[spec.name])
+        supervisor.poll()
+        assert len(spawner.lives) == number + 2
+    spawner.lives[-1].code = 1
+    supervisor.poll()
+    supervisor.end_restarts()
     assert supervisor.names() == []
 
 
