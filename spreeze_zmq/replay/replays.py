@@ -108,7 +108,8 @@ class _RingReplay:
 
     def load(self, folder: Path | str) -> None:
         """Continue from ``save``. Raises CheckpointError."""
-        self.ring.load(Path(folder))
+        with self.ring.filling():  # who is killed in it leaves rows without their frames
+            self.ring.load(Path(folder))
 
 
 def n_step_returns(

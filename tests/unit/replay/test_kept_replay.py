@@ -172,6 +172,27 @@ def test_transitions_that_are_nothing_without_others_are_back_with_all_of_them_a
     assert (batch.obs.flatten(1) == batch.reward[:, None]).all()
 
 
+def test_a_replay_of_images_killed_while_it_is_loaded_is_loaded_again(memory, tmp_path, monkeypatch):
+    """As that of a run that goes on, where memory runs out: its rows were there, and not yet their frames."""
+
+    def end_here(*_):
+        raise KeyboardInterrupt
+
+    saved, replay, back = (made(IMAGES, stack=2) for _ in range(3))
+    saved.add(rollout(1, environment=IMAGES))
+    saved.save(tmp_path)
+    replay.keep_in(memory)
+    monkeypatch.setattr(replay.ring._frames, "load", end_here)
+    with pytest.raises(KeyboardInterrupt):
+        replay.load(tmp_path)
+    back.keep_in(memory)
+    assert len(back) == 0  # a learner loads a replay that is empty
+    back.load(tmp_path)
+    recovered = made(IMAGES, stack=2)
+    recovered.keep_in(memory)
+    assert len(recovered) == len(back) == len(saved) == 256
+
+
 def test_memory_of_another_layout_is_not_read(memory):
     """As where a run's options have changed: the replay begins empty."""
     one = made()
