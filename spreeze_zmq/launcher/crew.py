@@ -118,6 +118,11 @@ class Crew:
                 self.lend(node, 0)
         return node is not None
 
+    def postpone(self, seconds: float) -> None:
+        """Give all processes the time back in which the launcher stood still, and perhaps they too."""
+        self.deadlines.postpone(seconds)
+        self.supervisor.postpone(seconds)
+
     def miss(self, names: Iterable[str]) -> None:
         """Note that processes are gone with their machine; those that are placed go to another one."""
         self._missing += [name for name in names if name.rpartition("-")[0] in self._plan.placement]

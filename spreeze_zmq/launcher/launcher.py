@@ -189,7 +189,7 @@ class Launch:
 
     def postpone(self, seconds: float) -> None:
         """Give all processes the time back in which this one heard nothing."""
-        self.crew.deadlines.postpone(seconds)
+        self.crew.postpone(seconds)
         if self.lending is not None:
             self.lending.nodes.postpone()
 

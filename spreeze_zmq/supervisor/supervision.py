@@ -92,6 +92,12 @@ class Supervisor:
             elif one.process is None:
                 del self._supervised[one.spec.name]
 
+    def postpone(self, seconds: float) -> None:
+        """Give those that are to end the time back in which all stood still."""
+        for one in self._supervised.values():
+            one.kill_at_s = None if one.kill_at_s is None else one.kill_at_s + seconds
+            one.forget_at_s = None if one.forget_at_s is None else one.forget_at_s + seconds
+
     def poll(self) -> list[Event]:
         """Events since the last call; also carries out restarts and kills that are due. Never waits."""
         events: list[Event] = []

@@ -1,6 +1,7 @@
 """The processes of a run on machines that come and go."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.receipts import Receipts
@@ -41,3 +42,13 @@ def test_machines_come_and_go_for_as_long_as_a_run_takes(tmp_path, monkeypatch):
     head.close()
     assert account.totals().received == TURNS * EACH * 10
     assert not any(set(before) & set(after) for before, after in pairwise(runs))
+
+
+def test_a_pause_counts_neither_for_who_starts_nor_for_who_ends():
+    """Both have their deadlines moved."""
+    moved = []
+    crew = SimpleNamespace(
+        **dict.fromkeys(("deadlines", "supervisor"), SimpleNamespace(postpone=moved.append))
+    )
+    Crew.postpone(crew, 60.0)
+    assert moved == [60.0, 60.0]

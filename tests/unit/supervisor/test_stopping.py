@@ -66,6 +66,23 @@ def test_stopping_twice_does_not_lengthen_the_grace(fake, spec):
     assert spawner.lives[0].signals == [signal.SIGTERM, signal.SIGKILL]
 
 
+def test_a_pause_of_all_is_not_within_the_grace(fake, spec):
+    """As of a laptop that sleeps while the last policy is evaluated: that would be killed as it wakes up."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    clock.now_s += 3600.0
+    supervisor.postpone(3600.0)
+    supervisor.poll()
+    assert spawner.lives[0].signals == [signal.SIGTERM]
+    clock.now_s += spec.stop_grace_s
+    supervisor.poll()
+    clock.now_s += 3600.0
+    supervisor.postpone(3600.0)
+    assert supervisor.poll() == []  # nor does it hang in the kernel
+    assert spawner.lives[0].signals == [signal.SIGTERM, signal.SIGKILL]
+
+
 def test_grandchildren_die_with_the_process_that_is_stopped(supervisor, spec, tmp_path):
     """Signals go to the group, and members that outlive their leader are killed."""
     pids = tmp_path / "pids"
