@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from spreeze_zmq.callbacks import Callback
 
 Table = Mapping[str, Any]
+#: Exit codes of a launcher that is interrupted before its run begins: while it loads, and then.
+NOT_BEGUN = (-signal.SIGINT, 130)
 
 
 def train(
@@ -85,7 +88,7 @@ def train(
     Raises:
         InputError: an argument is wrong; the message says which, and how to mend it.
         ComponentFailed: a process crashed more often than it may; the message holds the first failure.
-        KeyboardInterrupt: it was interrupted twice.
+        KeyboardInterrupt: it was interrupted twice, or before the run had begun.
     """
     name = None if env is None else env_name(env)
     called = _checked(callbacks)
@@ -110,11 +113,13 @@ def train(
     folder = RunFolder(place)
     with _watched(folder, called):
         end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
-    if end.code == InputError.exit_code:
+    if (not_begun := end.interrupts > 0 and end.code in NOT_BEGUN) or end.code == InputError.exit_code:
         if not run_dir:
             with contextlib.suppress(OSError):  # the folder is not empty
                 place.rmdir()
                 place.parent.rmdir()
+        if not_begun:
+            raise KeyboardInterrupt
         raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(name))
     if end.code != 0:
         raise ComponentFailed(end.message)
