@@ -39,7 +39,7 @@ def test_a_script_can_train_on_data_and_in_groups(tables, said, tmp_path, monkey
 
 @pytest.mark.parametrize("code", [-2, 130])
 def test_who_interrupts_a_script_before_its_run_has_begun_is_obeyed(code, tmp_path, monkeypatch):
-    """While the launcher loads, and while it compiles or measures: nothing has failed, and nothing is left."""
+    """While the launcher loads, and while it compiles or measures: nothing failed, and nothing is left."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(entry, "launch", lambda *_, show: End(code, "", 1))
     with pytest.raises(KeyboardInterrupt):
