@@ -152,7 +152,7 @@ def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     if not arguments.listen:
         need_no_machine(plan)
         return None
-    return Listening.at(arguments.listen, plan, ways)
+    return Listening.at(arguments.listen, plan, ways, arguments.nodes)
 
 
 def _command_of(run: Path) -> list[str]:

@@ -35,6 +35,7 @@ def closing_lines(
     input_fault: tuple[str, str] | None,
     last: str,
     printed: Sequence[str] = (),
+    listens: Sequence[str] = (),
 ) -> list[str]:
     """The lines at the end of a run: its outcome, the commands that use it, and the fault of the input or the
     first failure.
@@ -47,12 +48,13 @@ def closing_lines(
         input_fault: process and the fault that it found in the user's input.
         last: the last line, if any: why the run took no env step, or which process was stuck.
         printed: the processes that have printed something, the first one first.
+        listens: the words of the command line that let other machines join.
     """
     summary = _summary(folder)
     marked = not grant_of(folder.path).why_not  # else the commands must be told what the mark would
     command = [] if marked else plan.command
-    resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown])}"
-    resume += _listening(plan) + further(plan.run.stop, reason)
+    resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown, *listens])}"
+    resume += further(plan.run.stop, reason)
     modules = modules_folder(plan.topology_file)
     lines = [
         "",
@@ -97,14 +99,6 @@ def further(stop: StopPlan, reached: str) -> str:
     if limit is None:
         return ""
     return f" --set run.stop.{name}={round(2 * float(place.split()[0]) / limit) * limit}"
-
-
-def _listening(plan: Plan) -> str:
-    """The option with which a run that has listened for other machines does so again; empty for any other."""
-    addresses = {
-        channel.remote.removeprefix("tcp://").rpartition(":")[0] for channel in plan.channels.values()
-    }
-    return "".join(f" --listen {address}" for address in sorted(addresses) if address)
 
 
 def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -> str:

@@ -79,7 +79,7 @@ class Launch:
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: Mapping[str, Any] = {}
         self.line = BrokerLine(self.plan, self.incarnation, self.supervisor.names)
-        self.outcome = Outcome(folder, self.plan)
+        self.outcome = Outcome(folder, self.plan, listening.words if listening is not None else ())
         self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
         self.disk_watch = DiskWatch(folder.path, folder.shown)

@@ -97,6 +97,7 @@ class Outcome:
     Args:
         folder: the run's folder.
         plan: the run's.
+        listens: the words of the command line that let other machines join.
 
     Attributes:
         stop_reason: why the run ends; empty while it goes on.
@@ -112,6 +113,7 @@ class Outcome:
 
     folder: RunFolder
     plan: Plan
+    listens: Sequence[str] = ()
     stop_reason: str = ""
     last_word: str = ""
     gave_up: bool = False
@@ -168,4 +170,6 @@ class Outcome:
     def lines(self) -> list[str]:
         """The lines at the end of a run."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        return closing.closing_lines(self.folder, self.plan, *ending, printed=self.printed)
+        return closing.closing_lines(
+            self.folder, self.plan, *ending, printed=self.printed, listens=self.listens
+        )

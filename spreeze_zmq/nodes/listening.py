@@ -39,21 +39,24 @@ class Listening:
         address: of the channel ``nodes``, ``tcp://HOST:PORT``.
         bundle: the user's files that the others need, see :func:`bundle`.
         ways: the commands that make other machines join.
+        words: of the command line that asked for it.
     """
 
     plan: Plan
     address: str
     bundle: bytes
     ways: tuple[Way, ...] = ()
+    words: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, text: str, plan: Plan, ways: tuple[Way, ...] = ()) -> Listening:
+    def at(cls, text: str, plan: Plan, ways: tuple[Way, ...] = (), nodes: str | None = None) -> Listening:
         """An address for every channel of a plan.
 
         Args:
             text: ``HOST``, ``HOST:PORT`` or ``HOST:FIRST-LAST``, as on the command line.
             plan: of the run.
             ways: the commands that make other machines join.
+            nodes: ``--nodes``, which asked for these.
 
         Raises:
             InputError: it is no address of this machine, too few of its ports are free, or the run needs more
@@ -77,7 +80,8 @@ class Listening:
             for name, remote in zip(names, remotes[1:], strict=False)
         }
         files = bundle(plan, sys.path)
-        return cls(replace(plan, channels=channels), remotes[0], files, ways)
+        words = ("--listen", text, *(("--nodes", nodes) if nodes else ()))
+        return cls(replace(plan, channels=channels), remotes[0], files, ways, words)
 
 
 def need_no_machine(plan: Plan, *, may_listen: bool = True) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq.launcher import closing
 from spreeze_zmq.launcher.closing import why_no_episode, why_no_step
+from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
@@ -56,14 +57,25 @@ def test_a_resumed_run_is_not_saved_by_its_parents_evaluations(folder):
     assert why_no_episode(folder(failure_kinds=rows, resumed=None)) == ""
 
 
-@pytest.mark.parametrize(("listens", "more"), [(False, ""), (True, " --listen 127.0.0.1")])
-def test_the_command_that_goes_on_listens_again(folder, monkeypatch, listens, more):
-    """Without that a run with a role for another machine is refused."""
-    plan = topology.load("pendulum", ["placement.evaluator=node"])
-    plan = Listening.at("127.0.0.1", plan).plan if listens else plan
+@pytest.mark.parametrize(
+    ("listens", "nodes", "more"),
+    [
+        ("", None, ""),
+        ("127.0.0.1", None, " --listen 127.0.0.1"),
+        ("127.0.0.1:23000-23099", "ssh:desk2", " --listen 127.0.0.1:23000-23099 --nodes ssh:desk2"),
+    ],
+)
+def test_the_command_that_goes_on_listens_again(folder, monkeypatch, listens, nodes, more):
+    """As the run was told to, so that a firewall's ports are those: without that a run with a role for
+    another machine is refused.
+    """
+    plan, words = topology.load("pendulum", ["placement.evaluator=node"]), ()
+    if listens:
+        listening = Listening.at(listens, plan, nodes=nodes)
+        plan, words = listening.plan, listening.words
     made = folder()
     monkeypatch.setattr(closing, "latest", lambda checkpoints: made.path)
     monkeypatch.setattr(closing, "outcome", lambda *about: [])
-    reason = "minutes 5.00 >= 5"
-    [line] = [each for each in closing.closing_lines(made, plan, reason, (), None, "") if "--resume" in each]
+    ended = Outcome(made, plan, words, stop_reason="minutes 5.00 >= 5")
+    [line] = [each for each in ended.lines() if "--resume" in each]
     assert line.endswith(f"--resume {made.shown}{more} --set run.stop.minutes=10.0")
