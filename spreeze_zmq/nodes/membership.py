@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.parent_death import is_within
+from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
@@ -19,6 +20,7 @@ from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
 from spreeze_zmq.nodes.relay import PATIENCE_S
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import LEARNERS, MEMBER
 from spreeze_zmq.supervisor import GroupSpawner, Process
 from spreeze_zmq.wire import Message, channels
 from spreeze_zmq.wire.channels import Dealer, SocketFolder
@@ -113,6 +115,8 @@ class Membership:
             raise Left(int(message.fields["code"]), str(message.fields["reason"]))
         plan = Plan.from_json(message.arrays["plan"].tobytes().decode())
         self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes(), half.free_cores)
+        if {*LEARNERS, MEMBER} & {*self.place.roles}:
+            native.prepare(half.say)  # no start timeout runs before the first beat
         self.spawner = GroupSpawner([self.place.sockets.path])
         self.errands = Errands(self.place.folder, self.dealer.send)
         half.node, self.heard_s = message.fields["node"], time.monotonic()  # it has not listened meanwhile

@@ -1,0 +1,46 @@
+"""What a machine does after the head's welcome and before its first beat, while nobody waits for it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.nodes import membership
+from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.membership import Membership
+from spreeze_zmq.nodes.relay import Relays
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import make_keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "compiles"),
+    [((), False), (("placement.critic_learner=node",), True)],
+    ids=["samplers", "one"],
+)
+def test_a_machine_that_may_have_a_learner_compiles_its_layers_before_it_starts(
+    tmp_path, monkeypatch, settings, compiles
+):
+    """A slow compiler would else take longer than the start timeout of the first one."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    plan = Listening.at("127.0.0.1", topology.load("pendulum", settings)).plan.placed(
+        tmp_path / "run", tmp_path
+    )
+    arrays = {
+        "plan": np.frombuffer(plan.to_json().encode(), np.uint8),
+        "bundle": np.zeros(0, np.uint8),
+    }
+    keys, said = make_keys(), []
+    welcome = {"node": "node-1", "public": keys.public, "secret": keys.secret, "server": keys.public}
+    half = SimpleNamespace(
+        head="tcp://127.0.0.1:9", invitation=keys, node="", cores=2, free_cores=1, most=None, relays=Relays()
+    )
+    half.say = said.append
+    joining = Membership(half)
+    monkeypatch.setattr(joining, "_receive", lambda: Message("welcome", welcome, arrays))
+    monkeypatch.setattr(joining.dealer, "send", lambda message: None)
+    monkeypatch.setattr(membership.native, "prepare", lambda say: say("compiling"))
+    joining._join()
+    assert (said[:-1], said[-1][:6]) == (["compiling"] * compiles, "joined")
+    joining._close()
