@@ -102,6 +102,9 @@ def rendered(picture: Any) -> NDArray[np.uint8]:
             f"render() gave {what or type(picture).__name__} and no picture: expected uint8 of 0 to 255, "
             "(height, width, 3)"
         )
+    low, high = (0, 255) if image.dtype == np.uint8 else (image.min(), image.max())
+    if low < 0 or high > 255:
+        raise InputError(f"render() gave {image.dtype} of {low} to {high}: expected 0 to 255")
     image = image[..., :3] if image.shape[-1] > 1 else np.repeat(image, 3, axis=-1)
     return np.ascontiguousarray(image, np.uint8)
 

@@ -37,6 +37,9 @@ class Leases:
         Args:
             new: names that were never leased.
             lives: whether a process still has a name.
+
+        Raises:
+            ChannelError: as :meth:`take`.
         """
         now_s = self._clock()
         for name, ended_s in self._ended_s.items():
@@ -47,11 +50,17 @@ class Leases:
         return name
 
     def take(self, name: str) -> bool:
-        """Hold a name from now on; False if another process has it."""
+        """Hold a name from now on; False if another process has it.
+
+        Raises:
+            ChannelError: its lock cannot be written, nor that of any other name: no file is left, perhaps.
+        """
         if name not in self._claims:
             try:
                 self._claims[name] = Claim.take(self._folder / name)
-            except ChannelError:
+            except ChannelError as error:
+                if error.__cause__ is not None:
+                    raise
                 return False
             self.note(name, 0)
         return True

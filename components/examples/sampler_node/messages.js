@@ -15,10 +15,25 @@ function refuse(word, why) {
   throw Object.assign(new Error(why.slice(0, 200)), { word });
 }
 
+const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+const isText = (value) => typeof value === "string";
+
+/** Nothing is obeyed of a message that has a key of another type. */
+function checkHeader({ protocol, kind, sender, incarnation, sequence, arrays, fields }) {
+  if (protocol !== 1) refuse("unknown_version", `protocol ${protocol}`);
+  const texts = isText(kind) && isText(sender);
+  if (!texts || !isCount(incarnation) || !isCount(sequence) || !Array.isArray(arrays) || fields?.constructor !== Object)
+    refuse("wrong_key_type", `kind ${kind}, sender ${sender}, incarnation ${incarnation}, sequence ${sequence}`);
+}
+
+/** Throws unless the fields are those of a stop. */
+function checkStop({ roles, reason }) {
+  const right = Array.isArray(roles) && roles.every(isText) && isText(reason);
+  if (!right) refuse("wrong_field_type", "a stop of nobody");
+}
+
 /** An array to send. */
 const array = (dtype, shape, values) => ({ dtype, shape, bytes: Buffer.from(types[dtype].from(values).buffer) });
-
-const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
 
 /** The arrays that a header describes, by name, each flat. */
 function arraysOf(described, frames) {
@@ -53,4 +68,4 @@ function checkPolicy({ version, description, collect_until: limits = {} }, array
   }
 }
 
-module.exports = { LARGEST, array, arraysOf, checkPolicy, refuse };
+module.exports = { LARGEST, array, arraysOf, checkHeader, checkPolicy, checkStop };

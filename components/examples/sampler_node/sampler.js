@@ -5,7 +5,7 @@ const [crypto, fs, os] = ["crypto", "fs", "os"].map(require);
 const { spawnSync } = require("child_process");
 const { setTimeout: sleep } = require("timers/promises");
 const Environment = require("./pendulum.js");
-const { LARGEST, array, arraysOf, checkPolicy, refuse } = require("./messages.js");
+const { LARGEST, array, arraysOf, checkHeader, checkPolicy, checkStop } = require("./messages.js");
 const { act, clamp, places } = require("./policy.js");
 
 /** Ends the process: code 2 says that the input is at fault, after code 1 it is started again. */
@@ -87,9 +87,8 @@ class Channel {
       let header;
       try {
         header = msgpack.decode(head);
-        const { protocol, kind, sender, incarnation: life, sequence, fields, arrays } = header;
-        if (protocol !== 1) refuse("unknown_version", `protocol ${protocol}`);
-        if (!(sequence >= 0)) refuse("wrong_key_type", `sequence ${sequence}`);
+        checkHeader(header);
+        const { kind, sender, incarnation: life, sequence, fields, arrays } = header;
         const known = arraysOf(arrays, frames);
         const isNew = !(sequence <= (this.had[`${kind}/${sender}/${life}`] ?? -1)); // else for somebody who joined late
         if (!isNew || !this.about.kinds.includes(kind)) continue;
@@ -186,10 +185,10 @@ async function main() {
   let [policy, limit, news] = [null, -1, []];
   batch = places(index, N, mine.count.initial).map((place) => begin({ env: new Environment(), place }));
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => (stopping = true));
-  control.listen((kind, { roles, reason }) => {
-    const isRight = kind !== "stop" || (Array.isArray(roles) && typeof reason === "string");
-    if (!isRight) refuse("wrong_field_type", "a stop of nobody");
-    stopping ||= kind === "stop" && ["sampler", "*"].some((role) => roles.includes(role));
+  control.listen((kind, fields) => {
+    if (kind !== "stop") return;
+    checkStop(fields);
+    stopping ||= ["sampler", "*"].some((role) => fields.roles.includes(role));
   });
   policies.listen((kind, fields, arrays) => {
     checkPolicy(fields, arrays);

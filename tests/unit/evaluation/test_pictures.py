@@ -129,6 +129,16 @@ def test_what_is_no_picture_is_refused_in_a_line(picture, said):
         rendered(picture)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 256), (-1, 255)])
+def test_numbers_that_are_no_shades_are_named(low, high):
+    """They would wrap around: white into black."""
+    picture = np.full((8, 8, 3), low, np.int64)
+    picture[0] = high
+    with pytest.raises(InputError, match=f"gave int64 of {low} to {high}: expected 0 to 255"):
+        rendered(picture)
+    assert (rendered(picture.clip(0, 255))[0] == 255).all()
+
+
 def test_an_alpha_channel_is_left_out():
     """And a picture without channels is a grey one."""
     image = np.arange(8 * 8 * 4, dtype=np.uint8).reshape(8, 8, 4)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.nodes.place import Place
@@ -40,6 +41,20 @@ def test_the_version_published_last_is_known_only_where_the_policy_is_published(
     assert newest_version(place.sockets.path) is None
     place.spec({**START, "name": "actor_learner-0", "policy_version": 3})
     assert newest_version(place.sockets.path) == 3
+
+
+def test_a_name_is_refused_where_no_file_is_left_for_its_lock(monkeypatch):
+    """No further name would have one, and they never end."""
+    sockets = SocketFolder.create("leases")
+    names = (f"sampler-{index}" for index in range(9))
+
+    def lock(path, incarnation):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("spreeze_zmq.wire.channels.locks.lock", lock)
+    with pytest.raises(ChannelError, match=r"sampler-0\.lock: cannot be locked: Too many open files"):
+        Leases(sockets.path).lease(names, lambda name: False)
+    sockets.remove()
 
 
 def test_a_name_that_another_machine_has_had_begins_with_other_seeds(machine, tmp_path):
