@@ -10,29 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.base.pauses import Pauses
-from spreeze_zmq.broker.groups import groups_of
+from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import RESUMED, TURNED, Notes
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.broker.requests import SET, STOP
-from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.plan import tuning
-from spreeze_zmq.plan.form import to_plain
-from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Inbox, Publisher, SocketFolder
 
 log = logging.getLogger("spreeze")
 
-#: Reports that are noted for the journal and observers as they come.
-NOTED = ("hello", "evaluation", "failure", "exited", "workers")
-#: What a life says of itself: of one that has ended, its samples count, and nothing is done.
-OWN = ("hello", "report", "bye")
 #: Least interval between two updates of the run's files, and their largest share of a core: a long run has
 #: thousands of evaluations to write.
 WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
@@ -71,7 +62,9 @@ class Broker:
             self.restore(json.loads(self.state_file.read_text()))
         elif component.folder.metrics.exists():
             self.inherit()
-        component.hear_own = self.hear
+        parts = self.plan, self.record, self.notes, self.helm, self.reports.refuse
+        self.hearing = Hearing(*parts, clock=lambda: self.now_s)
+        self.hear = component.hear_own = self.hearing.hear
 
     def restore(self, earlier: Mapping[str, Any]) -> None:
         """Continue from the state of an earlier broker of this run."""
@@ -128,9 +121,6 @@ class Broker:
         """Whether the launcher is gone."""
         return os.getppid() != self.launcher
 
-    def note(self, topic: str, about: Mapping[str, Any]) -> None:
-        self.notes.note(topic, about, self.now_s)
-
     # --- messages
 
     def listen(self, *, gather: bool = True) -> None:
@@ -156,120 +146,6 @@ class Broker:
         """Whether reports wait that have been taken."""
         return self.reports.num_waiting > 0
 
-    def hear(self, message: Message) -> None:
-        """Handle one report, or refuse it."""
-        try:
-            message = message._replace(fields=validated(message, self.plan))
-            self.record.lives.check(message, self.now_s)
-            if self.record.lives.is_past(message.sender, message.incarnation):
-                self.hear_late(message)
-            else:
-                self.handle(message)
-        except WireError as error:
-            self.reports.refuse(error, message.sender, message.kind)
-
-    def handle(self, message: Message) -> None:
-        getattr(self, f"on_{message.kind}")(message)
-        if message.kind in NOTED:
-            self.note(message.kind, message.fields)
-
-    def hear_late(self, message: Message) -> None:
-        """Handle what a life says that has ended, while another one has its name: its samples count, and its
-        evaluations, of which none is the best any more where the next life is set up and says itself which
-        policy it holds. A part of a checkpoint is no use, as its learner has gone back to an older one.
-        """
-        fields, name = message.fields, message.sender
-        if message.kind in OWN:
-            self.record.take_late(name, message.incarnation, fields, self.now_s)
-        elif message.kind == "evaluation":
-            best = fields["best"] and not self.record.processes[name].ready
-            self.handle(message._replace(fields={**fields, "best": best}))
-        elif message.kind != "part":
-            self.handle(message)
-
-    def on_hello(self, message: Message) -> None:
-        self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
-
-    def on_report(self, message: Message) -> None:
-        self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
-        news = self.record.take_refused(message.sender, message.fields, self.now_s)
-        self.notes.refusals(news, self.now_s)
-        self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
-
-    def on_bye(self, message: Message) -> None:
-        self.record.take_bye(message.sender, message.incarnation, message.fields, self.now_s)
-        self.balancer.lose(message.sender, self.now_s)
-
-    def on_episodes(self, message: Message) -> None:
-        self.record.episodes.take(message.arrays["returns"], message.arrays["lengths"])
-        self.notes.episodes_ended(message.arrays["returns"])
-
-    def on_evaluation(self, message: Message) -> None:
-        self.record.evaluations.take(message.fields, self.now_s)
-        self.notes.tensorboard.evaluation(message.fields)
-
-    def on_failure(self, message: Message) -> None:
-        went_back = self.record.take_failure(message.sender, message.fields, self.now_s)
-        if went_back is not None:
-            self.notes.tensorboard.went_back(vars(went_back))
-
-    def on_exited(self, message: Message) -> None:
-        """The launcher saw a process end."""
-        name, pid = message.fields["name"], message.fields.get("pid", 0)
-        self.record.restarts += message.fields["restarting"]
-        if name == self.component.name or self.record.lives.has_followed(name, pid):
-            self.balancer.disturb(self.now_s)  # a predecessor's end says nothing of the life that is heard
-        else:
-            self.record.lose(name, message.fields["how"])
-            self.balancer.lose(name, self.now_s)
-
-    def on_workers(self, message: Message) -> None:
-        """The launcher has changed the number of processes of a role."""
-        self.record.take_workers(**message.fields, now_s=self.now_s)
-        self.balancer.disturb(self.now_s)
-
-    def on_machine(self, message: Message) -> None:
-        """The launcher tells of a machine that has joined, or is gone."""
-        self.record.machines.take(message.fields)
-
-    def on_fusion(self, message: Message) -> None:
-        """The fuser tells of the groups."""
-        self.record.groups = groups_of(message.fields["groups"])
-
-    def on_turned_away(self, message: Message) -> None:
-        """The launcher has refused machines, or what they sent."""
-        rows = message.fields["refused"]
-        self.notes.refusals(self.record.refusals.take(message.sender, rows, self.now_s), self.now_s)
-
-    def on_stop_request(self, message: Message) -> None:
-        self.helm.end(message.fields["reason"], self.now_s)
-
-    def on_request(self, message: Message) -> None:
-        """An observer asks for something: it is written down, and done."""
-        row = self.record.requests.take(self.plan, message.fields, self.now_s)
-        log.info("%s", row.line)
-        self.note("request", to_plain(row))
-        if row.what == STOP:
-            self.helm.end(f"{row.who}: {row.text}", self.now_s)
-        elif row.what == SET:
-            self.helm.turn(row.option, row.value, self.now_s)
-            self.next_write_s = 0.0  # the next broker needs it
-
-    def on_stopping(self, message: Message) -> None:
-        """The launcher stops some roles: tell the processes that it did not start."""
-        self.record.take_stopping(message.fields["roles"])
-        self.helm.say_who_stops()
-        self.next_write_s = 0.0  # the next broker needs it
-
-    def on_part(self, message: Message) -> None:
-        """A learner has written its part of a checkpoint; the last one completes it."""
-        counts = dict(self.record.learning.counts)
-        state = {"t_s": self.now_s, "core_s": self.record.core_s, "counts": counts}
-        state["best_return"] = self.record.evaluations.best_return
-        if folder := self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
-            self.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])})
-            self.helm.saved(self.now_s)
-
     # --- the run's files
 
     def write(self, *, final: bool = False) -> None:
@@ -279,7 +155,7 @@ class Broker:
         status = self.helm.status(self.now_s)
         self.notes.status(status, self.record.learning.gauges, self.now_s, last=final)
         for row in self.record.doctor.news():
-            self.note("finding", row)
+            self.notes.note("finding", row, self.now_s)
         reason = self.helm.exit_reason or (
             "the launcher was killed" if self.is_orphan else self.component.stop_reason
         )
@@ -288,6 +164,7 @@ class Broker:
         state = {"began_s": self.began_s, "record": self.record.to_dict()}
         state["exit_reason"] = self.helm.exit_reason
         write_json(self.state_file, state)
+        self.hearing.is_pressing = False
         spent_s = time.process_time() - began_s
         self.next_write_s = self.now_s + max(WRITE_INTERVAL_S, spent_s / WRITE_SHARE)
 
@@ -320,7 +197,7 @@ def main(component: Component) -> None:
             pace = 1 if len(broker.record.processes) <= CROWD else 2
             next_show_s = broker.now_s + pace * component.options["status_interval_s"]
             broker.helm.show(broker.now_s)
-        if broker.now_s >= broker.next_write_s:
+        if broker.hearing.is_pressing or broker.now_s >= broker.next_write_s:
             broker.write()
     broker.drain()
     broker.finish()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, PART_OF, SAMPLER, VISUALIZER
 
 #: Time over which the CPUs of other programs are counted: reports come twice a second.
@@ -112,3 +114,12 @@ class Cores:
         )
         whole = sum(asdict(seconds).values())
         return CoreShares(**{name: value / whole for name, value in asdict(seconds).items()})
+
+
+def devices_here(plan: Plan, learners: Collection[str]) -> dict[str, str]:
+    """The device of each learner's process on this machine, by name."""
+    return {
+        name: plan.components[role].options.get("device", "cpu")
+        for name in sorted(learners)
+        if (role := name.rpartition("-")[0]) not in plan.placement
+    }

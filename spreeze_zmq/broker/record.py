@@ -15,7 +15,7 @@ from typing import Any
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.claims import check_pushed, most_cpu_s, most_transitions
-from spreeze_zmq.broker.cores import Cores, CoreShares
+from spreeze_zmq.broker.cores import Cores, CoreShares, devices_here
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.groups import Group
@@ -97,6 +97,7 @@ class RunRecord:
             if component.launched or role != SAMPLER
             for name in names_of(role, self.plan)
         }
+        self._places = devices_here(self.plan, self.learners)
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
@@ -262,13 +263,7 @@ class RunRecord:
             enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
             if reached := self.evaluations.reached(stop.mean_return, enough):
                 return reached
-        for name in ("env_steps", "trained_transitions"):
-            limit, count = getattr(stop, name), self.learning.counts[name]
-            if limit is not None and count >= limit:
-                return f"{name} {count:.0f} >= {limit}"
-        if stop.minutes is not None and now_s >= 60 * stop.minutes:
-            return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
-        return ""
+        return stop.reached(self.learning.counts, now_s)
 
     def status(self, state: str, balance: Mapping[str, Any], now_s: float) -> dict[str, Any]:
         """The fields of a status message."""
@@ -289,15 +284,6 @@ class RunRecord:
     def core_shares(self, now_s: float) -> CoreShares | None:
         """Where the cores' time has gone since the first update; None before or soon after it."""
         return self.cores.shares(now_s, self.learning.arithmetic_s(self._places))
-
-    @property
-    def _places(self) -> dict[str, str]:
-        """The device of each learner's process on this machine."""
-        return {
-            name: self.plan.components[role].options.get("device", "cpu")
-            for name in sorted(self.learners)
-            if (role := name.rpartition("-")[0]) not in self.plan.placement
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""

@@ -29,6 +29,16 @@ class StopPlan:
     )
     minutes: float | None = option(None, "stop after this wall time", above=0)
 
+    def reached(self, counts: Mapping[str, float], now_s: float) -> str:
+        """The count or the time that has reached its limit, in words; empty if none has."""
+        for name in ("env_steps", "trained_transitions"):
+            limit, count = getattr(self, name), counts[name]
+            if limit is not None and count >= limit:
+                return f"{name} {count:.0f} >= {limit}"
+        if self.minutes is not None and now_s >= 60 * self.minutes:
+            return f"minutes {now_s / 60:.2f} >= {self.minutes:g}"
+        return ""
+
     def counted(self, in_order: bool) -> dict[str, float]:
         """The limits that grow towards their end by counts; in a run in order without the clock."""
         limits = {name: getattr(self, name) for name in COUNTS if not (in_order and name == "minutes")}

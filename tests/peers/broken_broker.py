@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spreeze_zmq.broker import helm, validation
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
+from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.receipts import Receipt
@@ -156,7 +157,7 @@ def b7_account():
 
 def b8():
     """Tells who comes late only of the roles that were stopped last."""
-    broker.Broker.on_stopping = lambda self, message: self.helm.say(
+    Hearing.on_stopping = lambda self, message, now_s: self.helm.say(
         "stop", roles=message.fields["roles"], reason=""
     )
 
