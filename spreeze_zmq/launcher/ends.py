@@ -13,6 +13,7 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
 from spreeze_zmq.plan.roles import is_observer
+from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed, Restarted
 
 #: The signals by which who takes a machine back ends what runs there.
@@ -87,6 +88,25 @@ class Ends:
             self._outcome.give_up(row["line"], last_word=row["line"])
             self.fail(name, row["line"].removeprefix(f"{name}: "))
             self._tell("stop_request", reason=self._outcome.stop_reason)
+
+    def on_late(self, name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Kill a process that has missed a deadline, so that it is restarted; a stuck one ends the run.
+
+        Args:
+            name: of the process.
+            process: its row in the broker's status; empty where it has none.
+            status: of the broker.
+        """
+        if not (what := self._crew.deadlines.missed(name, process)):
+            return
+        if stuck := [row for row in mistakes(status) if row["stuck"] and row["sender"] == name]:
+            self.on_stuck(stuck[0])
+            return
+        self._crew.deadlines.give_up(name)
+        why = "" if process.get("ready") else f"; {texts.why_silent(name, process, status)}"
+        place = self._crew.place_of(name)
+        self.fail(name, what + why + f"; it was {place}" * bool(place))
+        self._crew.supervisor.kill(name)
 
     def on_printed(self, event: Printed) -> None:
         """Say once where what the environment or the algorithm prints is; an observer's libraries greet."""

@@ -105,13 +105,10 @@ class Launch:
                 self.scale(role, component.count.initial, texts.why_count(self.plan, role, self.remembered))
         self.view.begin(texts.facts(self.plan, self.folder, self.ports.page_address))
         self.show_processes()
-        if self.pinning.cpus or self.plan.balance.pin == "always":
-            self.view.note(self.pinning.reason)
+        for note in texts.at_first(self.plan, self.remembered):
+            self.view.note(note)
         if self.lending is not None:
             self.view.note(texts.how_to_join(self.lending.nodes.router.endpoint, self.folder))
-        why = texts.why_count(self.plan, SAMPLER, self.remembered)
-        for note in filter(None, (texts.first_count(self.plan, why), texts.not_evaluated(self.plan))):
-            self.view.note(note)
 
     def scale(self, role: str, count: int, reason: str) -> None:
         """Start or stop processes of a role until there are ``count``."""
@@ -219,8 +216,10 @@ class Launch:
         self.crew.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
+            if self.threads or (not self.status and name != f"{BROKER}-0"):
+                continue  # a thread may stand at a breakpoint, and without a status nothing is known
             process = heard.get(name, {})  # with another pid it is the predecessor's
-            self.watch_one(name, process if is_within(process.get("pid"), pid) else {})
+            self.ends.on_late(name, process if is_within(process.get("pid"), pid) else {}, self.status)
         self.show_processes()
 
     def show_processes(self, leaving: Sequence[str] = ()) -> None:
@@ -228,21 +227,6 @@ class Launch:
         names, pids = self.supervisor.names(), self.supervisor.pids()
         stages = self.stages.of(names, pids, self.status.get("processes", {}))
         self.view.show_processes({**stages, **dict.fromkeys(self.supervisor.alive(leaving), "stopping")})
-
-    def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
-        """Kill a process that has missed a deadline, so that it is restarted; a stuck one ends the run."""
-        if self.threads or (not self.status and name != f"{BROKER}-0"):
-            return  # a thread may stand at a breakpoint, and without a status nothing is known
-        what = self.crew.deadlines.missed(name, process)
-        stuck = [row for row in mistakes(self.status) if what and row["stuck"] and row["sender"] == name]
-        if stuck:
-            self.ends.on_stuck(stuck[0])
-        elif what:
-            self.crew.deadlines.give_up(name)
-            why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
-            place = self.crew.place_of(name)
-            self.ends.fail(name, what + why + f"; it was {place}" * bool(place))
-            self.supervisor.kill(name)
 
     # --- the end
 

@@ -75,6 +75,14 @@ def called(node: Node) -> str:
     return f"{node.host} ({node.name})"
 
 
+def at_first(plan: Plan, remembered: str) -> tuple[str, ...]:
+    """What is worth a line as the processes start; ``remembered`` as of :func:`why_count`."""
+    is_pinned = plan.pinning.get("cpus") or plan.balance.pin == "always"
+    pinning = plan.pinning["reason"] if is_pinned else ""
+    count = first_count(plan, why_count(plan, SAMPLER, remembered))
+    return tuple(filter(None, (pinning, count, not_evaluated(plan))))
+
+
 def not_evaluated(plan: Plan) -> str:
     """Why the shipped evaluator cannot evaluate this run; empty where it can."""
     if not plan.environment.described or plan.components[EVALUATOR].use != EVALUATOR:
