@@ -62,7 +62,7 @@ class Broker:
             self.restore(json.loads(self.state_file.read_text()))
         elif component.folder.metrics.exists():
             self.inherit()
-        parts = self.plan, self.record, self.notes, self.helm, self.reports.refuse
+        parts = self.plan, self.record, self.notes, self.helm, self.reports
         self.hearing = Hearing(*parts, clock=lambda: self.now_s)
         self.hear = component.hear_own = self.hearing.hear
 

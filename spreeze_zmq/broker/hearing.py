@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.groups import groups_of
@@ -17,6 +16,7 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Inbox
 
 log = logging.getLogger("spreeze")
 
@@ -34,7 +34,7 @@ class Hearing:
         record: of the run.
         notes: what is written down.
         helm: what is decided.
-        refuse: counts a message that is refused, by its error, sender and kind.
+        reports: where they come from, and where those are counted that are refused.
         clock: gives the time of the run.
 
     Attributes:
@@ -47,11 +47,11 @@ class Hearing:
         record: RunRecord,
         notes: Notes,
         helm: Helm,
-        refuse: Callable[[WireError, str, str], Any],
+        reports: Inbox,
         clock: Callable[[], float],
     ) -> None:
         self._plan, self.record, self.notes, self.helm = plan, record, notes, helm
-        self._refuse, self._clock, self.is_pressing = refuse, clock, False
+        self._reports, self._clock, self.is_pressing = reports, clock, False
 
     def hear(self, message: Message) -> None:
         """Handle one report, or refuse it."""
@@ -64,7 +64,7 @@ class Hearing:
             else:
                 self.handle(message, now_s)
         except WireError as error:
-            self._refuse(error, message.sender, message.kind)
+            self._reports.refuse(error, message.sender, message.kind)
 
     def handle(self, message: Message, now_s: float) -> None:
         """Handle what a living process says."""

@@ -97,7 +97,6 @@ class RunRecord:
             if component.launched or role != SAMPLER
             for name in names_of(role, self.plan)
         }
-        self._places = devices_here(self.plan, self.learners)
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
@@ -284,6 +283,10 @@ class RunRecord:
     def core_shares(self, now_s: float) -> CoreShares | None:
         """Where the cores' time has gone since the first update; None before or soon after it."""
         return self.cores.shares(now_s, self.learning.arithmetic_s(self._places))
+
+    @property
+    def _places(self) -> dict[str, str]:
+        return devices_here(self.plan, self.learners)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
