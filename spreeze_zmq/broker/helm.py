@@ -32,6 +32,8 @@ LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
 AHEAD_S, MOST_AHEAD_S, COUNT_S = 1.0, 8.0, 4.0
 #: Within this time the learners hear a broker that was started again; what is said before may be lost.
 RECONNECTED_S = 2.0
+#: Longest wait at the end of a run for a learner that starts again, to ask it for the last checkpoint.
+LEARNERS_BACK_S = 2.5
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -107,8 +109,7 @@ class Helm:
     def decide(self, now_s: float) -> None:
         """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
-            if now_s >= self._ask_by_s:
-                self._ask_for_the_last(now_s)
+            self._ask_if_heard(now_s)
             if self.checkpoints.pending and now_s >= self._count_by_s:
                 self._count_by_s = math.inf
                 self.checkpoint(now_s, at_once=True)
@@ -210,18 +211,29 @@ class Helm:
         self._notes.note("end", {"reason": reason}, now_s)
         self._begin_end(reason, now_s)
         self.show(now_s)  # the evaluator only receives policies from now on
-        if now_s >= self._ask_by_s:
-            self._ask_for_the_last(now_s)
+        self._ask_if_heard(now_s)
 
     def _begin_end(self, reason: str, now_s: float) -> None:
-        """Decide whether there is a last checkpoint; it is asked for when the learners hear this broker."""
+        """Decide whether there is a last checkpoint; it is asked for when the learners hear this broker, and
+        one that is about to start again is back.
+        """
         self._look()
+        ready = self._record.learners_are_ready
         # in order, it comes after updates that are not made yet
-        in_order = self._plan.balance.in_order and self._record.learners_are_ready
+        learning = self.state == "training" or (self._plan.balance.in_order and ready)
         self._stop_by_s = max(now_s, self._heard_from_s)
-        if self.state == "training" or in_order:
+        roles = set(self._plan.learning.learners)  # that the launcher starts again
+        come_back = roles <= self._record.workers.keys() and roles.isdisjoint(self._record.stopped)
+        if learning or (come_back and self._record.learning.has_trained):
+            self._stop_by_s += 0.0 if ready else LEARNERS_BACK_S
             self._ask_by_s = self._stop_by_s
         self.exit_reason, self.state = reason, "stopping"
+
+    def _ask_if_heard(self, now_s: float) -> None:
+        """Ask for the last checkpoint if all who write it can hear that, or it is late."""
+        can_hear = now_s >= self._heard_from_s and self._record.learners_are_ready
+        if now_s >= self._ask_by_s or (can_hear and self._ask_by_s < math.inf):
+            self._ask_for_the_last(now_s)
 
     def _ask_for_the_last(self, now_s: float) -> None:
         """Ask for the last checkpoint, and set how long the end of the run waits for it."""

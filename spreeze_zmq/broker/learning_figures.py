@@ -75,6 +75,11 @@ class LearningFigures:
     devices: dict[str, dict[str, float]] = inner(dict)
     rates: Rates = inner(lambda: Rates())
 
+    @property
+    def has_trained(self) -> bool:
+        """Whether updates have been made, in a run that goes on from another one since then."""
+        return bool(self.counts["critic_updates"] > self.first_counts.get("critic_updates", 0))
+
     def take_device(self, sender: str, fields: Mapping[str, Any]) -> None:
         """Record what any process reports about its device."""
         if fields.get("device") and (sender in self.devices or len(self.devices) < DEVICES_KEPT):

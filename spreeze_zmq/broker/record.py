@@ -149,7 +149,7 @@ class RunRecord:
         self.learning.take_device(sender, fields)
         if sender in self.learners:
             self.learning.take(instance, fields, now_s)
-            if self.learning.counts["critic_updates"] > self.learning.first_counts.get("critic_updates", 0):
+            if self.learning.has_trained:
                 self.cores.begin(now_s, self.learning.arithmetic_s(self._places))
 
     def _enter(self, sender: str, instance: str, fields: Mapping[str, Any], most: int) -> None:

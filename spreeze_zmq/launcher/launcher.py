@@ -236,8 +236,9 @@ class Launch:
         self.ends.take_stock(self.status.get("groups", {}))
         self.line.tell("stop_request", reason=reason)
         # the signal may have reached all processes, as from systemd
-        self.supervisor.end_restarts(needed=[f"{BROKER}-0"])
-        ours = self.supervisor.alive([f"{BROKER}-0"])
+        writers = [f"{role}-0" for role in (BROKER, *self.plan.learning.learners)]
+        self.supervisor.end_restarts(needed=writers)  # of the last checkpoint
+        ours = self.supervisor.alive(writers[:1])
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
         while not self.outcome.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from spreeze_zmq.broker.figures import ProcessRecord
-from spreeze_zmq.broker.helm import LAST_CHECKPOINT_S, RECONNECTED_S, Helm
+from spreeze_zmq.broker.helm import LAST_CHECKPOINT_S, LEARNERS_BACK_S, RECONNECTED_S, Helm
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
@@ -73,6 +73,22 @@ def test_a_run_that_ends_as_its_broker_comes_back_has_its_last_checkpoint(tmp_pa
     assert "checkpoint" not in steered.said + steered.decide(100.1)
     assert steered.decide(100.0 + RECONNECTED_S) == ["checkpoint"]
     assert steered.helm.exit_reason == ("the user" if asked else REASON)
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_run_that_ends_while_a_learner_starts_again_has_its_last_checkpoint(tmp_path, back):
+    """Once that learner is back; without it the run says that it has none, as it would have ended well."""
+    steered = Steered(tmp_path, updates=5)
+    for role in ("critic_learner", "actor_learner"):
+        steered.record.take_workers(role, 1, "as stated", 1.0)
+    steered.record.lose("critic_learner-0", "was killed by SIGKILL")
+    steered.record.learning.counts["env_steps"] = 9
+    steered.helm.end("the user", 100.0)
+    assert "checkpoint" not in steered.said + steered.decide(100.1)
+    steered.record.processes["critic_learner-0"].gone = "" if back else "was killed by SIGKILL"
+    assert steered.decide(101.0) == ["checkpoint"] * back
+    assert steered.decide(100.0 + LEARNERS_BACK_S) == ["checkpoint"] * (not back)
+    assert steered.helm.checkpoints.missing == ["critic_learner", "actor_learner"]
 
 
 @pytest.mark.parametrize("gone", [False, True])
