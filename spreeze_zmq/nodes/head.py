@@ -15,12 +15,20 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.files import append_text
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
 from spreeze_zmq.nodes.leases import Leases
-from spreeze_zmq.nodes.node import Gone, Joined, Node, NodeEvent, NotWritten, Prepares, RemoteProcess
+from spreeze_zmq.nodes.node import (
+    Gone,
+    Joined,
+    Node,
+    NodeEvent,
+    NotWritten,
+    Prepares,
+    RemoteProcess,
+    add_to_log,
+)
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import NODE, SAMPLER
@@ -125,9 +133,9 @@ class Nodes:
         """Start a process on its node; its log here begins with where it runs."""
         node = self._places[spec.name]
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        with append_text(spec.log_path) as log:
-            log.write(f"--- {now} on {node.host} ({node.name}), which sends its last lines\n")
-        process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
+        header = f"--- {now} on {node.host} ({node.name}), which sends its last lines\n"
+        begin = add_to_log(spec.log_path, header)
+        process = RemoteProcess(spec, begin, lambda message: self._send(node, message))
         node.processes[spec.name] = process
         fields = {"name": spec.name, "nice": spec.nice, "threads": spec.threads}
         if self.leases.begin(spec.name):

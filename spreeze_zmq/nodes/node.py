@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.files import append_text
@@ -36,9 +38,19 @@ class RemoteProcess:
 
     def end(self, code: int, log: str) -> None:
         """Note its end, and the tail of its log."""
-        with append_text(self.spec.log_path) as file:
-            file.write(log)
+        add_to_log(self.spec.log_path, log)
         self._code = code
+
+
+def add_to_log(path: Path, text: str) -> int:
+    """Add to the log that a process elsewhere has here, unless its disk is full or it cannot be written: the
+    whole one is on its machine. Returns the size.
+    """
+    with contextlib.suppress(OSError):
+        with append_text(path) as log:
+            log.write(text)
+        return path.stat().st_size
+    return 0
 
 
 @dataclass

@@ -213,7 +213,7 @@ class ForkedProcess:
                 self._process = self._spawner.by_command(self.spec)
             except InputError as error:
                 self._code = error.exit_code
-                with append_text(self.spec.log_path) as log:
+                with contextlib.suppress(OSError), append_text(self.spec.log_path) as log:  # of a full disk
                     log.write(f"{self.spec.name.rpartition('-')[0]}: {error}\n")
 
     @property

@@ -1,15 +1,18 @@
 """What a machine makes of the head's plan, and how it starts what the head asks for."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.node import RemoteProcess, add_to_log
 from spreeze_zmq.nodes.place import Place
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.versions import newest_version
+from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire.channels import Claim, SocketFolder, make_keys
 
 START = {"nice": 0, "threads": 1, "orphaned": 9}
@@ -87,3 +90,12 @@ def test_a_name_that_another_machine_has_had_begins_with_other_seeds(machine, tm
 def test_environments_are_stepped_by_the_engine_of_the_head(machine, settings, engine, expected):
     """Where it is not there a line says so; "auto" would take another one, or one that is only there."""
     assert machine(*settings, engine=engine).plan.components["sampler"].options["backend"] == expected
+
+
+def test_a_log_that_cannot_be_written_here_ends_no_process_there(tmp_path):
+    """Its machine has the whole one; a disk without room gives the error at the first line."""
+    for path in (Path("/dev/full"), tmp_path):
+        process = RemoteProcess(ProcessSpec("sampler-0", ["true"], path), 0, lambda message: None)
+        process.end(1, "its last words\n")
+        assert (process.poll(), add_to_log(path, "more\n")) == (1, 0)
+    assert add_to_log(tmp_path / "log", "ten bytes\n") == 10
