@@ -72,7 +72,7 @@ class Component(Reporting):
         self.stopping_roles: set[str] = set()
         self.at_end: list[Callable[[], object]] = []
         self._handlers: dict[str, list[Callable[[Mapping[str, Any]], None]]] = {"stop": [self._on_stop]}
-        self.on("status", lambda status: self._say_hello() if self._is_unheard(status) else None)
+        self.on("status", self._say_hello_again)
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._said_of_recording = ""
@@ -171,6 +171,10 @@ class Component(Reporting):
         log.info("ready after %.1f s (pid %d, incarnation %d)", self.uptime_s, os.getpid(), self.incarnation)
         self._say_hello()
         self.send_report()
+
+    def _say_hello_again(self, status: Mapping[str, Any]) -> None:
+        if self._is_unheard(status):
+            self._say_hello()
 
     def _say_hello(self) -> None:
         self._hello_s = time.monotonic()

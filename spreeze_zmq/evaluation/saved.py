@@ -17,7 +17,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.in_process import has_number
+from spreeze_zmq.envs.numbering import has_number
 from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.evaluation import Score, play

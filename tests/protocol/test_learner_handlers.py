@@ -182,9 +182,12 @@ def say_to_learners(critic, actor, heard):
 
 
 def test_nobody_in_a_learner_keeps_a_message_from_another(learners):
-    """A status says what time it is, and to who publishes by rounds how many samplers live."""
+    """A status says whether a hello was heard and what time it is, and to who publishes by rounds how many
+    samplers live.
+    """
     actor = learners[3]
-    assert actor.component._handlers["status"] == [actor.experience.on_status, actor.course.time.hear]
+    own = [actor.component._say_hello_again, actor.experience.on_status, actor.course.time.hear]
+    assert actor.component._handlers["status"] == own
 
 
 @THOROUGH

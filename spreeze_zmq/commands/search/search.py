@@ -31,7 +31,7 @@ from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
-from spreeze_zmq.envs.in_process import has_number
+from spreeze_zmq.envs.numbering import has_number
 from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology

@@ -7,7 +7,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.envs.in_process import has_number, numbered
+from spreeze_zmq.envs.numbering import has_number, numbered
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import FILM, PAGE, first_index
 from tests.unit.envs.mistaken_environments import Right
