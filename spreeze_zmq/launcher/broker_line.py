@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CONTROL, REPORT
+from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.wire import Message, channels
 
 #: What the next broker is told again, and the field that says what each is about: the last one may have died
@@ -33,7 +34,7 @@ class BrokerLine:
         about = "launcher", incarnation
         self.control: Any = channels.open_channel(plan.channels[CONTROL], "sub", *about)
         self._reports: Any = channels.open_channel(plan.channels[REPORT], "push", *about)
-        self._heard, self._lives = 0, lives
+        self._heard, self._lives, self._sockets = 0, lives, Path(plan.socket_dir)
         self._told: dict[tuple[str, str], dict[str, Any]] = {}
         self._told_before: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -67,8 +68,12 @@ class BrokerLine:
             yield message
 
     def be_silent(self) -> None:
-        """The broker has ended: keep what is told until another one is heard."""
+        """The broker has ended: keep what is told until another one is heard. The first status of the one that
+        has ended may not have been read yet.
+        """
         self._reports.paused, self._told_before = True, dict(self._told)
+        if (last := channels.SocketFolder.holder(self._sockets, f"{BROKER}-0")) is not None and last.incarnation:
+            self._heard = last.incarnation
 
     def go_on(self) -> None:
         """Send again."""

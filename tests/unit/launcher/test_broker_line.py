@@ -1,6 +1,7 @@
 """What the launcher tells while one broker has ended and the next one is not heard yet."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_the_next_broker_hears_what_is_told_from_the_end_of_the_last_one_on(plan
         line.tell("failure", **MESSAGES["failure"].fields)
         heard = [broker.reports.pull(TIMEOUT_S).kind for _ in range(3)]
         assert heard == ["exited", "workers", "failure"]
+
+
+def test_a_status_that_is_read_after_the_death_of_its_broker_ends_no_silence(plan):
+    """It may be the first that the launcher reads of this broker."""
+    with contextlib.closing(BrokerLine(plan, 7)) as line, contextlib.closing(Broker(plan)) as broker:
+        assert poll([broker.control], timeout_s=TIMEOUT_S)
+        broker.control.serve()
+        name = channels.Claim.take(Path(plan.socket_dir) / "broker-0", incarnation=1)
+        line.be_silent()
+        line.tell("exited", **MESSAGES["exited"].fields)
+        broker.heard_by(line, 1)
+        assert broker.reports.pull(0.1) is None
+        name.release()
+        broker.heard_by(line, 2)
+        assert broker.reports.pull(TIMEOUT_S).kind == "exited"
 
 
 @pytest.mark.parametrize("heard", [True, False])
