@@ -17,16 +17,25 @@ class Pauses:
 
     Args:
         clock: monotonic seconds.
+
+    Attributes:
+        all_s: seconds of all pauses so far.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._last_s = clock, clock()
+        self._clock, self._last_s, self.all_s = clock, clock(), 0.0
 
     def look(self) -> float:
         """The seconds since the last look, where the loop stood still; else 0."""
         now_s = self._clock()
         passed_s, self._last_s = now_s - self._last_s, now_s
-        return passed_s if passed_s > STOOD_STILL_S else 0.0
+        stood_s = passed_s if passed_s > STOOD_STILL_S else 0.0
+        self.all_s += stood_s
+        return stood_s
+
+    def awake_s(self) -> float:
+        """The time of the clock without the pauses: a wait by it is no shorter where the machine slept."""
+        return self._clock() - self.all_s
 
 
 class RunTime:

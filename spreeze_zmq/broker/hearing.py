@@ -38,7 +38,7 @@ class Hearing:
         clock: gives the time of the run.
 
     Attributes:
-        is_pressing: whether something has come that the next broker has to know.
+        is_pressing: whether something has come that the next broker has to know, and that nobody says again.
     """
 
     def __init__(
@@ -106,11 +106,13 @@ class Hearing:
     def on_evaluation(self, message: Message, now_s: float) -> None:
         self.record.evaluations.take(message.fields, now_s)
         self.notes.tensorboard.evaluation(message.fields)
+        self.is_pressing = True
 
     def on_failure(self, message: Message, now_s: float) -> None:
         went_back = self.record.take_failure(message.sender, message.fields, now_s)
         if went_back is not None:
             self.notes.tensorboard.went_back(vars(went_back))
+            self.is_pressing = True
 
     def on_exited(self, message: Message, now_s: float) -> None:
         """The launcher saw a process end."""
@@ -152,13 +154,13 @@ class Hearing:
             self.helm.end(f"{row.who}: {row.text}", now_s)
         elif row.what == SET:
             self.helm.turn(row.option, row.value, now_s)
-            self.is_pressing = True  # the next broker needs it
+        self.is_pressing = True
 
     def on_stopping(self, message: Message, now_s: float) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
         self.record.take_stopping(message.fields["roles"])
         self.helm.say_who_stops()
-        self.is_pressing = True  # the next broker needs it
+        self.is_pressing = True
 
     def on_part(self, message: Message, now_s: float) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""
@@ -168,3 +170,4 @@ class Hearing:
         if folder := self.helm.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
             self.notes.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])}, now_s)
             self.helm.saved(now_s)
+            self.is_pressing = True

@@ -1,5 +1,7 @@
 """A process notices that it stood still, over a clock that the test moves."""
 
+import pytest
+
 from spreeze_zmq.base.pauses import STOOD_STILL_S, Pauses
 
 
@@ -12,3 +14,5 @@ def test_a_loop_that_did_not_turn_for_long_stood_still():
         now_s[0] += seconds
         passed.append(round(pauses.look(), 3))
     assert passed == [0.0, 0.0, 40.0, 0.0]
+    assert pauses.all_s == pytest.approx(40.0)
+    assert pauses.awake_s() == pytest.approx(100.0 + STOOD_STILL_S + 0.2)

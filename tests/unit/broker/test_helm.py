@@ -17,7 +17,7 @@ class Steered:
     """A helm, and what it says to the processes."""
 
     def __init__(self, path, updates):
-        plan = topology.load("pendulum")
+        self.plan = plan = topology.load("pendulum")
         self.record, self.said = RunRecord(plan), []
         for role in plan.learning.learners:
             self.record.processes[f"{role}-0"] = ProcessRecord(role, 1, ready=True)

@@ -1,0 +1,48 @@
+"""What the broker's state is written for at once: the broker may die a moment later."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq.broker.hearing import Hearing
+from spreeze_zmq.broker.notes import Notes
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.wire import Message
+from tests.protocol.golden_messages import MESSAGES
+from tests.unit.broker.test_helm import Steered
+
+
+@pytest.fixture
+def heard(tmp_path):
+    """A function that says whether a message is written down at once."""
+    steered = Steered(tmp_path, updates=5)
+    notes = Notes(RunFolder(tmp_path), SimpleNamespace(publish=lambda message: True))
+    with contextlib.closing(notes):
+        hearing = Hearing(steered.plan, steered.record, notes, steered.helm, SimpleNamespace(), lambda: 1.0)
+
+        def hear(message):
+            hearing.is_pressing = False
+            hearing.handle(message, 1.0)
+            return hearing.is_pressing
+
+        yield hear
+
+
+@pytest.mark.parametrize(
+    ("message", "at_once"),
+    [
+        (MESSAGES["evaluation"], True),
+        (MESSAGES["stopping"], True),
+        (Message("request", {"who": "Plateau", "what": "stop", "text": "solved"}), True),
+        (Message("request", {"who": "Plateau", "what": "set", "option": "replay_ratio", "value": 2.0}), True),
+        (Message("request", {"who": "Plateau", "what": "note", "text": "a plateau"}), True),
+        (MESSAGES["workers"], False),  # the launcher tells the next broker again
+        (MESSAGES["hello"], False),
+        (MESSAGES["episodes"], False),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Message) else "",
+)
+def test_what_is_said_once_is_written_at_once(heard, message, at_once):
+    """A best evaluation, or what ends the run, would be lost with a broker that writes once a second."""
+    assert heard(message) is at_once
