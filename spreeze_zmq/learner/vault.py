@@ -82,22 +82,28 @@ class Vault:
         """The state of the last checkpoint, to return to after ``error``; reports the return.
 
         Raises:
-            Diverged: ``error`` itself, if there is no checkpoint, after ``MOST_RETURNS`` returns, and in a
-                run in order, which must not depend on when a checkpoint was written.
+            Diverged: ``error`` itself, if there is no checkpoint that can be read, after ``MOST_RETURNS``
+                returns, and in a run in order, which must not depend on when a checkpoint was written.
         """
         plan = self.component.plan
         if not plan.algorithm["normalize_observations"] and plan.environment.obs_dtype != "uint8":
             error.args = (f"{error}; so may algorithm.normalize_observations = true",)
-        checkpoint = self.component.restore_point()
-        if checkpoint is None or self.returns >= MOST_RETURNS or plan.balance.in_order:
+        if self.returns >= MOST_RETURNS or plan.balance.in_order:
             raise error
+        try:
+            if (checkpoint := self.component.restore_point()) is None:
+                raise error
+            state = self._read(checkpoint)
+        except CheckpointError as lost:
+            error.args = (f"{error}; there was no way back: {lost}",)
+            raise error from None
         self.returns += 1
         name = checkpoint.path.name
         times = f"{self.returns} of {MOST_RETURNS} times"
         summary = f"{error}: after {updates:,} updates back to checkpoint {name} ({times})"
         log.warning("%s", summary)
         self.component.report_failure(summary, "", updates=updates, checkpoint=name)
-        return self._read(checkpoint)
+        return state
 
     def _on_request(self, fields: Mapping[str, Any]) -> None:
         if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):

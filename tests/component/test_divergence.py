@@ -1,5 +1,7 @@
 """What a learner does whose numbers are not finite any more: it publishes and saves none of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +107,22 @@ def test_without_a_checkpoint_the_error_ends_the_learner(learner):
     vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
     with pytest.raises(Diverged, match="such"):
         vault.last_good(Diverged("weights", "such"), 1)
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+def test_an_earlier_run_that_is_gone_is_not_blamed_for_the_divergence(learner, tmp_path):
+    """Its folder was deleted, or torn, since this run went on from it: both are said, and nothing is told
+    of a return.
+    """
+    plan = learner.component.plan
+    gone = str(tmp_path / "run" / "checkpoints" / "00000100")
+    learner.component.plan = replace(plan, run=replace(plan.run, resume_from=gone))
+    told = []
+    learner.component.report_failure = lambda *about, **more: told.append(about)
+    vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
+    with pytest.raises(Diverged, match=rf"such.*no way back: .*{gone}"):
+        vault.last_good(Diverged("weights", "such"), 1)
+    assert not told
 
 
 @pytest.mark.parametrize("peers", [SMALL, [*SMALL, "algorithm.normalize_observations=true"]], indirect=True)
