@@ -20,6 +20,9 @@ WIDTH = 8
 #: Sums over more rows than this are products one by one, which a GPU divides among its cores; shorter ones
 #: are a batch of products, which takes one launch.
 LONG = 16_384
+#: A run's outputs, if there are no more, are summed in float32 and stay so: in bf16 a value of 300 would be
+#: one of 301. More are logits, which are small.
+NARROW = 32
 #: Numbers of a parameter that one of a GPU's cores rounds.
 PIECE = 4096
 #: Each activation, whether its module works in place or not.
@@ -89,12 +92,13 @@ class GpuRun:
         layers: what follows each of its linear layers.
         in_torch: the same rows by torch's own layers.
         stacked: whether the run is of ``E`` networks.
-        bf16: whether products take their factors in bf16; sums are float32.
+        bf16: whether products take their factors in bf16; sums are float32, and up to ``NARROW`` outputs too.
     """
 
     def __init__(self, layers: Sequence[GpuLayer], in_torch: Any, *, stacked: bool, bf16: bool) -> None:
         self._layers, self._in_torch, self._stacked = list(layers), in_torch, stacked
         self._dtype = torch.bfloat16 if bf16 else torch.float32
+        self._exact = self._layers[-1] if bf16 and not any(self._layers[-1]) else None
 
     def in_torch(self, x: Tensor, *_: Tensor) -> Tensor:
         """See :class:`Native`; torch's layers hold the parameters themselves."""
@@ -109,7 +113,10 @@ class GpuRun:
         rounded = self._rounded(parameters)
         for layer, (weight, bias, *norm) in zip(self._layers, rounded, strict=True):
             relu = not norm and isinstance(layer.activation, torch.nn.ReLU)
-            z = _affine(rows, weight, bias, relu)
+            if layer is self._exact and bias.shape[1] <= NARROW:
+                z = _exact(rows, weight, parameters[-1].view(bias.shape))
+            else:
+                z = _affine(rows, weight, bias, relu)
             normal: tuple[Tensor, ...] = ()
             if norm:
                 normalised, *moments = aten.native_layer_norm(z, [z.shape[-1]], None, None, layer.norm.eps)
@@ -230,6 +237,12 @@ class GpuRun:
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     """``[E, B, out]`` of ``[E, B, in]``, ``[E, out, in]`` and ``[E, out]``, with a ReLU if that follows."""
     return _each(torch._addmm_activation if relu else torch.addmm, bias, rows, weight.transpose(1, 2))
+
+
+def _exact(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The same without a ReLU, in float32 whatever the format of the factors is."""
+    with torch.autocast(rows.device.type, enabled=False):
+        return _affine(rows.float(), weight.float(), bias, False)
 
 
 def _each(product: Any, *factors: Tensor) -> Tensor:

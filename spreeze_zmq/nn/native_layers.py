@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spreeze_zmq.nn.gpu_layers import GpuLayer, GpuRun, are_whole
+from spreeze_zmq.nn.gpu_layers import NARROW, GpuLayer, GpuRun, are_whole
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_calls import (
@@ -27,6 +27,27 @@ from spreeze_zmq.nn.networks import StackedLayerNorm, StackedLinear
 #: The codes of the activations in ``native.cpp``.
 ACTIVATION_CODES = {torch.nn.ReLU: 1, torch.nn.ELU: 2, torch.nn.SiLU: 3, torch.nn.Tanh: 4}
 LINEAR, NORM = (torch.nn.Linear, StackedLinear), (torch.nn.LayerNorm, StackedLayerNorm)
+
+
+def in_torch(modules: Sequence[torch.nn.Module], x: Tensor) -> Tensor:
+    """The output of the last of some layers, each computed by torch. Under autocast the last linear one is in
+    float32 if it has at most ``NARROW`` outputs.
+    """
+    kind, exact = x.device.type, None
+    if torch.is_autocast_enabled(kind):
+        exact = next((module for module in reversed(modules) if isinstance(module, LINEAR)), None)
+        exact = exact if exact is not None and _is_narrow(exact.weight) else None
+    for module in modules:
+        if module is exact:
+            with torch.autocast(kind, enabled=False):
+                x = module(x.float())
+        else:
+            x = module(x)
+    return x
+
+
+def _is_narrow(weight: Tensor) -> bool:
+    return weight.shape[-2] <= NARROW and weight.dtype == torch.float32
 
 
 class LayerRun:
@@ -107,9 +128,7 @@ class LayerRun:
 
     def in_torch(self, x: Tensor) -> Tensor:
         """The same by torch's own layers."""
-        for module in self.modules:
-            x = module(x)
-        return x
+        return in_torch(self.modules, x)
 
 
 class _RunCall:

@@ -13,7 +13,7 @@ from torch import Tensor
 from spreeze_zmq.nn.described import has_own_code
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native_calls import watched
-from spreeze_zmq.nn.native_layers import ACTIVATION_CODES, LINEAR, NORM, LayerRun, NativeConv
+from spreeze_zmq.nn.native_layers import ACTIVATION_CODES, LINEAR, NORM, LayerRun, NativeConv, in_torch
 from spreeze_zmq.nn.networks import StackedLinear
 
 #: What a ``Sequential`` can do natively.
@@ -47,21 +47,16 @@ class NativeSequential(torch.nn.Sequential):
 
     def _layers(self, x: Tensor) -> Tensor:
         if not self.formats or watched() or has_global_hook():
-            return self._in_torch(x)
+            return in_torch([*self], x)
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
         if dtype not in self.formats:
-            return self._in_torch(x)
+            return in_torch([*self], x)
         for step in self.steps():
             if isinstance(step, STEPS):
                 x = step(x, dtype == torch.bfloat16) if _fits(step, x) else step.in_torch(x)
             else:
                 x = step(x)
-        return x
-
-    def _in_torch(self, x: Tensor) -> Tensor:
-        for module in self:
-            x = module(x)
         return x
 
 

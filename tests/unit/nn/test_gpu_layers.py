@@ -7,7 +7,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.nn import gpu_layers
 from spreeze_zmq.nn.native_calls import NativeFunction
 from spreeze_zmq.nn.native_layers import LayerRun
-from spreeze_zmq.nn.native_sequential import split
+from spreeze_zmq.nn.native_sequential import NativeSequential, split
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -72,6 +72,34 @@ def test_outputs_and_gradients_are_those_of_torchs_layers(
             else 1e-5
         )
         assert distance(found(run, x, ours), exact) <= allowed
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("way", ["run", "torch", "sequential"])
+@pytest.mark.parametrize("num", [0, 2])
+def test_values_of_hundreds_differ_by_less_than_bf16_tells_apart(num, way, device):
+    """The values of a policy that is worth 600 are not one number, whoever computes them in bf16; a bias
+    that moves by a hundredth moves them.
+    """
+    torch.manual_seed(0)
+    layers = nn.mlp((23, 64, 1)) if not num else nn.ensemble(num, lambda: nn.mlp((23, 64, 1))).layers
+    with torch.no_grad():
+        layers[-1].bias.fill_(600.01)
+    (run,) = split(list(layers.to(device)))
+    x = torch.randn(ROWS, 23, device=device).expand(*([num] if num else []), ROWS, 23)
+    exact = run.in_torch(x)
+    sequential = torch.nn.Sequential(*layers)
+    sequential.__class__ = NativeSequential
+    ways = {
+        "run": lambda: run._gpu_calls[True].forward(x, *run.parameters())[0],
+        "torch": lambda: run.in_torch(x),
+        "sequential": lambda: sequential(x),
+    }
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+        found = ways[way]()
+    assert found.dtype == torch.float32
+    assert found.unique().numel() > 0.9 * exact.unique().numel()
+    assert (found - exact).abs().max() < 0.005
 
 
 @pytest.mark.parametrize("kind", [torch.nn.SiLU, torch.nn.ReLU, torch.nn.ELU])
