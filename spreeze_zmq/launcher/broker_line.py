@@ -68,12 +68,12 @@ class BrokerLine:
             yield message
 
     def be_silent(self) -> None:
-        """The broker has ended: keep what is told until another one is heard. The first status of the one that
-        has ended may not have been read yet.
+        """The broker has ended: keep what is told until another one is heard. The first status of the one
+        that has ended may not have been read yet.
         """
         self._reports.paused, self._told_before = True, dict(self._told)
-        if (last := channels.SocketFolder.holder(self._sockets, f"{BROKER}-0")) is not None and last.incarnation:
-            self._heard = last.incarnation
+        last = channels.SocketFolder.holder(self._sockets, f"{BROKER}-0")
+        self._heard = last.incarnation if last is not None and last.incarnation else self._heard
 
     def go_on(self) -> None:
         """Send again."""

@@ -239,8 +239,8 @@ class Launch:
         writers = [f"{role}-0" for role in (BROKER, *self.plan.learning.learners)]
         self.supervisor.end_restarts(needed=writers)  # of the last checkpoint
         ours = self.supervisor.alive(writers[:1])
-        deadline_s = self.pauses.awake_s() + BROKER_ANSWERS_S
-        while not self.outcome.stop_reason and self.pauses.awake_s() < deadline_s and self.interrupts.count < 2:
+        until_s = self.pauses.awake_s() + BROKER_ANSWERS_S
+        while not self.outcome.stop_reason and self.pauses.awake_s() < until_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:
                 self.outcome.was_stopped_whole = True
                 break

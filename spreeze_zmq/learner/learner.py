@@ -296,5 +296,6 @@ def learn(component: Component, learner: Learner) -> None:
             learner.go_back(vault.last_good(error, learner.half.num_updates))
     for rollout in experience.intake.drain():
         experience.add(rollout)
+    learner.outlet.leave()
     if (losses := component.folder.losses(component.role)).exists():
         component.hand_over(losses)

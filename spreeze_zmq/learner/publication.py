@@ -30,6 +30,8 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
+#: Longest wait of a learner that leaves for a reader whose queue is full of older policies.
+LAST_POLICY_S = 1.5
 #: Publications of which each has its line in the record.
 WHOLE_RECORD = 50_000
 
@@ -154,6 +156,17 @@ class Outlet:
             raise Diverged("weights", f"{error}; {hint}") from error
         self.cadence.sent(message)
         return True
+
+    def leave(self) -> None:
+        """Publish what has not left the device yet, and have a reader that was busy get the last policy, as
+        the evaluator, which plays it when the learners are gone.
+        """
+        try:
+            self.serve(wait=True)
+        except Diverged as error:
+            log.warning("the last publication was left out: %s", error)
+        if self.of_policy and not self._publisher.await_askers(LAST_POLICY_S):
+            log.info("a reader of the policy may not have the last one")
 
     def _note(self, message: Message) -> None:
         if self.recent.maxlen:

@@ -28,6 +28,7 @@ class Publisher(Channel):
         subscriptions: number of subscriptions so far, repeated ones included.
         published: number of messages published, which is the sequence of the next.
         latest: :func:`retained_key` -> sequence and frames of the message that late subscribers get.
+        has_dropped: whether a subscriber's queue was full since somebody has asked for the latest messages.
     """
 
     _type = zmq.XPUB
@@ -36,6 +37,7 @@ class Publisher(Channel):
     def __init__(self, endpoint: str, **options: object) -> None:
         self.subscriptions = self.published = 0
         self.latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
+        self.has_dropped, self._is_lossy = False, True
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -49,7 +51,7 @@ class Publisher(Channel):
             WireError: the message is malformed or of a kind that the channel does not carry.
         """
         frames = self._encode(message, self.published)
-        self._send(frames)
+        self._post(frames)
         if (key := retained_key(message)) is not None:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
             self.latest[key] = self.published, owned
@@ -57,6 +59,7 @@ class Publisher(Channel):
 
     def lose_nothing(self) -> None:
         """Make sending fail at a full queue instead of dropping the message."""
+        self._is_lossy = False
         self.socket.setsockopt(zmq.XPUB_NODROP, 1)
 
     def serve(self) -> None:
@@ -69,8 +72,29 @@ class Publisher(Channel):
         except zmq.Again:
             pass
         if self.subscriptions > before:
+            self.has_dropped = False
             for _, frames in sorted(self.latest.values(), key=lambda kept: kept[0]):
-                self._send(encode(decode(frames)._replace(repeat=True)))
+                self._post(encode(decode(frames)._replace(repeat=True)))
+
+    def _post(self, frames: list[Buffer]) -> None:
+        """Send to every subscriber whose queue has room, and note whether all had."""
+        self.socket.setsockopt(zmq.XPUB_NODROP, 1)
+        all_had_room = self._send(frames)
+        if self._is_lossy:
+            self.socket.setsockopt(zmq.XPUB_NODROP, 0)
+            if not all_had_room:
+                self.has_dropped = True
+                self._send(frames)
+
+    def await_askers(self, timeout_s: float) -> bool:
+        """Serve until somebody who has lost a message has asked for it, as nobody can when this end is gone.
+        Returns at once where nobody has lost any; False if nobody asks in that time.
+        """
+        until_s = time.monotonic() + timeout_s
+        while self.has_dropped and time.monotonic() < until_s:
+            zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S))
+            self.serve()
+        return not self.has_dropped
 
 
 class Subscriber(Channel):

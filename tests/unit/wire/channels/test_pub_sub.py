@@ -191,6 +191,27 @@ def test_what_is_published_before_a_late_joiner_is_answered_hides_nothing_from_i
     assert late.missed == 0
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_who_leaves_waits_for_a_reader_that_has_lost_the_last_message(bench, reads):
+    """A reader that was busy all the time asks for it, and has it when the publisher is gone; one that reads
+    nothing is not waited for any longer than told, and one that has lost nothing not at all.
+    """
+    publisher, subscriber = bench.audience(high_water_mark=4, linger_s=TIMEOUT_S)
+    publisher.publish(weights(0))
+    assert publisher.await_askers(0.0)
+    for version in range(1, 100):
+        publisher.publish(weights(version, 100_000))
+    assert not publisher.await_askers(0.0)
+    reader = threading.Timer(0.2, subscriber.newest, (TIMEOUT_S,))
+    if reads:
+        reader.start()
+    assert publisher.await_askers(TIMEOUT_S if reads else 0.3) is reads
+    publisher.close()
+    if reads:
+        reader.join()
+        assert subscriber._last_sequence == 99
+
+
 def test_gaps_in_the_sequence_are_counted(bench):
     """What was published and never came."""
     publisher, subscriber = bench.audience()
