@@ -34,6 +34,9 @@ log = logging.getLogger("spreeze")
 
 #: The last policy is played until this long before the end of ``stop_grace_s``.
 LEAVE_S = 2.0
+#: Longest wait at the end for the last policy where the queue is found full of older ones: on a busy machine
+#: ZeroMQ's thread needs some time to bring what waits behind them.
+LAST_POLICY_S = 0.5
 #: Seeds from one look to the next, many more than all races between them take.
 STRIDE = 1_000_000
 
@@ -98,8 +101,8 @@ class Evaluator:
         self.ending = status.get("state") == "stopping"
         self.videos.reached(status.get("env_steps", 0))
 
-    def receive(self) -> None:
-        self.newest = self.policies.newest() or self.newest
+    def receive(self, *more: float) -> None:
+        self.newest = self.policies.newest(*more) or self.newest
 
     @property
     def has_news(self) -> bool:
@@ -193,7 +196,7 @@ class Evaluator:
 
         All within ``stop_grace_s``, of which the race has half. A goal that was confirmed needs no race.
         """
-        self.receive()
+        self.receive(LAST_POLICY_S)
         if self.newest is None:
             return
         grace_s = self.component.plan.components[self.component.role].stop_grace_s

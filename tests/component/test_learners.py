@@ -1,6 +1,8 @@
 """The two learners as real processes; the test is their sampler, their broker and each one's other half."""
 
 import os
+import time
+from itertools import count
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.peers.players import OtherLearner, Sampler
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
+from spreeze_zmq.wire.channels import open_channel
 from tests.pace import slowness
 
 OVERRIDES = ["algorithm.hidden_sizes=[16]", "algorithm.learning_starts=256", "balance.replay_ratio=4"]
@@ -123,6 +126,35 @@ def test_a_learner_that_is_told_to_stop_leaves_though_samplers_go_on(peers):
     process.terminate()
     peers.next("bye")
     assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("peers", [[*OVERRIDES, "algorithm.hidden_sizes=[256, 256]"]], indirect=True)
+def test_the_last_policy_reaches_a_reader_that_was_busy(peers):
+    """An evaluator that has read nothing until the run ends, whose queue is full of older policies: the
+    learner waits for it, and it gets the policy that the learner's last words name.
+    """
+    feed, other = played(peers, "actor_learner")
+    busy = open_channel(peers.plan.channels["policy"], "sub", "evaluator-0", 5)
+    versions = count(1)
+
+    def feed_it():
+        feed.push(1)
+        other.publish(critic_updates=20 * next(versions))
+
+    peers.meanwhile = feed_it
+    process = peers.start()
+    peers.report(lambda fields: fields["counters"].get("policy_version", 0) >= 30)
+    peers.meanwhile = lambda: None
+    process.terminate()
+    time.sleep(0.3)
+    found, ended = [], False
+    while not ended:
+        ended = process.poll() is not None
+        found.append(busy.newest())
+        time.sleep(0.05)
+    busy.close()
+    last = [message.fields["version"] for message in found if message is not None][-1]
+    assert last == peers.next("bye").fields["counters"]["policy_version"]
 
 
 @pytest.mark.long("a learner has two lives")
