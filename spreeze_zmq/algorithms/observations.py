@@ -43,6 +43,9 @@ class RunningStatistics:
         self.count = 0.0
         self.mean = np.zeros(math.prod(env.obs_shape))
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
+        self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD if self._pixels else 0.0)
+        for span in env.pixel_spans:
+            self._least_std[span] = LEAST_PIXEL_STD
 
     def add(self, obs: NDArray[Any]) -> None:
         """Add observations ``[M, *obs_shape]``; of many images only some, from each environment in turn of
@@ -67,7 +70,7 @@ class RunningStatistics:
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The arrays for a policy message, ``[stack * size]`` each; only after observations were added."""
         std = np.sqrt(self.squares / self.count)
-        scale = np.maximum(std, LEAST_PIXEL_STD) if self._pixels else divisors(self.mean, std)
+        scale = np.maximum(std if self._pixels else divisors(self.mean, std), self._least_std)
         mean, std32 = (np.tile(array.astype(np.float32), self._stack) for array in (self.mean, scale))
         return {"observation_mean": mean, "observation_std": std32}
 

@@ -12,6 +12,9 @@ from spreeze_zmq.base.rollout import Rollout
 
 #: Returns are counted by their size: steps for each factor of two, and the least and greatest power of two.
 STEPS, LEAST, GREATEST = 16, -40, 60
+#: Limit of rewards that are divided by a deviation, in both directions, and the share of the mean return up
+#: to which a deviation is rounding.
+CLIP, ROUNDING = 10.0, 1e-6
 
 
 class RunningReturns:
@@ -59,10 +62,12 @@ class RunningReturns:
 
 
 class RewardScale:
-    """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.
+    """Divides rewards by the standard deviation of the running discounted return and cuts them off at
+    ``CLIP``, as VecNormalize does.
 
     The statistics include a rollout before its rewards are divided. Each environment's running return is
-    reset to 0 at the end of an episode.
+    reset to 0 at the end of an episode. Returns that are all equal, but for rounding, have no deviation yet:
+    their size stands for it.
 
     Args:
         gamma: discount of one step.
@@ -76,8 +81,10 @@ class RewardScale:
         """The rewards ``[T, N]`` of a rollout, divided."""
         assert rollout.reward is not None
         self._add(self._returns.of(rollout))
-        deviation = np.sqrt(self.squares / self.count) if self.count else 1.0
-        return (rollout.reward / max(deviation, 1e-8)).astype(np.float32)
+        deviation, size = np.sqrt(self.squares / self.count), abs(self.mean)
+        if deviation <= ROUNDING * size:
+            deviation = size or 1.0
+        return np.clip(rollout.reward / deviation, -CLIP, CLIP).astype(np.float32)
 
     def _add(self, returns: NDArray[np.float64]) -> None:
         count, mean = returns.size, float(returns.mean())

@@ -1,11 +1,14 @@
 """Observations on their way into the networks, and their running statistics."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from spreeze_zmq.algorithms.observations import (
     CLIP,
+    LEAST_PIXEL_STD,
     MOST_IMAGES,
     ObservationRows,
     RunningStatistics,
@@ -165,3 +168,16 @@ def test_a_checkpoint_of_deviations_with_a_floor_is_resumed():
     statistics.add(seen)
     rows.adopt(statistics.arrays())
     assert rows(torch.from_numpy(seen)).std().item() == pytest.approx(1.0, rel=0.01)
+
+
+def test_pixels_in_a_dict_have_the_floor_of_an_image():
+    """One that has moved by a grey level in a few of very many frames would be ten deviations away."""
+    vector, image = {"shape": [2]}, {"shape": [2, 3, 1], "pixels": True}
+    env = replace(spec((8,)), obs_parts=(vector, image))
+    statistics = RunningStatistics(env)
+    rows = np.full((10_000, 8), 30.0, np.float32)
+    rows[7, :] = 31.0
+    statistics.add(rows)
+    std = statistics.arrays()["observation_std"]
+    assert std[:2] == pytest.approx(np.full(2, 0.01), rel=1e-3)
+    assert std[2:] == pytest.approx(np.full(6, LEAST_PIXEL_STD))

@@ -40,6 +40,22 @@ def test_rewards_are_divided_by_the_deviation_of_the_running_return():
     assert scaled[:, 0] == pytest.approx(np.ones(3) / np.std([1.0, 1.5, 1.75]), rel=1e-6)
 
 
+@pytest.mark.parametrize("reward", [0.0, 1.0, -250.0, 1e-5])
+def test_rewards_that_are_all_alike_have_a_usual_size(reward):
+    """Without a discount, or in rollouts of one step, returns have no deviation at first."""
+    scale = RewardScale(0.0)
+    for start in range(3):
+        assert np.abs(scale(rollout(start, reward))).max() == pytest.approx(float(reward != 0.0), rel=1e-5)
+
+
+def test_a_reward_far_from_what_was_met_is_cut_off():
+    """As VecNormalize does: the first large one in a million small ones would be all that is learned."""
+    scale = RewardScale(0.5)
+    for start in range(50):
+        scale(rollout(start, 0.001 * (-1) ** start))
+    assert scale(paid([0.001, 500.0, -500.0], sampler="sampler-1"))[:, 0].tolist()[1:] == [10.0, -10.0]
+
+
 def test_a_running_return_begins_anew_with_an_episode():
     """An end after the first step: returns 1, 1, 1.5; the next rollout of the stream goes on from 1.5."""
     scale = RewardScale(0.5)
