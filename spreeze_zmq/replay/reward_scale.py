@@ -84,7 +84,8 @@ class RewardScale:
         deviation, size = np.sqrt(self.squares / self.count), abs(self.mean)
         if deviation <= ROUNDING * size:
             deviation = size or 1.0
-        return np.clip(rollout.reward / deviation, -CLIP, CLIP).astype(np.float32)
+        divided: NDArray[np.float32] = np.clip(rollout.reward / deviation, -CLIP, CLIP).astype(np.float32)
+        return divided
 
     def _add(self, returns: NDArray[np.float64]) -> None:
         count, mean = returns.size, float(returns.mean())
