@@ -25,7 +25,7 @@ class StopAtReturn(Callback):
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
         if evaluation.confirmed and evaluation.best and evaluation.mean_return >= self.threshold:
-            run.stop(f"reached {evaluation.mean_return:.1f}")
+            run.stop(f"reached {evaluation.mean_return:g}")
 
 
 class StopWithoutImprovement(Callback):

@@ -16,13 +16,14 @@ from spreeze_zmq.commands.search.space import Choices, Varied, overrides
 from spreeze_zmq.commands.search.study import Row
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.document import read_source
+from spreeze_zmq.screen.terminal.numbers import decimal
 
 
 def show_trials(rows: Sequence[Row], space: Sequence[Varied]) -> None:
     """Print a line for each trial, the best one first."""
     headings = ("trial", *(varied.key for varied in space), "return", "")
     cells = [
-        (str(row.number), *row.values.values(), "" if row.score is None else f"{row.score:,.1f}", row.state)
+        (str(row.number), *row.values.values(), "" if row.score is None else decimal(row.score), row.state)
         for row in rows
     ]
     say("")
@@ -33,8 +34,8 @@ def show_finalists(finalists: Sequence[Finalist]) -> None:
     """Print a line for each setting that ran with fresh seeds."""
     rows = []
     for one in finalists:
-        returns = " ".join("-" if (score := run.result) is None else f"{score:,.1f}" for run in one.runs)
-        rows.append((one.name, f"{one.mean_return:,.1f}", returns, shown(one.values)))
+        returns = " ".join(decimal(run.result) for run in one.runs)
+        rows.append((one.name, decimal(one.mean_return), returns, shown(one.values)))
     say("")
     table.show(("setting", "mean return", "with fresh seeds", "values"), rows)
 

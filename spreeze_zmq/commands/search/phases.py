@@ -15,6 +15,7 @@ from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands.search.space import overrides
 from spreeze_zmq.commands.search.study import NUM_PARTS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
+from spreeze_zmq.screen.terminal.numbers import decimal
 
 #: Trials that may fail one after the other.
 MOST_FAILURES = 3
@@ -155,7 +156,7 @@ def _result(run: Trial) -> float | None:
     if run.code == InputError.exit_code:
         raise InputError(f"{run.name} ({shown(run.values)}): {run.last_line}")
     score = run.result
-    found = f"failed: {run.last_line}" if score is None else f"{score:,.1f}"
+    found = f"failed: {run.last_line}" if score is None else decimal(score)
     pruned = f" ({run.pruned})" if run.pruned else ""
     say(f"{run.name}: {found}{pruned}; {shown(run.values)}", flush=True)
     return score

@@ -192,7 +192,7 @@ def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (["run.stop.return=-200"], "return -150.0 >= -200"),
+        (["run.stop.return=-200"], "return -150 >= -200"),
         (["run.stop.return=0", "run.stop.env_steps=1000"], "env_steps 1200 >= 1000"),
         (
             ["run.stop.return=0", "run.stop.env_steps=1201", "run.stop.trained_transitions=9_000"],
@@ -229,7 +229,9 @@ def test_a_return_ends_the_run_when_thirty_fresh_episodes_confirm_it():
     assert run.stop_condition(2.0) == ""
     run.evaluations.take(fresh(-190.0), 3.0)
     run.evaluations.take({**look, "mean_return": -500.0}, 4.0)
-    assert run.stop_condition(4.0) == "return -190.0 >= -200"
+    assert run.stop_condition(4.0) == "return -190 >= -200"
+    run.evaluations.take(fresh(0.9234), 5.0)
+    assert run.evaluations.reached(0.92, 30) == "return 0.9234 >= 0.92"
 
 
 def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():

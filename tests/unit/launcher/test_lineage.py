@@ -205,7 +205,7 @@ def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
         ({"env_steps": 600}, "env_steps 600 >= 600"),
         ({"env_steps": 601}, ""),
         ({"trained_transitions": 4800}, "trained_transitions 4800 >= 4800"),
-        ({"return": -2}, "return -2.0 >= -2"),
+        ({"return": -2}, "return -2 >= -2"),
         ({"return": -1.9}, ""),
     ],
 )
