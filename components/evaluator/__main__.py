@@ -227,7 +227,7 @@ class Evaluator:
             return
         final = Contestant(best.policy, self.final_seed, final=True)
         self.play(final, self.num_fresh, until_s)
-        if final.compares or not best.compares:
+        if final.compares:  # episodes that the grace cuts say less than looks, which have ``max_s``
             self.title.holder = final
             self.title.rescore(final.num_episodes)
 

@@ -19,11 +19,11 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.base.schema.scheduled import schedules_in
 from spreeze_zmq.commands import table
-from spreeze_zmq.commands.runs import turned
+from spreeze_zmq.commands.runs import cut, turned
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
 from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, find_runs, run_id
-from spreeze_zmq.screen.terminal.numbers import clock
+from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
 #: Counts by which one run came further than another.
 _FAR = ("env_steps", "trained_transitions")
@@ -69,7 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     say("returns: interquartile mean over runs, 95 % bootstrap interval; the rest: mean, until the last look")
-    more = (*improvements(groups), *turned(run for each in groups for run in each.runs))
+    runs = [run for each in groups for run in each.runs]
+    more = (*improvements(groups), *cut(runs), *turned(runs))
     say("".join(f"{line}\n" for line in more), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
@@ -261,11 +262,11 @@ def _row(group: Setting) -> list[str]:
 
 
 def _shown(scores: Any) -> str:
-    middle = f"{iqm(scores).item():.1f}"
+    middle = decimal(iqm(scores).item())
     if len(scores) == 1:
         return middle
     low, high = interval(scores)
-    return f"{middle} [{low.item():.1f}, {high.item():.1f}]"
+    return f"{middle} [{decimal(low.item())}, {decimal(high.item())}]"
 
 
 def _labels(runs: Sequence[PastRun], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -87,6 +87,7 @@ def main(arguments: argparse.Namespace) -> int:
         say(f"{name} at the end: {value:.4g} in the mean")
     fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"
     when = f"{saved.mean_return:.2f} in {saved.num_episodes} {fresh}"
+    when += ", of which time had cut some," * (saved.policy.metadata.get("timed_out") == "True")
     say(
         f"when it was saved: {when} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"
     )

@@ -37,9 +37,9 @@ from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_data, check_fit, read_run
 from spreeze_zmq.screen.terminal.ending import done
-from spreeze_zmq.screen.terminal.numbers import clock
+from spreeze_zmq.screen.terminal.numbers import clock, decimal
 from spreeze_zmq.screen.terminal.view import StatusView
-from spreeze_zmq.screen.terminal.words import ended_by, finding_line
+from spreeze_zmq.screen.terminal.words import cut_by_time, ended_by, finding_line
 
 if TYPE_CHECKING:
     from spreeze_zmq.launcher.lineage import Origin
@@ -209,7 +209,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
 def _outcome(summary: Mapping[str, Any]) -> str:
     """Best return, duration and exit reason of a run, in one line."""
     best = summary.get("best_return")
-    reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
+    reached = "nothing evaluated" if best is None else f"best return {decimal(best)}"
+    reached += f" ({cut})" if (cut := cut_by_time(summary.get("best"))) else ""
     took = f"{clock(summary.get('wall_s') or 0.0)}, {done(summary)}"
     return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 

@@ -21,8 +21,8 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
-from spreeze_zmq.screen.terminal.numbers import clock, memory
-from spreeze_zmq.screen.terminal.words import ended_by
+from spreeze_zmq.screen.terminal.numbers import clock, decimal, memory
+from spreeze_zmq.screen.terminal.words import cut_by_time, ended_by
 
 HEADINGS = ("run", "began", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 #: Seconds of the units of an age.
@@ -142,6 +142,7 @@ def figures_of(run: PastRun, place: Path, parent: Path | None) -> dict[str, Any]
         "seed": about.get("seed"),
         "state": run.state,
         "best_return": run.summary.get("best_return"),
+        "best_cut": cut_by_time(run.summary.get("best")),
         "wall_s": run.summary.get("wall_s"),
         "env_steps": run.summary.get("env_steps"),
         "exit_reason": run.exit_reason,
@@ -153,6 +154,13 @@ def _shown(folder: Path, place: Path) -> str:
     """A run's folder as the table names it: from ``place``, if it is below that."""
     below = folder != place and folder.is_relative_to(place)
     return str(folder.relative_to(place) if below else folder)
+
+
+def cut(runs: Iterable[PastRun]) -> Iterator[str]:
+    """A line for each run whose best return is of episodes that did not last to their end."""
+    for run in runs:
+        if found := cut_by_time(run.summary.get("best")):
+            yield f"{run.folder}: of the episodes of its best return, {found}: it compares with no other"
 
 
 def turned(runs: Iterable[PastRun]) -> Iterator[str]:
@@ -173,7 +181,7 @@ def row(figures: dict[str, Any]) -> list[str]:
         f"{figures['began'][:10]} {figures['began'][11:16]}",
         str(figures["env"]).rpartition(":")[2],
         *(str(figures[name]) for name in ("algorithm", "seed", "state")),
-        "" if best is None else f"{best:.1f}",
+        "" if best is None else ", ".join(filter(None, (decimal(best), figures["best_cut"]))),
         "" if wall_s is None else clock(wall_s),
         "" if steps is None else f"{steps:,}",
         ended_by(figures["exit_reason"], best),

@@ -59,7 +59,8 @@ class Contestant:
     @property
     def said(self) -> str:
         """Its score in words."""
-        return f"{self.mean_return:.2f} in {self.num_episodes} episodes"
+        cut = ", some of them cut by time" if self.score is not None and self.score.timed_out else ""
+        return f"{self.mean_return:.2f} in {self.num_episodes} episodes{cut}"
 
     @property
     def next_seed(self) -> int:

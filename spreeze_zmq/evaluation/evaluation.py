@@ -80,10 +80,10 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean return by Student's t; None for a single episode, and for one that
-        was played again and again.
+        """The 95 % interval of the mean return by Student's t; None for a single episode, for one that was
+        played again and again, and where time has cut some.
         """
-        return None if self.is_one else t_interval(self.returns)
+        return None if self.is_one or self.timed_out else t_interval(self.returns)
 
     def followed_by(self, later: Score) -> Score:
         """The score of these episodes and later ones of the same policy."""

@@ -81,7 +81,8 @@ class Title:
             if best is None or self.confirms_goal(challenger):
                 won = True
             elif not (whole and best.compares and challenger.compares):
-                won = not best.compares and (challenger.compares or challenger.mean_return > best.mean_return)
+                ahead = until_s is None and challenger.mean_return > best.mean_return  # cut after as long
+                won = not best.compares and (challenger.compares or ahead)
             elif self.at_goal(challenger) and not to_goal:
                 to_goal, race.most = True, self.num_fresh
             elif not self.play_up_to(best, num_earlier + race.num_due, until_s):

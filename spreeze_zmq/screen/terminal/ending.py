@@ -14,6 +14,7 @@ from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
 from spreeze_zmq.screen.terminal.panels import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
+    cut_by_time,
     ended_by,
     finding_line,
     findings,
@@ -66,7 +67,9 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         lines.append(
             f"{failed:,} more of its episodes ended with a failure of their environment and do not count"
         )
-    if "interval_low" in best:
+    if cut := cut_by_time(best):
+        lines.append(f"of these episodes, {cut} before their end: it compares with no other score")
+    elif "interval_low" in best:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
     return [*lines, *filter(None, [same_episodes(best)])]

@@ -14,6 +14,7 @@ from spreeze_zmq.screen.terminal.words import (
     RUNNING,
     RoleStage,
     conditions,
+    cut_by_time,
     finding_line,
     findings,
     group_lines,
@@ -139,24 +140,28 @@ def _scores(status: Mapping[str, Any]) -> list[Line]:
     episodes, evaluation = status["episodes"], status["evaluation"]
     training: Line = [("no episode has ended yet", "dim")]
     if episodes["mean_return"] is not None:
-        length = f"   {episodes['count']:,} episodes of {episodes['mean_length']:,.0f} steps"
+        length = f" n={episodes['count']:,}, lately of {episodes['mean_length']:,.0f} steps"
         training = [(decimal(episodes["mean_return"]), ""), (length, "dim")]
+    last = evaluation["last"]
+    moment: Line = [] if last is None else [(f", {clock(last['t_s'])}", "dim")]
     return [
-        [(f"{'evaluation':{LABEL}}", "dim"), *_score(evaluation["last"], "bold")],
+        [(f"{'evaluation':{LABEL}}", "dim"), *_score(last, "bold"), *moment],
         [(f"{'best':{LABEL}}", "dim"), *_score(evaluation["best"], "bold green")],
         [(f"{'in training':{LABEL}}", "dim"), *training],
     ]
 
 
 def _score(score: Mapping[str, Any] | None, style: str) -> Line:
+    """A score, of how many episodes, and the env steps of its policy, which may have played some later."""
     if score is None:
         return [("none yet", "dim")]
     steps = score["env_steps"]
     shown = f"{steps:,}" if steps < 10_000_000 else compact(steps)
+    episodes = cut_by_time(score) or f"n={score['num_episodes']}"
     return [
         (decimal(score["mean_return"]), style),
         (f" ± {decimal(score['std_return'])}", ""),
-        (f" n={score['num_episodes']}, at {shown} steps, {clock(score['t_s'])}", "dim"),
+        (f" {episodes}, at {shown} steps", "dim"),
     ]
 
 

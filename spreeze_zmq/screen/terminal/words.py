@@ -106,10 +106,21 @@ def same_episodes(evaluation: Mapping[str, Any]) -> str:
     count, spread = evaluation["num_episodes"], evaluation["std_return"]
     if count < 2 or "interval_low" in evaluation or spread > 1e-5 * max(1.0, abs(evaluation["mean_return"])):
         return ""
+    if evaluation.get("timed_out"):
+        return ""
     return (
         f"all {count} episodes were the same, from their first observation to their return: they say no more "
         "than one; where the environment has chance, its reset() must draw from the seed that it is given"
     )
+
+
+def cut_by_time(evaluation: Any) -> str:
+    """``3 of 5 cut by time``: how many episodes of an ``evaluation`` message, or of what a file has as one,
+    did not last to their end, so that its mean compares with no other; empty where time cut none.
+    """
+    if not isinstance(evaluation, Mapping) or not evaluation.get("timed_out"):
+        return ""
+    return f"{evaluation.get('num_truncated') or 'some'} of {evaluation.get('num_episodes')} cut by time"
 
 
 def conditions(stop: Mapping[str, Any]) -> list[str]:

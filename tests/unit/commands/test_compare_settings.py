@@ -1,5 +1,6 @@
 """What ``spreeze compare`` takes for runs of one setting: those that differ in their seeds alone."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -71,6 +72,28 @@ def test_what_was_set_while_a_run_trained_is_said(plan, tmp_path, capsys):
     said = [line for line in capsys.readouterr().out.splitlines() if "set while it trained" in line]
     rest = "set while it trained, beside its setting: tau"
     assert said == [f"{tmp_path}/run-1: {rest} 0.25", f"{tmp_path}/run-2: {rest} 0.5"]
+
+
+def test_what_time_has_cut_is_said_of_a_best_return(plan, tmp_path, capsys):
+    """It is no return, and compares with no other; a small one is not rounded to nothing."""
+    best = {
+        "mean_return": 0.0421,
+        "std_return": 0.0,
+        "num_episodes": 5,
+        "timed_out": True,
+        "num_truncated": 4,
+    }
+    folder = RunFolder.create("run", str(tmp_path / "run"))
+    folder.run_file.write_text(plan.to_json())
+    folder.summary.write_text(json.dumps({"best_return": 0.0421, "best": best}))
+    journal = Journal(folder.metrics)
+    journal.write("evaluation", 2.0, {"env_steps": 10, "mean_return": 0.0421})
+    journal.close()
+    assert main(["runs", str(tmp_path)]) == main(["compare", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "0.042, 4 of 5 cut by time" in said
+    assert "0.042 0.042" in said
+    assert "of the episodes of its best return, 4 of 5 cut by time: it compares with no other" in said
 
 
 def test_runs_that_only_end_elsewhere_are_of_one_setting(plan, tmp_path):

@@ -52,7 +52,9 @@ def test_a_figure_that_few_episodes_have_weighs_by_these(one):
 def test_episodes_that_time_cut_do_not_join_whole_ones(one):
     """They are left out, and who asked for them is told so."""
     assert one.take(episodes(1.0), 0.5)
-    assert not one.take(episodes(-50.0, timed_out=True), 0.5)
+    cut = episodes(-50.0, -60.0, timed_out=True)
+    assert cut.fields().keys().isdisjoint({"interval_low", "interval_high"})
+    assert not one.take(cut, 0.5)
     assert (one.mean_return, one.compares) == (1.0, True)
 
 

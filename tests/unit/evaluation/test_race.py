@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from components.evaluator.__main__ import Evaluator
 from spreeze_zmq.evaluation.contestant import LEAST, Contestant, Race
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.title import Title
@@ -115,3 +116,37 @@ def test_a_mean_of_those_that_did_not_fail_wins_no_title(best_failed, challenger
     best.policy = SimpleNamespace(version=1, extras={})
     assert title.race(challenger, 5) is won
     assert title.at_goal(challenger) is (challenger_failed < 31)
+
+
+def lasted(one, num, seconds):
+    """Give a policy episodes that time cut: each second costs 1."""
+    whole = np.zeros(num, np.int64)
+    cut = Score(np.full(num, -float(seconds)), whole, whole, whole == 0, timed_out=True)
+    return one.take(cut, seconds)
+
+
+@pytest.mark.parametrize(("until_s", "won"), [(None, True), (3.0, False)])
+def test_the_grace_of_the_end_makes_no_policy_better(until_s, won):
+    """A race at the end cuts episodes sooner than looks did: where time costs, each would win that."""
+    best, challenger = (Contestant(None, seed) for seed in (1, 2))
+    title = Title(Path(), lambda *_: None, lambda one, num, _: lasted(one, num, 6), None, 5, 30, None, best)
+    lasted(best, 5, 60)
+    assert title.race(challenger, 30, until_s=until_s) is won
+
+
+@pytest.mark.parametrize(("grace_s", "delivered"), [(6, -60.0), (None, -90.0)])
+def test_the_last_score_takes_no_place_where_its_episodes_were_cut(grace_s, delivered):
+    """Those of the looks had more time; whole ones, which take 90 seconds, do take it."""
+    best, rescored = Contestant(None, 1), []
+    lasted(best, 5, 60)
+
+    def play(one, num, until_s):
+        if grace_s:
+            return lasted(one, num, grace_s)
+        whole = np.zeros(num, np.int64)
+        return one.take(Score(whole - 90.0, whole, whole, whole > 0), 1)
+
+    title = SimpleNamespace(holder=best, rescore=rescored.append)
+    evaluator = SimpleNamespace(title=title, final_seed=9, num_fresh=30, play=play)
+    Evaluator.play_final(evaluator, np.inf)
+    assert (title.holder.mean_return, rescored) == (delivered, [] if grace_s else [30])

@@ -16,12 +16,14 @@ export function short(value) {
   return size > 0 && size < 0.01 ? value.toExponential(1) : trim(value);
 }
 
-const trim = (value) => String(Number(value.toPrecision(3)));
+const trim = (value, digits = 3) => String(Number(value.toPrecision(digits)));
 
 /** A return or a loss. */
 export function decimal(value) {
   if (value == null || !Number.isFinite(value)) return "–";
-  return Math.abs(value) >= 1000 ? whole.format(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.1) return trim(value, 2);
+  return size >= 1000 ? whole.format(value) : value.toFixed(size >= 10 ? 1 : 2);
 }
 
 export const percent = (share) => `${Math.round(100 * share)} %`;
@@ -44,6 +46,11 @@ export function clock(seconds) {
 export function endedBy({ ended, status }) {
   const [, goal] = ended.match(/^return \S+ >= (\S+)$/) ?? [];
   return goal != null && status?.evaluation.best?.mean_return >= Number(goal) ? `return ${goal} reached` : ended;
+}
+
+/** How many episodes a score is of, and how many of them time has cut, so that it is no return. */
+export function episodesOf({ num_episodes, num_truncated, timed_out }) {
+  return `${num_episodes} episodes${timed_out ? `, ${num_truncated || "some"} of them cut by time` : ""}`;
 }
 
 /** critic_learner as "critic learner". */

@@ -1,6 +1,6 @@
 // The head of the page, and the figures below the pictures.
 
-import { clock, count, decimal, element, percent, plain, short } from "./format.js";
+import { clock, count, decimal, element, episodesOf, percent, plain, short } from "./format.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -54,9 +54,9 @@ export function showFigures(run) {
   const { last, best } = status.evaluation;
   const { episodes } = status;
   at("scores").replaceChildren(
-    score("evaluation", last, last && `at ${short(last.env_steps)} env steps`, "evaluation"),
-    score("best", best, best && `in ${best.num_episodes} episodes, at ${short(best.env_steps)} env steps`, "best"),
-    score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes of ${short(episodes.mean_length)} steps`, "training"),
+    score("evaluation", last, last && `${last.timed_out ? `${episodesOf(last)}, ` : ""}at ${short(last.env_steps)} env steps`, "evaluation"),
+    score("best", best, best && `in ${episodesOf(best)}, at ${short(best.env_steps)} env steps`, "best"),
+    score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes, lately of ${short(episodes.mean_length)} steps`, "training"),
   );
 }
 

@@ -154,3 +154,23 @@ def test_the_wanted_replay_ratio_is_what_was_wanted_at_the_time(told):
 def test_a_goal_is_drawn_beside_any_number_of_points(told):
     """More than a call takes arguments."""
     assert told(GOAL, entries=[])[-1] == "goal"
+
+
+SCORES = """
+globalThis.document = {};
+import { decimal, episodesOf } from "./format.js";
+import { Run } from "./run.js";
+GIVEN
+const run = new Run();
+run.take({ topic: "evaluation", t_s: 1, about });
+const shown = [900, 0.92, 0.0042].map(decimal);
+console.log(JSON.stringify([run.events[0].line, episodesOf({ num_episodes: 5 }), shown]));
+"""
+
+
+def test_the_page_rounds_no_small_return_away_and_says_what_time_has_cut(told):
+    """As the terminal has it."""
+    about = {"version": 1, "mean_return": 0.9234, "std_return": 0.0042, "num_episodes": 5, "best": True}
+    line, whole, shown = told(SCORES, about={**about, "timed_out": True, "num_truncated": 4})
+    assert line == "new best policy: 0.92 ± 0.0042 in 5 episodes, 4 of them cut by time"
+    assert (whole, shown) == ("5 episodes", ["900.0", "0.92", "0.0042"])

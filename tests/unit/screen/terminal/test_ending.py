@@ -58,6 +58,20 @@ def test_the_last_words_say_where_all_episodes_were_the_same():
         assert ("its mean lies between" in said) is interval
 
 
+def test_the_last_words_say_that_time_has_cut_the_episodes():
+    """Of these no interval is stated, nor that all were the same where all were cut after one time."""
+    run = Recorded()
+    evaluate(run.record, 8.9, 27_000, 67.0, 0.0)
+    summary = run.record.summary("", 9.31, final=True)
+    for interval in (True, False):
+        best = {k: v for k, v in summary["best"].items() if interval or "interval" not in k}
+        summary["best"] = {**best, "timed_out": True, "num_truncated": 30}
+        assert outcome(summary, "minutes 0.50 >= 0.5")[1:] == [
+            "best return 67.0 ± 0.0 in 30 episodes, which also chose it",
+            "of these episodes, 30 of 30 cut by time before their end: it compares with no other score",
+        ]
+
+
 def test_the_last_words_state_one_return():
     """That of the saved policy; the one of the moment at which the run ended only where they disagree."""
     assert ended_by("return -176.0 >= -200", -143.7) == "return -200 reached"

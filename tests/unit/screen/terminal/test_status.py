@@ -58,13 +58,24 @@ def test_failures_of_the_environment_have_one_line():
     )
 
 
+def test_a_score_says_which_of_its_episodes_time_has_cut():
+    """Their mean is no return: the policy may have gone on for ever."""
+    run = Recorded()
+    evaluate(run.record, 8.9, 27_000, 600.0, 3.0)
+    for one in run.record.evaluations.all:
+        one |= {"timed_out": True, "num_truncated": 4}
+    rows = shown(run.status("training", 9.0), 80, 24).splitlines()
+    assert "evaluation      600.0 ± 3.00 4 of 30 cut by time, at 27,000 steps, 0:08" in rows
+    assert "best            600.0 ± 3.00 4 of 30 cut by time, at 27,000 steps" in rows
+
+
 @pytest.mark.parametrize("height", [3, 4, 6, 8])
 def test_the_returns_are_the_last_to_go(height):
     """However low the terminal is."""
     text = shown(LARGE, 60, height)
     assert len(text.splitlines()) <= height
     assert "evaluation      5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00" in text
-    assert "best            5792.8 ± 88.2" in text
+    assert "best            5792.8 ± 88.2 n=30, at 1.1G steps\n" in text
     assert "in training     -1234.6" in text
 
 
@@ -76,8 +87,8 @@ def test_a_large_run_reads_as_it_should():
         rows[1],
         "until return 10000 or 2G env steps or 1000G trained or 1000 min",
         "evaluation      5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00",
-        "best            5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00",
-        "in training     -1234.6   1,123,456 episodes of 1,000 steps",
+        "best            5792.8 ± 88.2 n=30, at 1.1G steps",
+        "in training     -1234.6 n=1,123,456, lately of 1,000 steps",
         "return of the evaluations",
         "        30:00" + " " * 59 + "10:00:00",
         "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
