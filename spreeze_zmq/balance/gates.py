@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class RatioGate:
-    """Holds ``trained = replay_ratio * received`` within a slack (samples-to-inserts of Reverb, 2102.04736).
+    """Holds ``trained = replay_ratio * counted`` within a slack (samples-to-inserts of Reverb, 2102.04736).
 
     All counts are transitions. Production may run ahead of the ratio by ``slack``; consumption never does.
-    The two gates are never both shut: a learner that may not update may pull.
+    The two gates are never both shut: a learner that may not update may pull. As in Reverb, the first
+    ``learning_starts`` are not counted: to make up for them at once would be a burst of updates on random
+    data (the primacy bias, 2205.07802).
 
     Attributes:
-        replay_ratio: transitions trained on for each transition received.
+        replay_ratio: transitions trained on for each transition counted.
         batch_size: transitions that one update trains on.
-        learning_starts: transitions that must have been received before the first update.
+        learning_starts: transitions received before the ratio counts.
         slack: transitions that may have been received beyond what the ratio asks for.
         received: transitions received since the replay was last empty.
         trained: transitions trained on since then.
@@ -36,29 +38,34 @@ class RatioGate:
     trained: int = 0
 
     @property
+    def counted(self) -> int:
+        """Transitions received beyond ``learning_starts``."""
+        return max(0, self.received - self.learning_starts)
+
+    @property
     def may_update(self) -> bool:
         """Whether one more batch keeps consumption within the ratio."""
-        if self.received < max(self.learning_starts, 1):
-            return False
-        return self.trained + self.batch_size <= self.replay_ratio * self.received
+        return self.trained + self.batch_size <= self.replay_ratio * self.counted
 
     @property
     def may_pull(self) -> bool:
         """Whether production is not ahead of the ratio by more than the slack."""
-        ahead = self.replay_ratio * self.received - self.trained
-        return ahead <= self.replay_ratio * self.slack or not self.may_update
+        return self._ahead <= self.replay_ratio * self.slack or not self.may_update
 
     def retarget(self, replay_ratio: float) -> None:
         """Hold another ratio from now on: what production is ahead by stays, and nothing is made up for."""
-        ahead = self.replay_ratio * self.received - self.trained
-        self.replay_ratio = replay_ratio
+        ahead, self.replay_ratio = self._ahead, replay_ratio
         if self.trained:
-            self.trained = max(0, math.ceil(replay_ratio * self.received - ahead))
+            self.trained = max(0, math.ceil(replay_ratio * self.counted - ahead))
+
+    @property
+    def _ahead(self) -> float:
+        return self.replay_ratio * self.counted - self.trained
 
     @property
     def measured(self) -> float:
-        """Transitions trained on for each one received; 0 before the first."""
-        return self.trained / self.received if self.received else 0.0
+        """Transitions trained on for each one counted; 0 before the first."""
+        return self.trained / self.counted if self.counted else 0.0
 
 
 @dataclass

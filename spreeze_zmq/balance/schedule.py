@@ -17,9 +17,9 @@ class Schedule:
     followed ``v * publish_every`` critic updates. A round is one rollout of each sampler.
 
     Attributes:
-        replay_ratio: transitions trained on for each transition received.
+        replay_ratio: transitions trained on for each transition received once it counts.
         batch_size: transitions that one update trains on.
-        learning_starts: transitions that must have been received before the first update.
+        learning_starts: transitions that must have been received before the ratio counts.
         publish_every: critic updates between two publications.
         max_policy_lag: versions that a rollout's policy may be behind when it is received.
         num_samplers: rollouts in a round.
@@ -40,25 +40,25 @@ class Schedule:
         return self.num_samplers * self.rollout_transitions
 
     @property
-    def first_update_at(self) -> int:
-        """``learning_starts`` rounded up to whole rounds, so that all samplers have sent equally much."""
+    def counted_from(self) -> int:
+        """``learning_starts`` rounded up to whole rounds, so that all samplers have sent equally much: the
+        ratio counts what is received beyond.
+        """
         return self.round_transitions * max(1, math.ceil(self.learning_starts / self.round_transitions))
 
     def updates_allowed(self, received: int) -> int:
         """Critic updates that the ratio allows once ``received`` transitions have come."""
-        if received < self.first_update_at:
-            return 0
-        return int(self.replay_ratio * received // self.batch_size)
+        return int(self.replay_ratio * max(0, received - self.counted_from) // self.batch_size)
 
     def received_for(self, version: int) -> int:
         """Transitions that must have been received before the policy of this version can exist."""
         if version <= 0:
             return 0
         trained = version * self.publish_every * self.batch_size
-        received = math.floor(trained / self.replay_ratio)
-        while self.replay_ratio * received < trained:  # the gate's own comparison, with the same rounding
-            received += 1
-        return max(self.first_update_at, received)
+        counted = math.floor(trained / self.replay_ratio)
+        while self.replay_ratio * counted < trained:  # the gate's own comparison, with the same rounding
+            counted += 1
+        return self.counted_from + counted
 
     def rounds_under(self, version: int) -> int:
         """Rounds that may be collected in total under this version or older ones.

@@ -119,11 +119,13 @@ class LearningFigures:
         return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
 
     def sampled_transitions(self) -> int:
-        """Transitions that updates could train on; all env steps if a learner does not report them."""
-        return int(self.counts["sampled_transitions"] or self.counts["env_steps"])
+        """Transitions that the ratio counts; all env steps if no learner reports them."""
+        name = "sampled_transitions"
+        is_reported = self.counts[name] or name in self.first_counts
+        return int(self.counts[name if is_reported else "env_steps"])
 
     def replay_ratio(self, target: float) -> ReplayRatio:
-        """Transitions trained on for each one sampled, over the whole run, beside the target."""
+        """Transitions trained on for each one that it counts, over the whole run, beside the target."""
         sampled = self.sampled_transitions()
         return ReplayRatio(target, self.counts["trained_transitions"] / sampled if sampled else 0.0)
 

@@ -39,8 +39,8 @@ class Shared:
 
     Attributes:
         counts: ``env_steps`` and the like, as a resumed run continues them.
-        sampled_transitions: received until the samplers were stopped; on-policy, those of rounds that were
-            trained on.
+        sampled_transitions: received beyond ``learning_starts`` until the samplers were stopped; on-policy,
+            those of rounds that were trained on.
         core_s: CPU seconds of all processes of the run so far, as they report them, on all of its machines.
         publication: by role, as of ``LearningFigures``.
         devices: by process, likewise.

@@ -28,7 +28,8 @@ class Counts:
         version: of the weights published last, as of the checkpoint.
         env_steps: transitions that the run has sampled, as far as this learner knows.
         trained: transitions that updates have trained on.
-        sampled: transitions received until the samplers are stopped; on-policy, those of rounds that began.
+        sampled: transitions that the replay ratio counts: received beyond ``learning_starts`` until the
+            samplers are stopped; on-policy, those of rounds that began.
         trained_version: on-policy, the newest policy version among the rollouts of rounds that began.
     """
 

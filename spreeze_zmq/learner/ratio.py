@@ -26,7 +26,7 @@ class RatioExperience(ReplayExperience):
         super().__init__(*parts)
         starts: int = self.options.learning_starts
         if self.in_order and self.limits.schedule is not None:
-            starts = self.limits.schedule.first_update_at
+            starts = self.limits.schedule.counted_from
         self.gate = RatioGate(self.balance.replay_ratio, self.batch_size, starts, slack=0)
         self._count_replay_as_trained()
         self._first_policy = 0
@@ -98,8 +98,9 @@ class RatioExperience(ReplayExperience):
         self.outlet.observe(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         usable = 0 if self.stopping else rollout.num_transitions
+        before = self.gate.counted
         self.gate.received += usable
-        self.counts.sampled += usable
+        self.counts.sampled += self.gate.counted - before
         self.count(rollout.num_transitions)
         self.lag.add((self._newest_policy() or 0) - rollout.policy_version, rollout.num_transitions)
 
@@ -178,12 +179,12 @@ class RatioExperience(ReplayExperience):
         self.replay.forget_errors()
 
     def _count_replay_as_trained(self) -> None:
-        """Count the transitions in the replay as received and trained on; a run in order counts from 0, as
-        its samplers do.
+        """Count the transitions in the replay as received and, beyond ``learning_starts``, as trained on; a
+        run in order counts from 0, as its samplers do.
         """
         if not self.in_order:
             self.gate.received = len(self.replay) - self.num_filled
-            self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
+            self.gate.trained = int(self.gate.replay_ratio * self.gate.counted)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""

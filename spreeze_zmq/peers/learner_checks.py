@@ -24,13 +24,12 @@ KERNEL_BYTES = 500_000
 
 def _keeps_the_ratio(peers: Peers) -> str:
     ratio, algorithm = peers.plan.balance.replay_ratio, peers.plan.algorithm
-    ahead = algorithm.get("learning_starts", 0) + (peers.plan.balance.slack_rollouts + 8) * STEPS * ENVS
+    starts, slack = algorithm.get("learning_starts", 0), peers.plan.balance.slack_rollouts + 8
     for fields in (m.fields for m in peers.between("begun", "waited", "report")):
         received, trained = (fields["counters"].get(name, 0) for name in ("env_steps", "trained_transitions"))
-        expect(
-            trained <= ratio * received, f"{trained:.0f} trained on of {received:.0f}, the ratio is {ratio:g}"
-        )
-        most = trained / ratio + ahead
+        seen = f"{trained:.0f} trained on of {received:.0f}, the first {starts} do not count"
+        expect(trained <= ratio * max(0, received - starts), f"{seen}, the ratio is {ratio:g}")
+        most = trained / ratio + starts + slack * STEPS * ENVS
         expect(
             received <= most, f"{received:.0f} taken while {trained:.0f} are trained on, at most {most:.0f}"
         )

@@ -84,7 +84,9 @@ class BalancePlan:
         "the values of the keys below that are left at auto",
         choices=("free", "bounded", "lockstep"),
     )
-    replay_ratio: float = option(8.0, "transitions trained on per transition sampled", above=0)
+    replay_ratio: float = option(
+        8.0, "transitions trained on per transition sampled after learning_starts", above=0
+    )
     max_policy_lag: int | None = option(
         "auto",
         "versions that a received rollout may be behind; a staler one is dropped and counted",
@@ -198,7 +200,7 @@ class LearningPlan:
         learners: the roles that train, in the order of ``plan.roles.LEARNERS``.
         on_policy: it trains on each round of rollouts for ``epochs``, then discards it; else it has a replay.
         batch_size: transitions per update; 0 until it is measured.
-        learning_starts: transitions received before the first update.
+        learning_starts: transitions received before the replay ratio counts; on-policy, before an update.
         policy_delay: critic updates per policy update.
         epochs: passes over each round; 0 if the replay ratio decides.
         movable: the algorithm's options that may move while it trains, and the bounds of each, by their names

@@ -95,6 +95,23 @@ def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
     assert experience.lacks() == ""
 
 
+@pytest.mark.parametrize("peers", [[*SMALL, "algorithm.learning_starts=64"]], indirect=True)
+@pytest.mark.parametrize("learner", ["critic_learner"], indirect=True)
+def test_with_its_replay_a_learner_makes_up_for_nothing(learner):
+    """All but ``learning_starts`` counts as trained on: the next update waits for samples, which are not
+    stopped, and the counts of the whole run go on.
+    """
+    experience, state = learner.experience, learner.state()
+    experience.add(random_rollout(learner.component.environment))
+    learner.restore({**state, "counters": {**state["counters"], "env_steps": 300, "sampled": 200}})
+    assert (experience.gate.received, experience.gate.trained) == (256, 32 * 192)
+    assert experience.gate.may_pull
+    assert not experience.gate.may_update
+    experience.add(random_rollout(learner.component.environment))
+    assert experience.gate.may_update
+    assert learner.counts.sampled == 200 + 256
+
+
 def _crc32(path):
     import zlib
 

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.broker.doctor.machine_rules import crowded
-from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY
+from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import LOOKS_SINCE_BEST, Finding, Rule, Vitals
 
@@ -169,8 +169,8 @@ def few_updates(vitals: Vitals) -> Finding | None:
         began_s = vitals.first_step_s
         if began_s is None or vitals.t_s - began_s < LONG_WARM_UP_S or vitals.on_policy:
             return None
-        starts = vitals.number("learning_starts", 0)
-        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,.0f} transitions"
+        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of "
+        seen += f"{first_update_at(vitals):,} transitions"
     elif vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
         return None
     else:

@@ -59,16 +59,16 @@ def target_entropy(vitals: Vitals) -> Finding | None:
 
 def never_trains(vitals: Vitals) -> Finding | None:
     """A run that ends before its first update."""
-    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
     limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
-    waits = math.ceil(1.0 / _updates_per_step(vitals)) if _updates_per_step(vitals) else 0
-    if not limit or max(starts, waits - 1) < limit:
+    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
+    first = first_update_at(vitals)
+    if not limit or first <= limit:
         return None
     remedy = f"algorithm.learning_starts = {max(1, limit // 10)}"
-    if waits > limit:
+    if first - starts > limit:
         remedy = f"balance.replay_ratio = {DEFAULT_RATIO:g}"
     return Finding(
-        f"training begins after {max(starts, waits):,} transitions, and the run ends at {limit:,}",
+        f"training begins after {first:,} transitions, and the run ends at {limit:,}",
         "no update is taken",
         remedy,
         rank=0,
@@ -165,14 +165,14 @@ def large_batch(vitals: Vitals) -> Finding | None:
 
 def early_schedules(vitals: Vitals) -> Finding | None:
     """A schedule that is over before the first update, which then is none."""
-    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
+    first = first_update_at(vitals)
     for name, value in vitals.algorithm.items():
         for table in schedules_in(value):
             ends = numbers(table.get("over"))
-            if 0 < ends.get("env_steps", math.inf) <= starts:
+            if 0 < ends.get("env_steps", math.inf) <= first:
                 return Finding(
                     f"the schedule of algorithm.{name} is over after {ends['env_steps']:,g} env steps, and "
-                    f"training begins after {starts:,}",
+                    f"training begins after {first:,}",
                     "every update takes its last value",
                     'over = "run" in the schedule, or a smaller algorithm.learning_starts',
                 )
@@ -215,6 +215,12 @@ def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:
 
 def _rollout_steps(vitals: Vitals) -> int:
     return int(_sampler(vitals, "options").get("rollout_steps", 0))
+
+
+def first_update_at(vitals: Vitals) -> int:
+    """Transitions after which the first update is allowed: ``learning_starts``, and a batch by the ratio."""
+    starts, each = int(numbers(vitals.table("learning")).get("learning_starts", 0)), _updates_per_step(vitals)
+    return starts + (math.ceil(1.0 / each) if each else 0)
 
 
 def _updates_per_step(vitals: Vitals) -> float:

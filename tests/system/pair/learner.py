@@ -188,12 +188,17 @@ def take():
         del data[:-200]
 
 
+def counted():
+    """Transitions received that the replay ratio counts."""
+    return max(0, counts["env_steps"] - learning["learning_starts"])
+
+
 def train():
     """One update, if it is due; returns whether it was."""
     global weights, slope
     if is_critic:
-        ahead = learning["batch_size"] + counts["trained"] > balance["replay_ratio"] * counts["env_steps"]
-        if ahead or counts["env_steps"] < learning["learning_starts"] or not data:
+        ahead = learning["batch_size"] + counts["trained"] > balance["replay_ratio"] * counted()
+        if ahead or not data:
             return False
         x, reward = data[rng.integers(len(data))]
         error = x @ weights - reward
@@ -215,7 +220,7 @@ def figures():
     usage = os.times()
     counters = {"critic_updates" if is_critic else "actor_updates": counts["updates"]}
     if is_critic:
-        counters |= {"env_steps": counts["env_steps"], "sampled_transitions": counts["env_steps"]}
+        counters |= {"env_steps": counts["env_steps"], "sampled_transitions": counted()}
         counters |= {"trained_transitions": counts["trained"]}
     else:
         counters |= {"policy_version": counts["version"]}

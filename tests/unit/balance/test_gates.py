@@ -8,12 +8,32 @@ from spreeze_zmq.balance import DelayGate, LagHistogram, RatioGate
 
 
 def test_nothing_is_trained_before_learning_starts():
-    """The first update waits for ``learning_starts`` transitions, however high the ratio."""
-    gate = RatioGate(replay_ratio=32, batch_size=256, learning_starts=1000, slack=64)
-    gate.received = 999
-    assert not gate.may_update
-    gate.received = 1000
+    """The first update waits for ``learning_starts`` transitions, and for the 8 more that a batch of 256
+    takes at a ratio of 32; meanwhile nobody stops the samplers.
+    """
+    gate = RatioGate(replay_ratio=32, batch_size=256, learning_starts=1000, slack=0)
+    for gate.received in (0, 999, 1000, 1007):
+        assert not gate.may_update
+        assert gate.may_pull
+    gate.received = 1008
     assert gate.may_update
+
+
+@pytest.mark.parametrize(
+    ("ratio", "batch_size", "starts"),
+    [(8, 512, 1000), (100, 100, 5000), (256, 256, 10_000), (5120, 256, 5000)],
+)
+def test_the_first_samples_are_not_made_up_for(ratio, batch_size, starts):
+    """Whatever the ratio: once a rollout of 256 follows ``learning_starts``, updates are those of that
+    rollout, not of all before it (the primacy bias, 2205.07802).
+    """
+    gate = RatioGate(ratio, batch_size, starts, slack=0, received=starts + 256)
+    updates = 0
+    while not gate.may_pull:
+        gate.trained += batch_size
+        updates += 1
+    assert updates == 256 * ratio // batch_size
+    assert gate.measured == pytest.approx(ratio)
 
 
 def test_learning_starts_of_zero_still_waits_for_a_sample():
@@ -51,7 +71,7 @@ def test_another_ratio_holds_from_now_on_and_makes_up_for_nothing(ratio):
 
 def test_before_the_first_update_another_ratio_is_as_if_it_had_been_stated():
     """Nothing has been trained on that it could count."""
-    gate = RatioGate(8, 256, 1000, 100, received=500)
+    gate = RatioGate(8, 256, 1000, 100, received=1020)
     gate.retarget(2)
     assert (gate.trained, gate.measured) == (0, 0.0)
 

@@ -28,7 +28,7 @@ class Run:
 
     def __init__(self, schedule, policy_delay=1, slack=0):
         self.schedule, self.slack = schedule, slack
-        first_update = schedule.first_update_at
+        first_update = schedule.counted_from
         self.gate = RatioGate(schedule.replay_ratio, schedule.batch_size, first_update, slack * ROLLOUT)
         self.follow = DelayGate(policy_delay, 0)
         self.produced = [0] * schedule.num_samplers
@@ -250,22 +250,25 @@ def test_samplers_that_heed_the_limit_lose_little():
 
 
 def test_what_the_next_version_needs_is_always_allowed():
-    """Ratio 8, batch 256, two samplers: a round of 128 transitions allows four updates: a version."""
+    """Ratio 8, batch 256, two samplers: a round of 128 transitions allows four updates: a version. The first
+    round is not counted.
+    """
     schedule = plan_of(8, 256, 2, 1, starts=0)
     assert schedule.publish_every == 4
-    assert [schedule.received_for(version) for version in range(4)] == [0, 128, 256, 384]
-    assert [schedule.rounds_under(version) for version in range(3)] == [2, 3, 4]
-    assert schedule.collect_until(0) == 2 * ROLLOUT
+    assert [schedule.received_for(version) for version in range(4)] == [0, 256, 384, 512]
+    assert [schedule.rounds_under(version) for version in range(3)] == [3, 4, 5]
+    assert schedule.collect_until(0) == 3 * ROLLOUT
 
 
 @pytest.mark.parametrize("lag", [0, 1, 5])
 def test_learning_starts_at_a_whole_round(lag):
-    """300 transitions of two samplers are three rounds of 128, all of them under version 0."""
+    """300 transitions of two samplers are three rounds of 128, all of them under version 0, as the fourth one
+    is, which allows the first updates.
+    """
     schedule = plan_of(8, 256, 2, lag, starts=300)
-    assert schedule.first_update_at == 384
-    assert schedule.updates_allowed(383) == 0
-    assert schedule.updates_allowed(384) == 12
-    assert schedule.rounds_under(0) >= 3
+    assert schedule.counted_from == 384
+    assert [schedule.updates_allowed(received) for received in (383, 384, 512)] == [0, 0, 4]
+    assert schedule.rounds_under(0) >= 4
 
 
 def test_without_lag_a_version_must_take_whole_rounds():
