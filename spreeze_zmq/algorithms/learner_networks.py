@@ -101,7 +101,7 @@ class LearnerNetworks:
 
     def _stretches(self, own: Mapping[str, torch.nn.Module], apart: frozenset[str]) -> list[Stretch]:
         """The trained parameters by the network whose numbers hold: one stretch, unless some are named, or a
-        0-d one, which does not decay, stands before others.
+        0-d one, which neither decays nor is shortened, stands before others.
         """
         network_of = {id(each): name for name, module in own.items() for each in module.parameters()}
         found: list[Stretch] = []
@@ -109,9 +109,9 @@ class LearnerNetworks:
             name, size = network_of[id(parameter)], parameter.numel()
             each = Stretch(name if name in apart else "", size, size if parameter.dim() > 0 else 0)
             last = found[-1] if found else None
-            joins = last is not None and (last.num_decaying == last.size or not each.num_decaying)
+            joins = last is not None and (last.num_weights == last.size or not each.num_weights)
             if last is not None and joins and last.network == each.network:
-                found[-1] = Stretch(each.network, last.size + size, last.num_decaying + each.num_decaying)
+                found[-1] = Stretch(each.network, last.size + size, last.num_weights + each.num_weights)
             else:
                 found.append(each)
         return found

@@ -25,17 +25,18 @@ class Stretch(NamedTuple):
     Attributes:
         network: the network whose numbers hold; "" for those of the part.
         size: number of parameters.
-        num_decaying: number of them that decay, the first ones.
+        num_weights: number of them that decay and whose gradient is shortened, the first ones.
     """
 
     network: str
     size: int
-    num_decaying: int
+    num_weights: int
 
 
 class Optimiser:
     """Steps all networks of a part along their gradients. The gradient of a network that an option names is
-    shortened by itself, that of all others of the part as one.
+    shortened by itself, that of all others of the part as one; never that of a single number, such as SAC's
+    temperature, which other implementations step by an optimiser of its own.
 
     Args:
         parameters: float32 ``[P]``.
@@ -73,11 +74,11 @@ class Optimiser:
                 0.0,
                 beta1=fixed["adam_beta1"],
                 beta2=fixed["adam_beta2"],
-                num_decaying=stretch.num_decaying,
+                num_weights=stretch.num_weights,
             )
             self._adams.append(adam)
             by_network[stretch.network].adams.append(adam)
-            by_network[stretch.network].gradients.append(gradient[place])
+            by_network[stretch.network].gradients.append(gradient[place][: stretch.num_weights])
             begin = place.stop
         self.restate(options)
 

@@ -143,9 +143,7 @@ class ReplayOptions(TrainingOptions):
     n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
     policy_delay: int = option(1, "critic updates for each policy update", minimum=1)
     replay_capacity: int = option(1_000_000, "transitions kept", minimum=1)
-    learning_starts: int = option(
-        1_000, "transitions received before the replay ratio counts and training begins", minimum=1
-    )
+    learning_starts: int = option(1_000, "transitions that only fill the replay, before training", minimum=1)
     prioritized: bool = option(False, "draw transitions by the size of their error (1511.05952)")
     priority_alpha: float = option(
         0.6,

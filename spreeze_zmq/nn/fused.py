@@ -43,8 +43,9 @@ class Adam:
         beta1: decay rate of the mean gradient.
         beta2: decay rate of the mean squared gradient.
         weight_decay: a step shrinks the parameters by this times the step size.
-        num_decaying: number of parameters that decay, the first ones; all by default.
-        max_gradient_norm: longer gradients are scaled down to this norm; 0 for never.
+        num_weights: number of parameters that decay and whose gradient is scaled down, the first ones; all by
+            default.
+        max_gradient_norm: longer gradients of these are scaled down to this norm; 0 for never.
 
     Attributes:
         moving: whether the numbers change while steps are replayed from a recording.
@@ -64,7 +65,7 @@ class Adam:
         beta1: float = 0.9,
         beta2: float = 0.999,
         weight_decay: float = 0.0,
-        num_decaying: int | None = None,
+        num_weights: int | None = None,
         max_gradient_norm: float = 0.0,
     ) -> None:
         check_shape("gradient", gradient, parameters.numel())
@@ -74,7 +75,7 @@ class Adam:
         dtype = torch.float64 if parameters.is_cpu else torch.float32
         self.numbers = torch.tensor(self._stated, dtype=dtype, device=parameters.device)
         self.moving = False
-        self._num_decaying = len(parameters) if num_decaying is None else num_decaying
+        self._num_weights = len(parameters) if num_weights is None else num_weights
         self._parameters, self._gradient = parameters, gradient
         self._moments = {"mean": torch.zeros_like(parameters), "square": torch.zeros_like(parameters)}
         self._steps = torch.zeros((), dtype=torch.float32, device=parameters.device)
@@ -112,17 +113,17 @@ class Adam:
         if code_for(*tensors) is None:
             self._step_in_torch()
             return
-        call("adam", self.numbers, self._steps, self._parameters.numel(), self._num_decaying, *tensors)
+        call("adam", self.numbers, self._steps, self._parameters.numel(), self._num_weights, *tensors)
 
     def _step_in_torch(self) -> None:
-        parameters, gradient = self._parameters, self._gradient
+        weights, gradient = self._parameters[: self._num_weights], self._gradient[: self._num_weights]
         stated: list[Any] = list(self.numbers) if self.moving else self._stated
         rate, decay, longest = stated[0], *stated[4:]
         if self.moving or longest:
             scale = (longest / (gradient.norm() + 1e-6)).clamp_(max=1.0)
             gradient.mul_(torch.where(longest > 0.0, scale, 1.0) if self.moving else scale)
         if self.moving or decay:
-            parameters[: self._num_decaying].mul_(1.0 - rate * decay)
+            weights.mul_(1.0 - rate * decay)
         pieces, gradients, means, squares = self._pieces
         torch._fused_adam_(
             pieces,
@@ -139,7 +140,7 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-        gradient.zero_()
+        self._gradient.zero_()
 
     @property
     def moments(self) -> dict[str, Tensor]:

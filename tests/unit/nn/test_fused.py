@@ -23,21 +23,23 @@ def random(*shape, seed=0):
     indirect=["way"],
 )
 def test_adam_is_that_of_float64(way, size, decay, longest):
-    """300 steps of torch's AdamW, where asked with long gradients shortened; single numbers at the end do not
-    decay; gradients are cleared.
+    """300 steps of torch's AdamW, where asked with long gradients shortened; single numbers at the end
+    neither decay nor count for that; gradients are cleared.
     """
-    decaying = size - size // 3
+    num_weights = size - size // 3
     start, gradients = random(size), [random(size, seed=step) * 10.0 ** (step % 5 - 3) for step in range(300)]
-    exact = [start[part].double().requires_grad_(True) for part in (slice(decaying), slice(decaying, None))]
+    exact = [
+        start[part].double().requires_grad_(True) for part in (slice(num_weights), slice(num_weights, None))
+    ]
     groups = [{"params": [exact[0]], "weight_decay": decay}, {"params": [exact[1]], "weight_decay": 0.0}]
     theirs = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
     ours, given = start.clone(), torch.zeros(size)
-    rates = {"beta2": 0.95, "weight_decay": decay, "num_decaying": decaying, "max_gradient_norm": longest}
+    rates = {"beta2": 0.95, "weight_decay": decay, "num_weights": num_weights, "max_gradient_norm": longest}
     adam = nn.Adam(ours, given, 1e-2, **rates)
     for gradient in gradients:
-        exact[0].grad, exact[1].grad = gradient.double().split([decaying, size - decaying])
+        exact[0].grad, exact[1].grad = gradient.double().split([num_weights, size - num_weights])
         if longest:
-            torch.nn.utils.clip_grad_norm_(exact, longest)
+            torch.nn.utils.clip_grad_norm_(exact[:1], longest)
         theirs.step()
         given.copy_(gradient)
         adam.step()

@@ -494,9 +494,9 @@ int spreeze_backward(const int64_t* plan, int64_t rows, int64_t shared, const fl
               [&](auto& networks) { networks.backward(parameters, kept, of_y, of_x, gradients, add != 0); });
 }
 
-void spreeze_adam(const double* about, const float* steps, int64_t n, int64_t decaying, float* parameters,
+void spreeze_adam(const double* about, const float* steps, int64_t n, int64_t weights, float* parameters,
                   float* gradient, float* mean, float* square) {
-  adam_step({about[0], about[1], about[2], about[3], about[4], about[5]}, (long)*steps, n, decaying, parameters, gradient,
+  adam_step({about[0], about[1], about[2], about[3], about[4], about[5]}, (long)*steps, n, weights, parameters, gradient,
             mean, square);
 }
 

@@ -26,25 +26,26 @@ float shrink(double max_norm, long n, const float* gradient) {
   return factor > 1.0 ? 1.0f : factor;
 }
 
-// Step n parameters, of which the first `decaying` decay, and clear the gradient; steps counts from 1.
-void adam_step(const AdamNumbers& about, long steps, long n, long decaying, float* __restrict parameters,
+// Step n parameters, of which the first `weights` decay and are shortened, and clear the gradient; steps counts
+// from 1.
+void adam_step(const AdamNumbers& about, long steps, long n, long weights, float* __restrict parameters,
                float* __restrict gradient, float* __restrict mean, float* __restrict square) {
   const float beta1 = about.beta1, beta2 = about.beta2, epsilon = about.epsilon;
   const float rest1 = 1.0 - about.beta1, rest2 = 1.0 - about.beta2;
   const float rate = about.learning_rate / (1.0 - std::pow(about.beta1, (double)steps));
   const float root = 1.0 / std::sqrt(1.0 - std::pow(about.beta2, (double)steps));
   const float stay = 1.0 - about.learning_rate * about.weight_decay;
-  const float shrunk = shrink(about.max_norm, n, gradient);
-  auto move = [&](long from, long to, float kept) {
+  const float shrunk = shrink(about.max_norm, weights, gradient);
+  auto move = [&](long from, long to, float kept, float scale) {
     for (long i = from; i < to; ++i) {
-      const float g = shrunk * gradient[i];
+      const float g = scale * gradient[i];
       const float m = beta1 * mean[i] + rest1 * g, s = beta2 * square[i] + rest2 * g * g;
       mean[i] = m, square[i] = s, gradient[i] = 0.0f;
       parameters[i] = kept * parameters[i] - rate * m / (__builtin_sqrtf(s) * root + epsilon);
     }
   };
-  move(0, decaying, stay);
-  move(decaying, n, 1.0f);
+  move(0, weights, stay, shrunk);
+  move(weights, n, 1.0f, 1.0f);
 }
 
 // --- the squashed normal distribution of algorithms/distributions.py
