@@ -106,7 +106,9 @@ class DQN(ActionValueAlgorithm):
             follows="average",
             schedule=True,
         )
-        target_every: int = option(1, "updates from one such move to the next", minimum=1)
+        target_every: int = option(
+            1, "updates from one such move to the next; state tau = 1 to copy", minimum=1
+        )
 
     options: Options
     target_q: Module

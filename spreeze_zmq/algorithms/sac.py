@@ -106,7 +106,10 @@ class SAC(SharedEncoderAlgorithm):
         return self.behind_encoder(networks)
 
     def critic_loss(self, batch: Any) -> Loss:
-        """Soft policy evaluation: equation 5, with the soft value of equation 3 in the target."""
+        """Soft policy evaluation: equation 5, with the soft value of equation 3 in the target. With
+        ``n_step`` above 1 the entropy is that of the step which is bootstrapped from alone, as is common;
+        equation 3 has those of the steps between, too.
+        """
         steps = steps_of(batch, self.options, self.features, self.actions.unit)
         a_tm1, r_t, discount_t = steps.batch.action, steps.batch.reward, steps.batch.discount
         with torch.no_grad():

@@ -16,6 +16,8 @@ LARGEST_RATE = 0.05
 #: for 4,000 steps, of thousands of environments on a GPU, to 128 a step.
 FEWEST_UPDATES, MOST_UPDATES = 1 / 20_000, 256.0
 DEFAULT_RATIO = 8.0
+#: Updates in which target networks come half of the way: DQN copies every 10,000 (Mnih et al. 2015).
+SLOWEST_TARGETS = 5_000
 #: Entropy of a normal distribution in nats is its log deviation plus this.
 NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
 #: Sums of n rewards that the ends of rollouts cut to less than this share of n, in the mean, are others.
@@ -108,8 +110,8 @@ def small_replay(vitals: Vitals) -> Finding | None:
 
 
 def still_targets(vitals: Vitals) -> Finding | None:
-    """Target networks that never move, or that are no others than the trained ones."""
-    tau = numbers(vitals.algorithm).get("tau")
+    """Target networks that never move, or hardly, or that are no others than the trained ones."""
+    tau, every = numbers(vitals.algorithm).get("tau"), vitals.number("target_every", 1)
     if tau == 0:
         return Finding(
             "algorithm.tau is 0, so target networks never move",
@@ -117,7 +119,14 @@ def still_targets(vitals: Vitals) -> Finding | None:
             "algorithm.tau = 0.01",
             rank=0,
         )
-    if tau != 1 or vitals.number("target_every", 1) > 1:
+    half_way = every * math.log(0.5) / math.log1p(-tau) if tau is not None and 0 < tau < 1 else 0.0
+    if half_way > SLOWEST_TARGETS:
+        return Finding(
+            f"algorithm.tau is {tau:g}" + f", once in target_every = {every:,.0f} updates" * (every > 1),
+            f"target networks take {half_way:,.0f} updates to come half of the way to the trained ones",
+            "algorithm.tau = 1, which copies them" if every > 1 else "algorithm.tau = 0.01",
+        )
+    if tau != 1 or every > 1:
         return None
     remedy = "algorithm.tau = 0.01"
     if "target_every" in vitals.algorithm:

@@ -134,6 +134,7 @@ _CONVERSIONS = {
     "algorithm.tau": "tau = 1 - polyak",
     "algorithm.exploration_steps": "in transitions, not as a fraction of the run",
     "algorithm.learning_rate": "of one network: learning_rate = { critic = 1e-3, policy = 3e-4 }",
+    "algorithm.target_every": "in updates; with tau = 1 the target is copied, as there",
     "balance.replay_ratio": (
         "transitions trained on for each one sampled: batch_size * gradient_steps / (train_freq * n_envs)"
     ),

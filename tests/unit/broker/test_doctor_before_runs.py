@@ -56,6 +56,12 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
         ("cartpole_dqn", ["algorithm.tau=1"], "target_every = 1_000"),
         ("cartpole_dqn", ["algorithm.tau=1", "algorithm.target_every=500"], ""),
+        (
+            "cartpole_dqn",
+            ["algorithm.tau=0.01", "algorithm.target_every=1000"],
+            "take 68,968 updates .*tau = 1,",
+        ),
+        ("pendulum", ["algorithm.tau=1e-5"], "tau is 1e-05 .*take 69,314 updates .*tau = 0.01"),
     ],
 )
 def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, said):
