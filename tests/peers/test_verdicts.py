@@ -50,6 +50,19 @@ def test_a_policy_that_cannot_be_used_breaks_its_clause(peers_of):
     assert verdict(peers, "T2") == "broken"
 
 
+@pytest.mark.parametrize(("trained", "said"), [(32 * 100, "kept"), (32 * 1100, "broken")])
+def test_a_learner_makes_up_for_no_first_samples(peers_of, trained, said):
+    """Pendulum's ratio is 32, and learning starts after 1,000 transitions."""
+    peers = peers_of("critic_learner")
+    peers.mark("begun")
+    counters = {"env_steps": 1100, "trained_transitions": trained}
+    peers.hear(
+        "report", encode(Message("report", {**REPORT, "counters": counters}, {}, "critic_learner-0", 7))
+    )
+    peers.mark("waited")
+    assert verdict(peers, "T1") == said
+
+
 def test_the_usage_of_a_process_that_has_ended_is_not_seen(peers_of):
     """It reported once, and was gone when it was measured."""
     peers = peers_of("sampler")
