@@ -17,7 +17,7 @@ import torch
 
 from spreeze_zmq.base.errors import CheckpointError, Diverged
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner.going_on import GoingOn
+from spreeze_zmq.learner.going_on import GOES_ON, GoingOn
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, write_part
 
@@ -135,7 +135,9 @@ class Vault:
         self.component.report("part", fields, files=written)
 
     def restore(self) -> dict[str, Any] | None:
-        """Restore the replay if it was saved, and return the saved state; None for a fresh start.
+        """Restore the replay if it was saved, and return the saved state, with its place only where all
+        learners saved theirs: one that went on alone would wait for the others for ever. None for a fresh
+        start.
 
         Raises:
             CheckpointError: this learner's part of the checkpoint cannot be read.
@@ -144,6 +146,8 @@ class Vault:
         if checkpoint is None:
             return None
         state = self._read(checkpoint)
+        if not checkpoint.state.get("exact"):
+            state.pop(GOES_ON, None)
         self._restore_replay(checkpoint)
         return state
 

@@ -10,8 +10,10 @@ from spreeze_zmq.base.errors import Diverged
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.going_on import GOES_ON
 from spreeze_zmq.learner.vault import Vault
-from spreeze_zmq.run.checkpoint import Part, complete
+from spreeze_zmq.replay import RoundStore
+from spreeze_zmq.run.checkpoint import Part, complete, write_part
 
 SMALL = ["algorithm.hidden_sizes=[8]", "balance.mode=free"]
 
@@ -110,6 +112,18 @@ def test_with_its_replay_a_learner_makes_up_for_nothing(learner):
     experience.add(random_rollout(learner.component.environment))
     assert experience.gate.may_update
     assert learner.counts.sampled == 200 + 256
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+@pytest.mark.parametrize("exact", [True, False])
+def test_no_learner_goes_on_exactly_alone(peers, exact):
+    """Where another learner had not done the same by the checkpoint, it would wait for it for ever."""
+    folder, state = peers.folder.checkpoints / "1", {"half": 1, GOES_ON: {}}
+    part = write_part(folder, "critic_learner.pt", lambda path: torch.save(state, path))
+    complete(folder, [part], {"exact": True} if exact else {})
+    component = Component("critic_learner", peers.plan, 0)
+    found = Vault(component, dict, RoundStore(1, "cpu"), lambda: True).restore()
+    assert (GOES_ON in found) is exact
 
 
 def _crc32(path):
