@@ -257,7 +257,8 @@ while not stopping:
             if heard is None or message[0]["incarnation"] != life:
                 met, life = (fields["critic_updates"], counts["updates"]), message[0]["incarnation"]
             heard, counts["env_steps"] = fields, fields["env_steps"]
-    allowed = counts["trained"] / balance["replay_ratio"] + learning["learning_starts"]
+    due = counts["trained"] + learning["batch_size"]  # one more batch, which needs so many samples
+    allowed = due / balance["replay_ratio"] + learning["learning_starts"]
     wants = not is_critic or (knows and (not data or counts["env_steps"] <= allowed))
     if wants:
         take()
