@@ -114,6 +114,7 @@ class Broker:
         if alone:
             log.warning("was held up for %.0f s, in which the run went on: see its disk and memory", stood_s)
         else:
+            self.record.cores.stood_still()
             log.warning("stood still for %.0f s, which do not count", stood_s)
 
     @property

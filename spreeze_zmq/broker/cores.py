@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
@@ -64,16 +64,27 @@ class Cores:
         self._before: _Mark | None = None
         self._first: _Mark | None = None
         self._row: dict[str, float] = {}
+        self._busy_s = 0.0
 
     def _mark(self, now_s: float, products_s: float = 0.0) -> _Mark:
-        return _Mark(now_s, busy_cpu_s(os.getppid()), products_s, self.cpu_s.copy())
+        self._busy_s = busy_cpu_s(os.getppid())
+        return _Mark(now_s, self._busy_s, products_s, self.cpu_s.copy())
+
+    def stood_still(self) -> None:
+        """Leave out a time that the run's clock leaves out: other programs went on in it. To be called at its
+        end, before anything else here.
+        """
+        self._before = None
+        if self._first is not None:
+            meanwhile_s = busy_cpu_s(os.getppid()) - self._busy_s
+            self._first = replace(self._first, busy_s=self._first.busy_s + meanwhile_s)
 
     def row(self, now_s: float) -> dict[str, float]:
         """``cpus`` and, on average over the last ``INTERVAL_S``, ``cpus_idle`` and ``cpus_of_others``; empty
         at first.
         """
-        if self._before is None or now_s - self._before.t_s >= INTERVAL_S:
-            before, now = self._before, self._mark(now_s)
+        before, now = self._before, self._mark(now_s)
+        if before is None or now_s - before.t_s >= INTERVAL_S:
             if before is not None:
                 span_s, busy_s = now_s - before.t_s, now.busy_s - before.busy_s
                 others = (busy_s - (now.by_role - before.by_role).total()) / span_s

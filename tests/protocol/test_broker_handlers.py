@@ -168,9 +168,12 @@ def test_a_time_in_which_the_broker_alone_was_held_up_counts(broker, monkeypatch
     monkeypatch.setattr(broker, "reports", reports)
     monkeypatch.setattr(broker.record, "processes", processes)
     monkeypatch.setattr(broker, "began_s", 50.0)
+    stood_still = []
+    monkeypatch.setattr(broker.record.cores, "stood_still", lambda: stood_still.append(broker.began_s))
     ticks[0] += 8.0
     broker.heed_pause()
     assert broker.began_s == (50.0 if counts else 58.0)
+    assert bool(stood_still) is not counts
 
 
 @pytest.mark.parametrize("role", ["sampler", "evaluator"])

@@ -57,3 +57,20 @@ def test_a_learner_elsewhere_has_no_part_in_the_arithmetic_of_these_cores(monkey
     shares = run.core_shares(20.0)
     assert shares.products / (shares.products + shares.updates) == pytest.approx(flops / 1e10)
     assert run.core_s == 40.0
+
+
+def test_what_others_do_while_the_run_stands_still_is_none_of_its_time(monkeypatch):
+    """Of two CPUs others use one all the time, an hour's pause included, which the run's clock leaves out."""
+    busy_s = 0.0
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
+    monkeypatch.setattr(cores, "available_cores", lambda pid: 2)
+    run = RunRecord(topology.load("pendulum"))
+    for t_s in range(30):
+        if t_s == 12:
+            busy_s += 3600.0
+            run.cores.stood_still()
+        busy_s += 1.5
+        run.take_report("critic_learner-0", 1, report("critic_learner", 0.5 * t_s, t_s), float(t_s))
+        row = run.cores.row(float(t_s))
+        assert row.get("cpus_of_others", 1.0) == pytest.approx(1.0)
+    assert run.core_shares(29.0).others == pytest.approx(0.5, abs=0.01)
