@@ -11,6 +11,7 @@ from typing import Any
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.algorithms.relabelled import checked, goals_of
 from spreeze_zmq.algorithms.shared_model import Statistics
+from spreeze_zmq.balance.refill import refill
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
@@ -25,8 +26,6 @@ from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 
 #: One update in this many computes the expensive metrics: three means take a tenth of a short update.
 MEASURED_EVERY = 8
-#: After a restart without the replay: share of the lost transitions that must come before the next update.
-REFILL_SHARE = 0.1
 
 log = logging.getLogger("spreeze")
 
@@ -125,12 +124,12 @@ class ReplayExperience(Experience):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`. Without the replay, updates wait for a share of its transitions to
-        come again: to train on a few fresh transitions would spoil trained networks.
+        come again.
         """
         self.replay.ring.set_random_state(state["replay"])
         if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
-            lost = min(self.counts.env_steps, self.options.replay_capacity)
-            self.refill = max(self.options.learning_starts, int(REFILL_SHARE * lost))
+            options = self.options
+            self.refill = refill(options.learning_starts, self.counts.env_steps, options.replay_capacity)
             log.warning("without its replay: updates go on after %d transitions", self.refill)
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])

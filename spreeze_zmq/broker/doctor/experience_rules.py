@@ -174,7 +174,7 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
 
 def never_ending(vitals: Vitals) -> Finding | None:
     """No episode has ended."""
-    each = vitals.env_steps / vitals.num_envs
+    each = vitals.steps_each
     limit = numbers(vitals.environment).get("max_episode_steps", 0)
     least = max(UNENDED_STEPS, 2 * limit)
     if not limit and numbers(vitals.tried).get("unended_steps"):

@@ -6,6 +6,7 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
+from spreeze_zmq.balance.refill import refill
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
@@ -169,17 +170,28 @@ def few_updates(vitals: Vitals) -> Finding | None:
         began_s = vitals.first_step_s
         if began_s is None or vitals.t_s - began_s < LONG_WARM_UP_S or vitals.on_policy:
             return None
-        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of "
-        seen += f"{first_update_at(vitals):,} transitions"
+        starts, remedy = _warm_up(vitals)
+        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,} transitions"
     elif vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
         return None
     else:
         seen = f"{rate:.1g} updates/s"
-    reason, remedy = _why_few(vitals)
-    return Finding(seen, reason, remedy)
+        remedy = "more environments or samplers, or a larger balance.replay_ratio"
+    return Finding(seen, *_why_few(vitals, remedy))
 
 
-def _why_few(vitals: Vitals) -> tuple[str, str]:
+def _warm_up(vitals: Vitals) -> tuple[int, str]:
+    """Transitions before the first update of this run, and how to have it sooner."""
+    starts, first = int(vitals.number("learning_starts", 0)), first_update_at(vitals)
+    if not vitals.is_resumed:
+        return first, "more environments or samplers, or a smaller algorithm.learning_starts"
+    first += refill(starts, vitals.steps_before, int(vitals.number("replay_capacity", 0))) - starts
+    again = "run.save_replay = true, with which the next run need not wait"
+    return first, f"more environments or samplers, or {again}"
+
+
+def _why_few(vitals: Vitals, remedy: str) -> tuple[str, str]:
+    """Why there are few updates, and what to try: ``remedy`` where samples are few."""
     learner = vitals.status.get("workers", {}).get("critic_learner", {})
     if crowded(vitals) is not None:
         return "other programs hold the CPUs", "end them (top shows which)"
@@ -187,7 +199,7 @@ def _why_few(vitals: Vitals) -> tuple[str, str]:
         rate = vitals.status.get("env_steps_per_s", 0.0)
         return (
             f"the learner waits for samples, of which {rate:,.0f} come in a second",
-            "more environments or samplers, a larger balance.replay_ratio, or a smaller learning_starts",
+            remedy,
         )
     return "each update takes long", "smaller algorithm.hidden_sizes or algorithm.batch_size"
 

@@ -72,3 +72,12 @@ def whole_numbers(values: Any) -> tuple[int, ...]:
     """A list of whole numbers, such as a shape; empty for anything else."""
     fits = isinstance(values, list) and all(type(value) is int for value in values)
     return tuple(values) if fits else ()
+
+
+def machine_rows(rows: Any) -> dict[str, dict[str, Any]]:
+    """The numbers of each machine that has joined, and its ``host``."""
+    return {
+        node: {"host": str(row.get("host", node)), **numbers(row)}
+        for node, row in (rows.items() if isinstance(rows, Mapping) else ())
+        if isinstance(row, Mapping)
+    }

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from spreeze_zmq.base.journal import is_look
-from spreeze_zmq.broker.doctor.trend import Trend, mean_of, numbers, whole_numbers
+from spreeze_zmq.broker.doctor.trend import Trend, machine_rows, mean_of, numbers, whole_numbers
 from spreeze_zmq.broker.notes import INHERITED
 
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
@@ -67,6 +67,7 @@ class Vitals:
             ``return`` of training episodes.
         first_update_s: when the first update was seen; None before.
         first_step_s: when the first env step was seen; None before.
+        steps_each: env steps of one environment, of as many as there were at each moment.
         went_back: times that learners went back to a checkpoint.
     """
 
@@ -83,7 +84,8 @@ class Vitals:
         self.first_step_s: float | None = None
         self._first: list[tuple[int, float, float]] = []  # groups of the first episodes: count, mean, std
         self._recent: deque[tuple[float, dict[str, float]]] = deque()
-        self._steps_before = self._updates_before = 0
+        self._began: Mapping[str, Any] = {}  # its first status: a resumed run does not begin at 0
+        self.steps_each = 0.0
 
     # --- what comes in
 
@@ -123,11 +125,10 @@ class Vitals:
         workers = about.get("workers")
         rows = workers.items() if isinstance(workers, Mapping) else ()
         status["workers"] = {role: numbers(row) for role, row in rows}
-        if not self.status:
-            # a resumed run does not begin at 0
-            self._steps_before = int(status.get("env_steps", 0))
-            self._updates_before = int(status.get("critic_updates", 0))
-        self.t_s, self.status = t_s, status
+        self._began = self._began or status
+        before, self.t_s, self.status = self.status or status, t_s, status
+        more = status.get("env_steps", 0) - before.get("env_steps", 0)
+        self.steps_each += max(0.0, more) / max(self._num_envs(before), self._num_envs(status))
         if self.first_step_s is None and self.env_steps > 0:
             self.first_step_s = t_s
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
@@ -137,7 +138,7 @@ class Vitals:
         went_back = about.get("went_back")
         self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
         waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}
-        status["machines"] = _machines(about.get("machines"))
+        status["machines"] = machine_rows(about.get("machines"))
         waits |= {f"{name} blocked": row.get("blocked", 0.0) for name, row in status["machines"].items()}
         figures = {**status["gauges"], **status["experience"], **status["machine"], **waits}
         self._recent.append((t_s, figures))
@@ -202,7 +203,12 @@ class Vitals:
     @property
     def env_steps(self) -> int:
         """Transitions that this run has sampled."""
-        return int(self.status.get("env_steps", 0)) - self._steps_before
+        return int(self.status.get("env_steps", 0)) - self.steps_before
+
+    @property
+    def steps_before(self) -> int:
+        """Those of the runs that this one goes on from."""
+        return int(self._began.get("env_steps", 0))
 
     @property
     def updates(self) -> int:
@@ -212,20 +218,21 @@ class Vitals:
     @property
     def updates_per_s(self) -> float:
         """Critic updates a second since the first: on-policy they come in bursts."""
-        return (self.updates - self._updates_before) / self.training_s if self.training_s > 0 else 0.0
+        more = self.updates - int(self._began.get("critic_updates", 0))
+        return more / self.training_s if self.training_s > 0 else 0.0
 
     @property
     def num_episodes(self) -> int:
-        """Training episodes that have ended."""
-        return int(self.status.get("episodes", {}).get("count", 0))
+        """Training episodes of this run that have ended."""
+        count, before = (row.get("episodes", {}).get("count", 0) for row in (self.status, self._began))
+        return int(count) - int(before)
 
-    @property
-    def num_envs(self) -> int:
-        """Environments of all samplers."""
+    def _num_envs(self, status: Mapping[str, Any]) -> float:
+        """Environments of all samplers at a moment."""
         sampler = self.table("components").get("sampler")
         options = numbers(sampler.get("options")) if isinstance(sampler, Mapping) else {}
-        count = self.status.get("workers", {}).get("sampler", {}).get("count", 1)
-        return int(min(max(1.0, options.get("envs", 1) * count), MOST_ENVS))
+        count = status["workers"].get("sampler", {}).get("count", 1)
+        return min(max(1.0, options.get("envs", 1) * count), MOST_ENVS)
 
     @property
     def training_s(self) -> float:
@@ -285,12 +292,3 @@ class Vitals:
 
 #: What says of a run that something keeps it from learning; its name is that of what it finds.
 Rule = Callable[[Vitals], Finding | None]
-
-
-def _machines(rows: Any) -> dict[str, dict[str, Any]]:
-    """The numbers of each machine that has joined, and its ``host``."""
-    return {
-        node: {"host": str(row.get("host", node)), **numbers(row)}
-        for node, row in (rows.items() if isinstance(rows, Mapping) else ())
-        if isinstance(row, Mapping)
-    }

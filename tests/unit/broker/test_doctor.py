@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq.base.files import plain
 from spreeze_zmq.base.journal import Journal, read_journal
-from spreeze_zmq.broker.doctor import findings_of
+from spreeze_zmq.broker.doctor import Doctor, findings_of
 from spreeze_zmq.broker.doctor.trend import MOST_POINTS, Trend
 from spreeze_zmq.plan import topology
 from tests.unit.broker.lived import BALANCE, Lived
@@ -144,6 +144,27 @@ def test_few_updates_are_named_with_their_cause():
         run.live(1, steps=10, updates=1)
     rows = {row["name"]: row for row in run.record.doctor.rows()}
     assert rows["few_updates"]["why"] == "other programs hold the CPUs"
+
+
+@pytest.mark.parametrize(
+    ("before", "waits_for", "remedy"),
+    [(0, 1_000, "a smaller algorithm.learning_starts"), (490_000, 49_000, "run.save_replay = true")],
+)
+def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(before, waits_for, remedy):
+    """A run that goes on without its replay waits for a tenth of it, as its learner does."""
+    run = Lived("algorithm.learning_starts=1000")
+    if before:
+        plan = json.loads(run.record.plan.to_json())
+        plan["run"]["resume_from"] = "runs/a/checkpoints/1"
+        run.record.doctor = Doctor(plan)
+        run.record.resume({"counts": {"env_steps": before, "critic_updates": 1e6}, "t_s": 0.0})
+        run.env_steps, run.updates = before, 10**6
+    run.waits["critic_learner"] = {"busy": 0.1, "starved": 0.9}
+    run.live(1, steps=0, updates=0)
+    run.live(60, steps=10, updates=0)
+    [row] = [row for row in run.record.doctor.rows() if row["name"] == "few_updates"]
+    assert f" of {waits_for:,} transitions" in row["seen"]
+    assert remedy in row["try"]
 
 
 @pytest.mark.parametrize(("last", "found"), [(-1000.0, ["no_rise"]), (-600.0, [])])

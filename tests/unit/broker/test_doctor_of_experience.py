@@ -125,6 +125,21 @@ def test_episodes_that_never_end_are_named(overrides, found):
     assert run.live(45 if found else 6, episodes=0) == found
 
 
+def test_fewer_samplers_make_nothing_late():
+    """What four of them have sampled is not what each environment of the last one has taken."""
+    run = Lived("components.sampler.envs=16")
+    run.report("sampler")
+    others = [f"sampler-{number}" for number in (1, 2, 3)]
+    for name in others:
+        fields = {"role": "sampler", "name": name, "pid": 1, "cpu_s": 0.0}
+        run.record.take_hello(name, 1, fields, 0.0)
+    assert run.live(20, steps=64 * 60, episodes=0) == []
+    for name in others:
+        run.record.lose(name, "was stopped")
+    assert run.live(5, steps=16 * 60, episodes=0) == []
+    assert run.live(5, steps=16 * 60, episodes=0) == ["never_ending"]
+
+
 def test_episodes_that_end_after_all_are_no_longer_said_to_be_endless():
     """What the plan shows is judged again by what is seen."""
     run = Lived("run.env_kwargs={max_episode_steps=-1}")
