@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -125,29 +126,48 @@ class Rates:
     """Rates of cumulative counters over a sliding window.
 
     Args:
-        window_s: seconds that a rate covers.
+        window_s: seconds that a rate covers; of a counter that rises less often, as once in a round of many
+            rollouts, it covers its last two rises.
     """
 
     def __init__(self, window_s: float = 5.0) -> None:
         self.window_s = window_s
         self._points: dict[str, deque[tuple[float, float]]] = {}
+        self._unrisen: set[str] = set()  # those whose only point is no rise
 
     def add(self, name: str, value: float, now_s: float) -> None:
-        """Record a counter's value. A smaller value than before, as after a restart, clears its history."""
+        """Record a counter's value. A smaller value than before, as after a restart, clears its history; so
+        does a rise after a time without any.
+        """
         points = self._points.setdefault(name, deque())
         if points and value < points[-1][1]:
             points.clear()
-        if points and now_s < points[-1][0] + LEAST_GAP_S:
-            now_s, _ = points.pop()
+        if not points:
+            self._unrisen.add(name)
+        elif value == points[-1][1]:
+            if name in self._unrisen:
+                points[0] = max(points[0][0], now_s - self.window_s), value
+            return
+        else:
+            self._unrisen.discard(name)
+            if now_s < points[-1][0] + LEAST_GAP_S:
+                now_s, _ = points.pop()
+            elif len(points) > 1 and self._rests(points, now_s):
+                points.clear()
         points.append((now_s, value))
         # Keep one point from before the window, so that the rate covers all of it.
-        while len(points) > 2 and points[1][0] <= now_s - self.window_s:
+        while len(points) > 3 and points[1][0] <= now_s - self.window_s:
             points.popleft()
 
+    def _rests(self, points: deque[tuple[float, float]], now_s: float) -> bool:
+        """Whether it has not risen for a whole window, nor twice the time between any two rises."""
+        longest_s = max(after[0] - before[0] for before, after in pairwise(points))
+        return now_s - points[-1][0] > max(self.window_s, 2 * longest_s)
+
     def rate(self, name: str, now_s: float) -> float:
-        """Counts per second; 0 if the counter is unknown, new, or has had no value for a whole window."""
+        """Counts per second; 0 if the counter is unknown, new, or has stopped to rise."""
         points = self._points.get(name)
-        if not points or len(points) < 2 or now_s - points[-1][0] > self.window_s:
+        if not points or len(points) < 2 or self._rests(points, now_s):
             return 0.0
         (began_s, before), (ended_s, after) = points[0], points[-1]
         return (after - before) / (ended_s - began_s)
