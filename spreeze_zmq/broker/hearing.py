@@ -166,6 +166,7 @@ class Hearing:
         """A learner has written its part of a checkpoint; the last one completes it."""
         counts = dict(self.record.learning.counts)
         state = {"t_s": now_s, "core_s": self.record.core_s, "counts": counts}
+        state["episodes"] = self.record.episodes.count
         state["best_return"] = self.record.evaluations.best_return
         if folder := self.helm.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state):
             self.notes.note("checkpoint", {"folder": folder, "env_steps": int(counts["env_steps"])}, now_s)

@@ -109,6 +109,7 @@ class RunRecord:
         self.resumed = dict(about)
         self.learning.resume(about["counts"])
         self.core_s = about["counts"].get("core_s", 0.0)  # earlier releases did not count it
+        self.episodes.count = int(about["counts"].get("episodes", 0))  # nor these
 
     @property
     def learners_are_ready(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.journal import is_look
-from spreeze_zmq.broker.rows import inner, kept, row_of
+from spreeze_zmq.broker.rows import kept, row_of
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
@@ -23,20 +22,22 @@ EVALUATIONS_KEPT = 20_000
 
 @dataclass
 class EpisodeStatistics:
-    """Training episodes: mean and spread over the last ``EPISODES_WINDOW``, and the ``recent_return``."""
+    """Training episodes: mean and spread over the last ``EPISODES_WINDOW`` of this run, and the
+    ``recent_return``; the ``count`` goes on in a resumed run.
+    """
 
     count: int = kept(int, "num_episodes")
     mean_return: float | None = None
     std_return: float | None = None
     recent_return: float | None = None
     mean_length: float | None = None
-    _returns: deque[float] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
-    _lengths: deque[int] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
+    _returns: list[float] = kept(list, "episode_returns", row=False)
+    _lengths: list[int] = kept(list, "episode_lengths", row=False)
 
     def take(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
         """Record episodes: returns and lengths ``[num_episodes]``."""
-        self._returns.extend(returns.tolist())
-        self._lengths.extend(lengths.tolist())
+        self._returns = [*self._returns, *returns.tolist()][-EPISODES_WINDOW:]
+        self._lengths = [*self._lengths, *lengths.tolist()][-EPISODES_WINDOW:]
         self.count += len(returns)
 
     def row(self) -> EpisodeStatistics:

@@ -23,9 +23,11 @@ def inner(default: Callable[[], Any]) -> Any:
     return field(default_factory=default, metadata={"row": False})
 
 
-def kept(default: Callable[[], Any], key: str = "") -> Any:
-    """A field that a restarted broker restores; ``key``: in broker.json, by default its name."""
-    return field(default_factory=default, metadata={"kept": key})
+def kept(default: Callable[[], Any], key: str = "", *, row: bool = True) -> Any:
+    """A field that a restarted broker restores; ``key``: in broker.json, by default its name. Without
+    ``row`` it is no part of its row.
+    """
+    return field(default_factory=default, metadata={"kept": key, "row": row})
 
 
 def part(default: Callable[[], Any]) -> Any:

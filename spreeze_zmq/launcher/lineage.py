@@ -73,7 +73,8 @@ class Origin:
         found = latest(RunFolder(folder).checkpoints) or _handed_on(run)
         try:
             counts = {name: float(count) for name, count in found.state["counts"].items()}
-            counts["core_s"] = float(found.state.get("core_s", counts.get("core_s", 0.0)))
+            for name in ("core_s", "episodes"):  # which no learner counts
+                counts[name] = float(found.state.get(name, counts.get(name, 0.0)))
             t_s = float(found.state["t_s"])
             env_steps = int(counts["env_steps"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:

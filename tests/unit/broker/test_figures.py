@@ -1,12 +1,17 @@
 """Rates of counters over a sliding window."""
 
+import json
 import math
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spreeze_zmq.broker.figures import Rates
 from spreeze_zmq.broker.learning_figures import LearningFigures
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
 
 
 def test_a_steady_counter_has_its_rate():
@@ -48,6 +53,30 @@ def test_a_counter_that_is_silent_has_no_rate():
     assert rates.rate("updates", 3.1) == 0.0
 
 
+@pytest.mark.parametrize("round_s", [1.0, 8.0, 45.0])
+def test_a_counter_that_rises_once_in_a_round_has_one_rate(round_s):
+    """512 a second on the whole, reported twice a second; once the rounds end it falls to 0."""
+    rates, seen = Rates(), []
+    for tick in range(int(16 * round_s) + 20):
+        now_s = tick / 2
+        rates.add("env_steps", 512 * round_s * (now_s // round_s), now_s)
+        if now_s >= 4 * round_s + 5:
+            seen.append(rates.rate("env_steps", now_s + 0.4))
+    assert min(seen) == max(seen) == 512.0
+    assert rates.rate("env_steps", now_s + 2 * round_s + 5) == 0.0
+
+
+def test_a_counter_that_begins_late_or_goes_on_has_no_rate_of_the_time_without_it():
+    """As after a warm-up, or a wait of a minute."""
+    rates = Rates()
+    for began_s, before in ((100.0, 0), (220.0, 2000)):
+        for tick in range(240):
+            now_s = began_s - 100.0 + tick / 2
+            rates.add("updates", before + max(0, 100 * (now_s - began_s)), now_s)
+            if now_s >= began_s + 6:
+                assert rates.rate("updates", now_s) == 100.0
+
+
 def test_what_the_run_has_sampled_stays_sampled():
     """A learner that was started again is at its checkpoint, before it is restored at 0; what it has trained
     is what its weights have learned from.
@@ -79,3 +108,18 @@ def test_a_rate_is_always_a_number(steps, later_s):
         now_s += step_s
         rates.add("x", value, now_s)
         assert 0.0 <= rates.rate("x", now_s + later_s) < math.inf
+
+
+def test_training_episodes_go_on_after_a_restart_and_in_a_resumed_run():
+    """As the counts beside them; a restarted broker has the mean of those that came before."""
+    run = RunRecord(topology.load("pendulum"))
+    run.resume({"t_s": 100.0, "counts": {"env_steps": 1000, "episodes": 300.0}})
+    run.episodes.take(np.arange(150.0, dtype=np.float32), np.full(150, 200, np.int32))
+    restarted = RunRecord(topology.load("pendulum"))
+    restarted.restore(json.loads(json.dumps(run.to_dict())), 120.0)
+    expected = {"count": 450, "mean_return": 99.5, "mean_length": 200.0, "recent_return": 141.5}
+    for one in (run, restarted):
+        status = one.status("training", {}, 120.0)["episodes"]
+        assert {name: status[name] for name in expected} == expected
+        assert "episode_returns" not in status
+    assert restarted.summary("", 120.0, final=True)["episodes"] == 450
