@@ -139,6 +139,8 @@ def _scores(status: Mapping[str, Any]) -> list[Line]:
         return []
     episodes, evaluation = status["episodes"], status["evaluation"]
     training: Line = [("no episode has ended yet", "dim")]
+    if episodes["count"]:  # of the runs that this one goes on from
+        training = [(f"none has ended since the run went on, n={episodes['count']:,}", "dim")]
     if episodes["mean_return"] is not None:
         length = f" n={episodes['count']:,}, lately of {episodes['mean_length']:,.0f} steps"
         training = [(decimal(episodes["mean_return"]), ""), (length, "dim")]
@@ -185,7 +187,8 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Panel]:
         names["actor_updates"] = "actor updates"
     lines = []
     for name, title in names.items():
-        count = f"{status[name]:>15,}{rate(status[f'{name}_per_s']):>11} /s"
+        per_s = "" if status.get("state") == ENDED else f"{rate(status[f'{name}_per_s'])} /s"
+        count = f"{status[name]:>15,}{per_s:>14}"
         lines.append([(f"{title:{LABEL}}", "dim"), (count, "")])
     if width >= 80:
         for line, (label, value) in zip(lines, beside, strict=False):

@@ -37,15 +37,20 @@ function goalsOf(status) {
   return goals;
 }
 
+/** Whether a run has no rates any more: those of its last status are of a time in which it ended. */
+const isOver = (run) => run.ended || !run.about.live;
+
 export function showFigures(run) {
   const { status, about } = run;
-  const limit = limitOf(run);
+  const rate = (per_s, what = "") => (isOver(run) ? "" : `${short(per_s)}${what} /s`);
+  const limit = isOver(run) ? null : limitOf(run);
+  const actors = about.learning.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : "";
   at("figures").replaceChildren(
-    figure("env steps", count(status.env_steps), `${short(status.env_steps_per_s)} /s`, capacity(run, "sampler", status.env_steps_per_s)),
-    figure("transitions trained on", short(status.trained_transitions), `${short(status.trained_transitions_per_s)} /s`,
+    figure("env steps", count(status.env_steps), rate(status.env_steps_per_s), capacity(run, "sampler", status.env_steps_per_s)),
+    figure("transitions trained on", short(status.trained_transitions), rate(status.trained_transitions_per_s),
       limit ? { value: status.trained_transitions_per_s / limit.value, text: `of ${short(limit.value)} /s: ${limit.source}` }
         : capacity(run, "critic_learner", status.trained_transitions_per_s)),
-    figure("updates", `${short(status.critic_updates)}`, `${short(status.critic_updates_per_s)} critic${about.learning.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : ""} /s`,
+    figure("updates", `${short(status.critic_updates)}`, rate(status.critic_updates_per_s, ` critic${actors}`),
       status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
     figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`),
     figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),
@@ -71,7 +76,7 @@ export function limitOf({ status, about }) {
 /** What a role could do if it never waited for a peer: its rate over the share of its time that it works. */
 function capacity(run, role, rate) {
   const row = run.status.workers[role];
-  if (!row || !rate || row.busy < 0.02) return null;
+  if (isOver(run) || !row || !rate || row.busy < 0.02) return null;
   return { value: row.busy, text: `of ${short(rate / row.busy)} /s, were it never to wait for a peer` };
 }
 

@@ -174,3 +174,28 @@ def test_the_page_rounds_no_small_return_away_and_says_what_time_has_cut(told):
     line, whole, shown = told(SCORES, about={**about, "timed_out": True, "num_truncated": 4})
     assert line == "new best policy: 0.92 ± 0.0042 in 5 episodes, 4 of them cut by time"
     assert (whole, shown) == ("5 episodes", ["900.0", "0.92", "0.0042"])
+
+
+FIGURES = """
+const places = {};
+const made = () => ({ setAttribute() {}, append(...inner) { this.inner = inner; } });
+const place = () => ({ replaceChildren(...inner) { this.inner = inner; } });
+globalThis.document = { createElement: made, getElementById: (id) => (places[id] ??= place()) };
+const { showFigures } = await import("./head.js");
+GIVEN
+const said = (one) => (one.inner ? one.inner.map(said).join("|") : String(one));
+const shown = (ended, live) => {
+  showFigures({ ...run, ended, about: { ...run.about, live } });
+  return said(places.figures);
+};
+console.log(JSON.stringify([shown(null, true), shown("minutes 1", true), shown(null, false)]));
+"""
+
+
+def test_a_run_that_is_over_has_no_rates(told):
+    """Its last status is of a time in which the last episodes were played, and nothing else done."""
+    plan = topology.load("pendulum")
+    about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
+    live, *over = told(FIGURES, run={"about": about, "status": {**status, "env_steps_per_s": 9.0}})
+    assert "env steps|0|9 /s" in live
+    assert all(" /s" not in figures for figures in over)

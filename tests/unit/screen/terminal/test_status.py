@@ -47,6 +47,13 @@ def test_each_machine_that_has_joined_has_a_line():
     assert row.split(maxsplit=1)[1] == "64 samplers, 0.0 env steps/s, 63.5 of 64 cores busy, 120.0 GB"
 
 
+def test_the_last_frame_has_no_rates():
+    """The learners have left while the last episodes were played."""
+    assert "1,123,456,789  1,230,123 /s   replay ratio" in shown(LARGE)
+    row = next(row for row in shown({**LARGE, "state": "ended"}).splitlines() if row.startswith("env steps"))
+    assert row.split("replay")[0].split() == ["env", "steps", "1,123,456,789"]
+
+
 def test_failures_of_the_environment_have_one_line():
     """Their count and the newest."""
     run = Recorded()
