@@ -148,10 +148,10 @@ def test_few_updates_are_named_with_their_cause():
 
 @pytest.mark.parametrize(
     ("before", "waits_for", "remedy"),
-    [(0, 1_000, "a smaller algorithm.learning_starts"), (490_000, 49_000, "run.save_replay = true")],
+    [(0, 1_008, "a smaller algorithm.learning_starts"), (490_000, 49_008, "run.save_replay = true")],
 )
 def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(before, waits_for, remedy):
-    """A run that goes on without its replay waits for a tenth of it, as its learner does."""
+    """A run that goes on without its replay waits for a tenth of it and a batch, as its learner does."""
     run = Lived("algorithm.learning_starts=1000")
     if before:
         plan = json.loads(run.record.plan.to_json())
