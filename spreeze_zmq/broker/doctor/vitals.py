@@ -232,7 +232,7 @@ class Vitals:
         sampler = self.table("components").get("sampler")
         options = numbers(sampler.get("options")) if isinstance(sampler, Mapping) else {}
         count = status["workers"].get("sampler", {}).get("count", 1)
-        return min(max(1.0, options.get("envs", 1) * count), MOST_ENVS)
+        return float(min(max(1.0, options.get("envs", 1) * count), MOST_ENVS))
 
     @property
     def training_s(self) -> float:
