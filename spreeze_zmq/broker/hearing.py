@@ -13,6 +13,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import SET, STOP
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.plan.form import to_plain
+from spreeze_zmq.plan.moves import REPLAY_RATIO
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.wire import Message
@@ -153,6 +154,8 @@ class Hearing:
         if row.what == STOP:
             self.helm.end(f"{row.who}: {row.text}", now_s)
         elif row.what == SET:
+            if row.option == REPLAY_RATIO:
+                self.record.learning.measure_ratio_anew()
             self.helm.turn(row.option, row.value, now_s)
         self.is_pressing = True
 

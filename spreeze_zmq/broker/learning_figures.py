@@ -18,10 +18,12 @@ LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
 
 @dataclass
 class ReplayRatio:
-    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
+    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status, of what
+    came since the target was set or the run went on from another; on data alone there is no ratio.
+    """
 
-    target: float
-    measured: float
+    target: float | None
+    measured: float | None
 
 
 @dataclass
@@ -57,6 +59,7 @@ class LearningFigures:
             sampled stays sampled.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
         policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
+        ratio_since: the counts from which on the replay ratio is measured.
         before: the counts that a resumed run starts from, which no report of a learner that has not been
             restored yet undercuts.
         gauges: losses and other momentary figures.
@@ -69,6 +72,7 @@ class LearningFigures:
     counts: dict[str, Any] = kept(lambda: dict.fromkeys(COUNTS, 0))
     first_counts: dict[str, Any] = kept(dict)
     policy_lags: dict[str, Any] = kept(dict)
+    ratio_since: dict[str, float] = kept(dict)
     before: Mapping[str, float] = inner(dict)
     gauges: dict[str, float] = inner(dict)
     publication: dict[str, dict[str, float]] = inner(dict)
@@ -112,6 +116,7 @@ class LearningFigures:
         """Start from the counts at a checkpoint of another run."""
         self.before = {name: counts[name] for name in RESTORED if name in counts}
         self.counts |= self.before
+        self.measure_ratio_anew()
 
     def mean_rates(self, wall_s: float) -> dict[str, float]:
         """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""
@@ -120,14 +125,26 @@ class LearningFigures:
 
     def sampled_transitions(self) -> int:
         """Transitions that the ratio counts; all env steps if no learner reports them."""
-        name = "sampled_transitions"
-        is_reported = self.counts[name] or name in self.first_counts
-        return int(self.counts[name if is_reported else "env_steps"])
+        return int(self.counts[self._sampled])
 
-    def replay_ratio(self, target: float) -> ReplayRatio:
-        """Transitions trained on for each one that it counts, over the whole run, beside the target."""
-        sampled = self.sampled_transitions()
-        return ReplayRatio(target, self.counts["trained_transitions"] / sampled if sampled else 0.0)
+    @property
+    def _sampled(self) -> str:
+        name = "sampled_transitions"
+        return name if self.counts[name] or name in self.first_counts else "env_steps"
+
+    def measure_ratio_anew(self) -> None:
+        """Measure the replay ratio from now on: another one is held, or a resumed run begins."""
+        self.ratio_since = {name: float(self.counts[name]) for name in RESTORED}
+
+    def replay_ratio(self, target: float | None) -> ReplayRatio:
+        """Transitions trained on for each one that it counts, beside the target; none where that is none."""
+        if target is None:
+            return ReplayRatio(None, None)
+        trained, sampled = (
+            self.counts[name] - self.ratio_since.get(name, 0.0)
+            for name in ("trained_transitions", self._sampled)
+        )
+        return ReplayRatio(target, max(0.0, trained) / sampled if sampled > 0 else 0.0)
 
     def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
         """The share of the devices' arithmetic that the updates use; None before learners report both.

@@ -100,9 +100,9 @@ class Requests:
         self.last = [*self.last, row][-ROWS:]
         return row
 
-    def replay_ratio(self, plan: Plan) -> float:
-        """The target as it is now."""
-        return self.values.get(moves.REPLAY_RATIO, plan.balance.replay_ratio)
+    def replay_ratio(self, plan: Plan) -> float | None:
+        """The target as it is now; none on data alone."""
+        return None if plan.offline else self.values.get(moves.REPLAY_RATIO, plan.balance.replay_ratio)
 
 
 def _shown(value: Any) -> str:

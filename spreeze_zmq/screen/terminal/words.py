@@ -233,6 +233,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
     """
     last, best = status["evaluation"]["last"], status["evaluation"]["best"]
     way = progress(status)
+    ratio = status["replay_ratio"]["measured"]
     waiting = [name for name, stage in stages.items() if stage != RUNNING]
     fields = {
         "t": f"{status['t_s']:.1f}s",
@@ -244,7 +245,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "critic_updates_per_s": f"{status['critic_updates_per_s']:.1f}",
         "actor_updates": str(status["actor_updates"]),
         "actor_updates_per_s": f"{status['actor_updates_per_s']:.1f}",
-        "replay_ratio": f"{status['replay_ratio']['measured']:.2f}",
+        "replay_ratio": "-" if ratio is None else f"{ratio:.2f}",
         "policy_lag": f"{status['policy_lag']['p50']:g}",
         "episodes": str(status["episodes"]["count"]),
         "training_return": _decimal(status["episodes"]["mean_return"]),

@@ -89,6 +89,21 @@ def test_what_the_run_has_sampled_stays_sampled():
         assert figures.counts["trained_transitions"] == trained
 
 
+def test_the_replay_ratio_is_measured_since_it_is_wanted():
+    """Not over a time with another one, in this run or in that which it goes on from; on data alone none."""
+    run = RunRecord(topology.load("pendulum"))
+    figures = run.learning
+    figures.resume({"env_steps": 1000, "sampled_transitions": 1000, "trained_transitions": 8000})
+    for sampled, trained in ((1500, 9000), (2000, 13_000)):
+        counters = {"env_steps": sampled, "sampled_transitions": sampled, "trained_transitions": trained}
+        fields = {"role": "critic_learner", "gauges": {}, "counters": counters}
+        figures.take("critic_learner-0/1", fields, 1.0)
+        assert figures.replay_ratio(2.0).measured == (2.0 if sampled == 1500 else 8.0)
+        figures.measure_ratio_anew()
+        assert figures.replay_ratio(2.0).measured == 0.0
+    assert (figures.replay_ratio(None).target, figures.replay_ratio(None).measured) == (None, None)
+
+
 def test_a_counter_that_falls_starts_again():
     """A restarted process counts from its checkpoint; a rate is never negative."""
     rates = Rates()

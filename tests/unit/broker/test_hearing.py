@@ -26,6 +26,7 @@ def heard(tmp_path):
             hearing.handle(message, 1.0)
             return hearing.is_pressing
 
+        hear.record = steered.record
         yield hear
 
 
@@ -46,3 +47,15 @@ def heard(tmp_path):
 def test_what_is_said_once_is_written_at_once(heard, message, at_once):
     """A best evaluation, or what ends the run, would be lost with a broker that writes once a second."""
     assert heard(message) is at_once
+
+
+def test_another_replay_ratio_is_measured_from_the_request_on(heard):
+    """What was trained on at the ratio before says nothing of it."""
+    learning = heard.record.learning
+    learning.counts |= {"trained_transitions": 8000, "sampled_transitions": 1000}
+    about = {"who": "Plateau", "what": "set"}
+    heard(Message("request", {**about, "option": "learning_rate", "value": 1e-4}))
+    assert learning.replay_ratio(8.0).measured == 8.0
+    heard(Message("request", {**about, "option": "replay_ratio", "value": 2.0}))
+    learning.counts |= {"trained_transitions": 8200, "sampled_transitions": 1100}
+    assert learning.replay_ratio(2.0).measured == 2.0

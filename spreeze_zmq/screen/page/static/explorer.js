@@ -160,12 +160,12 @@ const asked = () => (location.hash.match(/^#beside=(.*)/)?.[1] ?? "").split(",")
 const about = (name, { algorithm, seed, state }) => `${name} (${algorithm}, seed ${seed}${state === "running" ? ", live" : ""})`;
 
 /** Every number that a run has: name -> its rows, and where in a row it is. */
-function numbersOf(run) {
+export function numbersOf(run) {
   const { points, evaluations } = run;
   const found = new Map();
   const last = points.at(-1) ?? {};
   for (const name of Object.keys(last)) if (!AXIS_OR_TABLE.has(name)) found.set(name, { rows: points, of: (row) => row[name] });
-  for (const name of Object.keys(last.gauges ?? {}).sort()) found.set(name, { rows: points, of: (row) => row.gauges?.[name] });
+  for (const name of Object.keys(last.gauges ?? {}).sort()) if (!found.has(name)) found.set(name, { rows: points, of: (row) => row.gauges?.[name] });
   for (const role of Object.keys(last.counts ?? {})) found.set(`processes of ${role}`, { rows: points, of: (row) => row.counts[role] });
   const score = evaluations.at(-1) ?? {};
   for (const [name, value] of Object.entries(score))

@@ -52,7 +52,7 @@ export function showFigures(run) {
         : capacity(run, "critic_learner", status.trained_transitions_per_s)),
     figure("updates", `${short(status.critic_updates)}`, rate(status.critic_updates_per_s, ` critic${actors}`),
       status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
-    figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`),
+    ...(status.replay_ratio.measured == null ? [] : [figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`)]),
     figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),
     figure("samples dropped", count(status.samples.dropped), `${count(status.samples.in_flight)} in flight of ${short(status.samples.produced)}`),
   );

@@ -199,3 +199,16 @@ def test_a_run_that_is_over_has_no_rates(told):
     live, *over = told(FIGURES, run={"about": about, "status": {**status, "env_steps_per_s": 9.0}})
     assert "env steps|0|9 /s" in live
     assert all(" /s" not in figures for figures in over)
+
+
+NUMBERS = """
+import { numbersOf } from "./explorer.js";
+const points = [{ t_s: 1, replay_ratio: 2, gauges: { replay_ratio: 6.5, q_mean: 1 } }];
+const numbers = numbersOf({ points, evaluations: [] });
+console.log(JSON.stringify([...numbers].map(([name, { of }]) => [name, of(points[0])])));
+"""
+
+
+def test_a_gauge_takes_the_name_of_no_figure_of_the_run(told):
+    """The learner's own ratio is of another time than the run's."""
+    assert told(NUMBERS) == [["replay_ratio", 2], ["q_mean", 1]]

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from spreeze_zmq.screen.terminal.chart import Returns, curve
 from spreeze_zmq.screen.terminal.drawing import frame
-from spreeze_zmq.screen.terminal.words import RUNNING, progress
+from spreeze_zmq.screen.terminal.words import RUNNING, plain_line, progress
 from tests.unit.screen.terminal.drawn import LARGE, STAGES, STARTING, scene, shown
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, report
 
@@ -52,6 +52,13 @@ def test_the_last_frame_has_no_rates():
     assert "1,123,456,789  1,230,123 /s   replay ratio" in shown(LARGE)
     row = next(row for row in shown({**LARGE, "state": "ended"}).splitlines() if row.startswith("env steps"))
     assert row.split("replay")[0].split() == ["env", "steps", "1,123,456,789"]
+
+
+def test_data_alone_has_no_replay_ratio():
+    """Nothing is sampled that it could be kept to."""
+    status = {**LARGE, "replay_ratio": {"target": None, "measured": None}}
+    assert "replay ratio" not in shown(status)
+    assert " replay_ratio=- policy_lag=" in plain_line(status, {})
 
 
 def test_failures_of_the_environment_have_one_line():
