@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Scale of a fresh policy's last layer: its first actions are close to uniform, or to the middle.
 POLICY_OUTPUT_SCALE = 0.01
-#: A smaller ratio of the round's first policy to the one that acted counts as this one.
-LEAST_RHO = 1e-30
 #: Limits of the log standard deviations of a policy in a box.
 LOG_STD_LIMITS = (-10.0, 2.0)
 
@@ -85,6 +83,7 @@ class PPO(Algorithm):
                 check_rate(of_network(self, "learning_rate", "policy", "policy"))
 
     acts_in = ("box", "discrete", "multi_discrete")
+    box_round = 2048
     takes_masks = True
 
     options: Options
@@ -163,9 +162,7 @@ class PPO(Algorithm):
         """The clipped surrogate, equation 7, and the entropy bonus of equation 9.
 
         The ratio is to the policy that acted, of whatever version: it corrects for the choice of this action,
-        V-trace for the choices after it. The divergence that ``desired_kl`` is about is from the policy with
-        which the round began, another one where rollouts are stale; without ``correct_staleness`` from the
-        one that acted.
+        V-trace for the choices after it. ``desired_kl`` is of the policy with which the round began.
         """
         options, advantage = self.options, batch.advantage
         if options.normalize_advantages:
@@ -190,7 +187,7 @@ class PPO(Algorithm):
             surrogate = surrogate + coefficient * self.actions.entropy(output, **legal).mean()
         if options.desired_kl is None:
             return Loss(-surrogate, metrics)
-        moved = log_ratio.detach() - batch.rho.clamp(min=LEAST_RHO).log()
+        moved = log_ratio.detach() - batch.rho.clamp(min=1e-30).log()
         factor = rate_factor(divergence(moved.exp(), moved), options.desired_kl)
         return Loss(-surrogate, metrics, rate_factor=factor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq import algorithms
@@ -13,10 +14,13 @@ from spreeze_zmq.envs import EnvironmentSpec, Look
 from spreeze_zmq.envs.goals import LACK, goal_places
 from spreeze_zmq.plan.moves import movable
 from spreeze_zmq.plan.parts import LearningPlan, StopPlan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
+from spreeze_zmq.plan.processes import ComponentPlan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER
 from spreeze_zmq.plan.topology.reference import key_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 
+#: Steps of a rollout for which nothing else speaks.
+ROLLOUT_STEPS = 16
 #: What somebody may call the name of the algorithm in its own table.
 _NAMES_OF_ONE = frozenset({"name", "type", "class", "algorithm", "algo"})
 
@@ -145,6 +149,23 @@ def _check_batch(options: TrainingOptions, mistakes: Mistakes) -> None:
         if size > capacity:
             hint = "lower it, or raise replay_capacity"
             mistakes.add(("algorithm", "batch_size"), f"{size} exceeds replay_capacity = {capacity}", hint)
+
+
+def with_rollouts(
+    components: Mapping[str, ComponentPlan], algorithm: type[Algorithm], options: Any, env: EnvironmentSpec
+) -> dict[str, ComponentPlan]:
+    """The components, with a number of steps for rollouts that are "auto": those of a sequence of an
+    off-policy algorithm with a memory, those of a round that suits the algorithm, else ``ROLLOUT_STEPS``.
+    """
+    sampler = components[SAMPLER]
+    if sampler.options.get("rollout_steps") != "auto":
+        return dict(components)
+    length = getattr(options, "sequence_length", 0) if algorithm.memory_size(options) else 0
+    of_vectors = env.obs_dtype != "uint8" and not env.pixel_spans
+    round_size = algorithm.box_round if env.action_kind == "box" and of_vectors else 0
+    together = max(1, sampler.count.initial) * int(sampler.options.get("envs", 1))
+    steps = length or max(ROLLOUT_STEPS, round_size // together)
+    return {**components, SAMPLER: replace(sampler, options={**sampler.options, "rollout_steps": steps})}
 
 
 def check_sequences(options: Any, sampler: Mapping[str, Any], mistakes: Mistakes) -> None:

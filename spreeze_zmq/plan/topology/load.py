@@ -29,6 +29,7 @@ from spreeze_zmq.plan.topology.algorithm import (
     learners_of,
     learning_plan,
     read_algorithm,
+    with_rollouts,
 )
 from spreeze_zmq.plan.topology.components import (
     check_measured,
@@ -120,6 +121,7 @@ def load(
     components = component_plans(declared, learners, without, cores, placement, groups.count)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
+    components = with_rollouts(components, algorithm, options, environment)
     check_measured(learning, placement, mistakes)
     check_sequences(options, components[SAMPLER].options, mistakes)
     balance, components = resolve_balance(written, components, learning, mistakes)
