@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Loss, Networks
@@ -36,8 +37,10 @@ class Algorithm(ABC):
         needs_bounds: whether a box of ``acts_in`` must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: rollout arrays that the actor-learner asks the samplers for.
-        box_round: transitions that suit a round in a box of vectors, where samplers are not told how long a
-            rollout is; 0 for any.
+        box_options: values of options that suit a box of vectors better than their defaults, where they are
+            not stated.
+        box_round: transitions that suit a round there, where samplers are not told how long a rollout is; 0
+            for any.
         takes_masks: whether losses and :meth:`distribution` take the action masks of an environment that
             gives them; otherwise the run does without them.
         auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster; for algorithms known to
@@ -56,6 +59,7 @@ class Algorithm(ABC):
     needs_bounds: ClassVar[bool] = False
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
+    box_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     box_round: ClassVar[int] = 0
     takes_masks: ClassVar[bool] = False
     auto_bf16: ClassVar[bool] = False

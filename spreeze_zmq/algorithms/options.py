@@ -76,7 +76,8 @@ class TrainingOptions:
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
         False,
-        "to mean 0 and deviation 1 over all so far; the statistics are published with the policy",
+        "to mean 0 and deviation 1 over all so far; the statistics are published with the policy (a topology "
+        "that does not say it: true for ppo in a box without images)",
         fixed=True,
     )
     frame_stack: int = option(
@@ -254,7 +255,11 @@ class RolloutOptions(TrainingOptions):
 
     batch_size: int = option(64, "transitions in an update; a round is cut into batches of it", minimum=1)
     epochs: int = option(10, "times that each transition is trained on", minimum=1)
-    normalize_rewards: bool = option(False, "divide rewards by the deviation of the running return")
+    normalize_rewards: bool = option(
+        False,
+        "divide rewards by the deviation of the running return (a topology that does not say it: true for "
+        "ppo in a box without images)",
+    )
 
 
 def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:

@@ -83,7 +83,7 @@ class PPO(Algorithm):
                 check_rate(of_network(self, "learning_rate", "policy", "policy"))
 
     acts_in = ("box", "discrete", "multi_discrete")
-    box_round = 2048
+    box_options, box_round = dict.fromkeys(("normalize_observations", "normalize_rewards"), True), 2048
     takes_masks = True
 
     options: Options

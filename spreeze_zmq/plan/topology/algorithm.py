@@ -85,6 +85,17 @@ def learning_plan(algorithm: type[Algorithm], options: TrainingOptions) -> Learn
     )
 
 
+def with_suited(algorithm: type[Algorithm] | None, table: Any, env: EnvironmentSpec | None) -> Any:
+    """``[algorithm]`` with the options that are not stated and that suit the environment."""
+    if algorithm is None or env is None or not isinstance(table, Mapping) or not _is_box_of_vectors(env):
+        return table
+    return {**algorithm.box_options, **table}
+
+
+def _is_box_of_vectors(env: EnvironmentSpec) -> bool:
+    return env.action_kind == "box" and env.obs_dtype != "uint8" and not env.pixel_spans
+
+
 def read_algorithm(
     algorithm: type[Algorithm] | None, table: Any, name: str, mistakes: Mistakes
 ) -> tuple[dict[str, Any], TrainingOptions | None]:
@@ -161,8 +172,7 @@ def with_rollouts(
     if sampler.options.get("rollout_steps") != "auto":
         return dict(components)
     length = getattr(options, "sequence_length", 0) if algorithm.memory_size(options) else 0
-    of_vectors = env.obs_dtype != "uint8" and not env.pixel_spans
-    round_size = algorithm.box_round if env.action_kind == "box" and of_vectors else 0
+    round_size = algorithm.box_round if _is_box_of_vectors(env) else 0
     together = max(1, sampler.count.initial) * int(sampler.options.get("envs", 1))
     steps = length or max(ROLLOUT_STEPS, round_size // together)
     return {**components, SAMPLER: replace(sampler, options={**sampler.options, "rollout_steps": steps})}

@@ -30,6 +30,7 @@ from spreeze_zmq.plan.topology.algorithm import (
     learning_plan,
     read_algorithm,
     with_rollouts,
+    with_suited,
 )
 from spreeze_zmq.plan.topology.components import (
     check_measured,
@@ -89,7 +90,8 @@ def load(
         environment = seen.spec if seen else None
     run["algorithm"] = chosen_algorithm(run["algorithm"], tables["algorithm"], environment, mistakes)
     algorithm = find_algorithm(run["algorithm"], mistakes)
-    values, options = read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
+    table = with_suited(algorithm, tables["algorithm"], environment)
+    values, options = read_algorithm(algorithm, table, run["algorithm"], mistakes)
     learners = learners_of(algorithm)
     groups = read_groups(tables["groups"], mistakes)
     grouped = groups.count > 1

@@ -42,11 +42,16 @@ def test_every_key_says_what_it_takes_and_means(table):
 
 
 def test_each_listed_default_is_accepted():
-    """A topology that writes out every default of an algorithm is the topology that leaves them out."""
+    """A topology that writes out every default of an algorithm is the topology that leaves them out, but for
+    what suits a box better, as the help of those options says.
+    """
     look = FirstLook()  # the time that one environment takes is part of a plan: measured once
     for name in algorithms.names():
-        env = "Pendulum-v1" if "box" in algorithms.get(name).acts_in else "CartPole-v1"
-        written = {option.name: option.default for option in algorithm_table(name).options}
+        kind = algorithms.get(name)
+        env, suits = ("Pendulum-v1", kind.box_options) if "box" in kind.acts_in else ("CartPole-v1", {})
+        written = {option.name: option.default for option in algorithm_table(name).options} | dict(suits)
+        helps = {option.name: option.help for option in algorithm_table(name).options}
+        assert all(f"true for {name}" in helps[option] for option in suits)
         run = {"env": env, "algorithm": name}
         tables = {"run": run, "algorithm": written}
         assert topology.load(tables, look=look) == topology.load({"run": run}, look=look)

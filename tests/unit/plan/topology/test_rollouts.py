@@ -39,3 +39,18 @@ def test_rollouts_are_as_long_as_what_learns_from_them_needs(shipped, task, algo
     found = plan.components["sampler"].options["rollout_steps"]
     assert found == steps
     assert plan.balance.rollout_transitions == steps * plan.components["sampler"].options["envs"]
+
+
+@pytest.mark.parametrize(
+    ("task", "algorithm", "normalised"),
+    [(BOX, "ppo", True), (PARTS, "ppo", False), (IMAGE, "ppo", False), (BOX, "sac", False)],
+)
+def test_ppo_normalises_in_a_box_of_vectors(task, algorithm, normalised):
+    """Observations and rewards, as everybody's settings for MuJoCo do; what is stated stays."""
+    run = {"env": "crane", "algorithm": algorithm, **task}
+    tables = {"run": run, "components": {"sampler": {"use": "components/sampler_cpp"}}}
+    found = load(tables).algorithm
+    assert found["normalize_observations"] is normalised
+    assert found["normalize_rewards"] in ((normalised,) if algorithm == "ppo" else ("auto",))
+    stated = load({**tables, "algorithm": {"normalize_observations": not normalised}}).algorithm
+    assert stated["normalize_observations"] is not normalised
