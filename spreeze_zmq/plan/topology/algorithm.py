@@ -89,7 +89,8 @@ def with_suited(algorithm: type[Algorithm] | None, table: Any, env: EnvironmentS
     """``[algorithm]`` with the options that are not stated and that suit the environment."""
     if algorithm is None or env is None or not isinstance(table, Mapping) or not _is_box_of_vectors(env):
         return table
-    return {**algorithm.box_options, **table}
+    known = {option.name for option in options_of(algorithm.Options)}
+    return {**{name: algorithm.box_options[name] for name in known & algorithm.box_options.keys()}, **table}
 
 
 def _is_box_of_vectors(env: EnvironmentSpec) -> bool:
