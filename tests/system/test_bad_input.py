@@ -131,7 +131,7 @@ MISTAKES = {
     ),
     "sequences that are no rollouts": launching(
         *("cartpole_dqn", "--check", "--set", "algorithm.memory_size=8", "--set", "algorithm.batch_size=160"),
-        *("--set", "algorithm.sequence_length=32"),
+        *("--set", "algorithm.sequence_length=32", "--set", "components.sampler.rollout_steps=16"),
         says=["32 is not components.sampler.rollout_steps = 16", "the same number for both"],
     ),
     "unknown command": asking("optins", says=["'optins'", "options"]),
