@@ -259,6 +259,7 @@ class RolloutOptions(TrainingOptions):
         False,
         "divide rewards by the deviation of the running return (a topology that does not say it: true for "
         "ppo in a box without images)",
+        fixed=True,
     )
 
 
