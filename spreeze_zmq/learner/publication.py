@@ -23,7 +23,7 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.learner.cadence import Cadence
 from spreeze_zmq.learner.lag import CollectionLimits, Versions, fitting
 from spreeze_zmq.nn.device import Download
-from spreeze_zmq.plan.roles import CRITIC, POLICY, publisher_of_policy
+from spreeze_zmq.plan.roles import CRITIC, EVALUATOR, POLICY, publisher_of_policy
 from spreeze_zmq.run.versions import VersionFile
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher
@@ -165,7 +165,7 @@ class Outlet:
             self.serve(wait=True)
         except Diverged as error:
             log.warning("the last publication was left out: %s", error)
-        if self.of_policy and not self._publisher.await_askers(LAST_POLICY_S):
+        if self.of_policy and not self._publisher.await_askers(EVALUATOR, LAST_POLICY_S):
             log.info("a reader of the policy may not have the last one")
 
     def _note(self, message: Message) -> None:

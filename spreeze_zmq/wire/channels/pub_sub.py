@@ -14,6 +14,10 @@ from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
 
 #: Interval of requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01
+#: Who asks subscribes to this and its name, too, which no message begins with.
+NAMED = b"\xff"
+#: Subscribers whose names are kept, and the length of one.
+_MOST_NAMES, _LONGEST_NAME = 1000, 64
 #: A subscriber asks for the latest message after a silence of 4 times the last interval, in these bounds.
 QUIET_S, MAX_QUIET_S = 1.0, 10.0
 
@@ -25,10 +29,11 @@ class Publisher(Channel):
     new subscription. It therefore owns the arrays of its messages: ``publish`` makes large ones read-only.
 
     Attributes:
-        subscriptions: number of subscriptions so far, repeated ones included.
+        subscriptions: number of subscriptions to everything so far, repeated ones included.
         published: number of messages published, which is the sequence of the next.
         latest: :func:`retained_key` -> sequence and frames of the message that late subscribers get.
-        has_dropped: whether a subscriber's queue was full since somebody has asked for the latest messages.
+        in_doubt: names of the subscribers that have not asked since a queue was full, as theirs may have been.
+            A queue that stays full is noted once: ZeroMQ does not tell of it again, nor whose it is.
     """
 
     _type = zmq.XPUB
@@ -37,7 +42,8 @@ class Publisher(Channel):
     def __init__(self, endpoint: str, **options: object) -> None:
         self.subscriptions = self.published = 0
         self.latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
-        self.has_dropped, self._is_lossy = False, True
+        self._askers, self.in_doubt = set[bytes](), set[bytes]()
+        self._is_lossy = True
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -68,13 +74,22 @@ class Publisher(Channel):
         try:
             for _ in range(MOST_REFUSED_AT_ONCE):  # the rest of a flood waits for the next call
                 # ZeroMQ may withhold later frames of a message, so count each frame alone.
-                self.subscriptions += self.socket.recv()[:1] == b"\1"
+                if (frame := self.socket.recv())[:1] == b"\1":
+                    self._note(frame[1:])
         except zmq.Again:
             pass
         if self.subscriptions > before:
-            self.has_dropped = False
             for _, frames in sorted(self.latest.values(), key=lambda kept: kept[0]):
                 self._post(encode(decode(frames)._replace(repeat=True)))
+
+    def _note(self, topic: bytes) -> None:
+        """Count a subscription; the name of who asks follows it."""
+        if topic[:1] != NAMED:
+            self.subscriptions += 1
+        elif (name := topic[1:]) in self._askers:
+            self.in_doubt.discard(name)
+        elif len(name) <= _LONGEST_NAME and len(self._askers) < _MOST_NAMES:
+            self._askers.add(name)
 
     def _post(self, frames: list[Buffer]) -> None:
         """Send to every subscriber whose queue has room, and note whether all had."""
@@ -83,18 +98,26 @@ class Publisher(Channel):
         if self._is_lossy:
             self.socket.setsockopt(zmq.XPUB_NODROP, 0)
             if not all_had_room:
-                self.has_dropped = True
+                self.in_doubt = set(self._askers)
                 self._send(frames)
 
-    def await_askers(self, timeout_s: float) -> bool:
-        """Serve until somebody who has lost a message has asked for it, as nobody can when this end is gone.
-        Returns at once where nobody has lost any; False if nobody asks in that time.
+    def await_askers(self, role: str, timeout_s: float) -> bool:
+        """Serve until each process of a role that may have lost a message has asked for the latest, as nobody
+        can when this end is gone, and has it. Returns at once where none has lost any; False if one does not
+        ask in that time.
         """
-        until_s = time.monotonic() + timeout_s
-        while self.has_dropped and time.monotonic() < until_s:
+
+        def doubtful() -> bool:
+            return any(name.rpartition(b"-")[0] == role.encode() for name in self.in_doubt)
+
+        until_s, asked = time.monotonic() + timeout_s, self.subscriptions
+        quiet_s = time.monotonic() + 3 * _ASK_INTERVAL_S if doubtful() else 0.0
+        while (now_s := time.monotonic()) < until_s and (doubtful() or now_s < quiet_s):
             zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S))
             self.serve()
-        return not self.has_dropped
+            if self.subscriptions > asked:  # it asks until the answer has come
+                asked, quiet_s = self.subscriptions, time.monotonic() + 3 * _ASK_INTERVAL_S
+        return not doubtful()
 
 
 class Subscriber(Channel):
@@ -161,8 +184,10 @@ class Subscriber(Channel):
         return newest
 
     def ask_again(self) -> None:
-        """Make the publisher repeat the latest message of each retained kind."""
+        """Make the publisher repeat the latest message of each retained kind, and tell it who has asked."""
         self.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        if self.sender:
+            self.socket.setsockopt(zmq.SUBSCRIBE, NAMED + self.sender.encode())
 
     def _ask_when_quiet(self, has_news: bool) -> None:
         """Ask once in each silence that is long compared with the last interval between messages."""

@@ -153,6 +153,7 @@ def test_one_silence_is_one_question(bench, monkeypatch):
     while not poll([publisher], timeout_s=0.02):
         assert subscriber.newest() is None
     bench.arrived(subscriber)
+    publisher.serve()  # the name of who has asked
     for _ in range(3):
         time.sleep(0.2)
         assert subscriber.newest() is None
@@ -193,23 +194,30 @@ def test_what_is_published_before_a_late_joiner_is_answered_hides_nothing_from_i
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_who_leaves_waits_for_a_reader_that_has_lost_the_last_message(bench, reads):
-    """A reader that was busy all the time asks for it, and has it when the publisher is gone; one that reads
-    nothing is not waited for any longer than told, and one that has lost nothing not at all.
+    """A reader that was busy all the time asks for it, and has it when the publisher is gone, though others
+    have asked before; one that reads nothing is not waited for any longer than told, and one that has lost
+    nothing, or is of another role, not at all.
     """
-    publisher, subscriber = bench.audience(high_water_mark=4, linger_s=TIMEOUT_S)
+    publisher, other = bench.audience(high_water_mark=4, linger_s=TIMEOUT_S)
+    subscriber = bench.open(Subscriber, sender="evaluator-0", high_water_mark=4, linger_s=TIMEOUT_S)
+    bench.joined(publisher)
     publisher.publish(weights(0))
-    assert publisher.await_askers(0.0)
+    assert publisher.await_askers("evaluator", 0.0)
     for version in range(1, 100):
         publisher.publish(weights(version, 100_000))
-    assert not publisher.await_askers(0.0)
+    other.ask_again()
+    bench.joined(publisher)
+    publisher.publish(weights(100, 100_000))
+    assert not publisher.await_askers("evaluator", 0.0)
+    assert publisher.await_askers("viewer", 0.0)
     reader = threading.Timer(0.2, subscriber.newest, (TIMEOUT_S,))
     if reads:
         reader.start()
-    assert publisher.await_askers(TIMEOUT_S if reads else 0.3) is reads
+    assert publisher.await_askers("evaluator", TIMEOUT_S if reads else 0.3) is reads
     publisher.close()
     if reads:
         reader.join()
-        assert subscriber._last_sequence == 99
+        assert subscriber._last_sequence == 100
 
 
 def test_gaps_in_the_sequence_are_counted(bench):
