@@ -32,8 +32,8 @@ class Publisher(Channel):
         subscriptions: number of subscriptions to everything so far, repeated ones included.
         published: number of messages published, which is the sequence of the next.
         latest: :func:`retained_key` -> sequence and frames of the message that late subscribers get.
-        in_doubt: names of the subscribers that have not asked since a queue was full, as theirs may have been.
-            A queue that stays full is noted once: ZeroMQ does not tell of it again, nor whose it is.
+        in_doubt: names of the subscribers that have not asked since a queue was full, which may be theirs.
+            ZeroMQ does not tell whose it is, nor again while it stays full.
     """
 
     _type = zmq.XPUB

@@ -200,7 +200,8 @@ def test_who_leaves_waits_for_a_reader_that_has_lost_the_last_message(bench, rea
     """
     publisher, other = bench.audience(high_water_mark=4, linger_s=TIMEOUT_S)
     subscriber = bench.open(Subscriber, sender="evaluator-0", high_water_mark=4, linger_s=TIMEOUT_S)
-    bench.joined(publisher)
+    while b"evaluator-0" not in publisher._askers:
+        bench.joined(publisher)
     publisher.publish(weights(0))
     assert publisher.await_askers("evaluator", 0.0)
     for version in range(1, 100):
