@@ -57,7 +57,8 @@ class Publisher(Channel):
             WireError: the message is malformed or of a kind that the channel does not carry.
         """
         frames = self._encode(message, self.published)
-        self._post(frames)
+        if not self._post(frames):
+            self.in_doubt = set(self._askers)
         if (key := retained_key(message)) is not None:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
             self.latest[key] = self.published, owned
@@ -91,15 +92,15 @@ class Publisher(Channel):
         elif len(name) <= _LONGEST_NAME and len(self._askers) < _MOST_NAMES:
             self._askers.add(name)
 
-    def _post(self, frames: list[Buffer]) -> None:
-        """Send to every subscriber whose queue has room, and note whether all had."""
+    def _post(self, frames: list[Buffer]) -> bool:
+        """Send to every subscriber whose queue has room; False if one that had room before has none."""
         self.socket.setsockopt(zmq.XPUB_NODROP, 1)
         all_had_room = self._send(frames)
         if self._is_lossy:
             self.socket.setsockopt(zmq.XPUB_NODROP, 0)
             if not all_had_room:
-                self.in_doubt = set(self._askers)
                 self._send(frames)
+        return all_had_room
 
     def await_askers(self, role: str, timeout_s: float) -> bool:
         """Serve until each process of a role that may have lost a message has asked for the latest, as nobody

@@ -35,7 +35,8 @@ class Bench:
         """A publisher and a subscriber that it knows of."""
         publisher = self.open(Publisher, **options)
         subscriber = self.open(Subscriber, **options)
-        self.joined(publisher)
+        while subscriber.sender.encode() not in publisher._askers:  # the last that it says
+            self.joined(publisher)
         return publisher, subscriber
 
     def joined(self, publisher):

@@ -153,7 +153,7 @@ def test_one_silence_is_one_question(bench, monkeypatch):
     while not poll([publisher], timeout_s=0.02):
         assert subscriber.newest() is None
     bench.arrived(subscriber)
-    publisher.serve()  # the name of who has asked
+    poll([publisher], timeout_s=0.1)  # the name of who has asked
     for _ in range(3):
         time.sleep(0.2)
         assert subscriber.newest() is None
