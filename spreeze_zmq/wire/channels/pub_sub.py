@@ -80,8 +80,11 @@ class Publisher(Channel):
         except zmq.Again:
             pass
         if self.subscriptions > before:
-            for _, frames in sorted(self.latest.values(), key=lambda kept: kept[0]):
-                self._post(encode(decode(frames)._replace(repeat=True)))
+            self._repeat()
+
+    def _repeat(self) -> None:
+        for _, frames in sorted(self.latest.values(), key=lambda kept: kept[0]):
+            self._post(encode(decode(frames)._replace(repeat=True)))
 
     def _note(self, topic: bytes) -> None:
         """Count a subscription; the name of who asks follows it."""
@@ -111,13 +114,16 @@ class Publisher(Channel):
         def doubtful() -> bool:
             return any(name.rpartition(b"-")[0] == role.encode() for name in self.in_doubt)
 
+        if not doubtful():
+            return True
         until_s, asked = time.monotonic() + timeout_s, self.subscriptions
-        quiet_s = time.monotonic() + 3 * _ASK_INTERVAL_S if doubtful() else 0.0
+        quiet_s = time.monotonic() + 3 * _ASK_INTERVAL_S
         while (now_s := time.monotonic()) < until_s and (doubtful() or now_s < quiet_s):
             zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S))
             self.serve()
             if self.subscriptions > asked:  # it asks until the answer has come
                 asked, quiet_s = self.subscriptions, time.monotonic() + 3 * _ASK_INTERVAL_S
+        self._repeat()  # what it took for the answer may have been an older one, to others
         return not doubtful()
 
 

@@ -218,6 +218,8 @@ def test_who_leaves_waits_for_a_reader_that_has_lost_the_last_message(bench, rea
     publisher.close()
     if reads:
         reader.join()
+        bench.arrived(subscriber)
+        subscriber.newest()
         assert subscriber._last_sequence == 100
 
 
