@@ -85,7 +85,10 @@ class SharedRounds:
         self.numbers, self.round = {0: change.number}, self.round + 1
 
     def take(self, group: int, change: GroupChange, now_s: float) -> None:
-        """Note what a group has learned."""
+        """Note what a group has learned; what comes again, as it may be lost, is passed over."""
+        waiting = self._told.get(group)
+        if change.number in (self.numbers.get(group), waiting and waiting.number):
+            return
         if not self._told:
             self._since_s = now_s
         self._told[group] = change

@@ -27,7 +27,7 @@ log = logging.getLogger("spreeze")
 
 #: Interval at which the channel of fused models is looked at.
 LOOK_S = 0.02
-#: Patience of a round after which a model that no fused one holds is taken for lost.
+#: Patience of a round after which a model that no fused one holds may be lost: it is sent again.
 LOST_AFTER = 3.0
 #: Lives of a learner count their models from numbers far apart.
 NUMBERS = 2**40
@@ -73,9 +73,11 @@ class Fusion:
         if self._is_new and self._newest is not None and self._experience.may_change:
             self._is_new = False
             self._take(self._newest)
-        if self._sent is not None and now_s - self._sent_s > LOST_AFTER * self._groups.patience_s:
-            self._sent = None
-        if self._base is not None and self._sent is None and self._half.num_updates >= self._due:
+        if self._sent is not None:
+            is_due = now_s - self._sent_s > LOST_AFTER * self._groups.patience_s
+        else:
+            is_due = self._base is not None and self._half.num_updates >= self._due
+        if is_due:
             self._send()
 
     def _take(self, message: Message) -> None:
@@ -105,8 +107,11 @@ class Fusion:
         self._base, self._round = fused, fields["round"]
 
     def _send(self) -> bool:
-        """Send what has been learned since the fused model that this half went on from, or all it is."""
-        here, counts = self._model.snapshot(), self._experience.counts
+        """Send what has been learned since the fused model that this half went on from, or all it is; the
+        same model again where no fused one holds it yet.
+        """
+        here, counts = self._sent or self._model.snapshot(), self._experience.counts
+        number = self._number + 1 if self._sent is None else self._number
         leads = self._groups.number == 0 and self._half.moves
         change = here if self._base is None else here.since(self._base)
         fields = {
@@ -114,7 +119,7 @@ class Fusion:
             "part": self._half.part,
             "layout": self._model.layout,
             "round": self._round,
-            "number": self._number + 1,
+            "number": number,
             "stepped": self._model.num_stepped,
             "env_steps": counts.env_steps,
             "trained": counts.trained,
@@ -125,7 +130,7 @@ class Fusion:
             arrays["statistics"] = change.statistics
         if not self._models.try_push(Message("model", fields, arrays)):
             return False
-        self._number += 1
-        self._sent, self._sent_s = here, time.monotonic()
-        self._due = self._half.num_updates + self._groups.every_updates
+        if self._sent is None:
+            self._due = self._half.num_updates + self._groups.every_updates
+        self._number, self._sent, self._sent_s = number, here, time.monotonic()
         return True

@@ -65,8 +65,8 @@ def test_a_slow_group_is_waited_for_at_its_own_pace():
     """It tells every 40 s: patience counts from two such intervals after its last change."""
     rounds = founded(0.0)
     for at_s in (0.0, 40.0):
-        rounds.take(0, change(1, 1.0), at_s)
-        rounds.take(1, change(1, 1.0), at_s)
+        rounds.take(0, change(int(at_s), 1.0), at_s)
+        rounds.take(1, change(int(at_s), 1.0), at_s)
         rounds.close()
     rounds.take(0, change(2, 1.0), 50.0)
     assert not rounds.is_due(129.9)
@@ -78,7 +78,7 @@ def test_how_long_a_group_was_away_is_not_its_pace():
     rounds, back_s = founded(0.0), 8 * 3600.0
     for at_s in (0.0, 5.0, 10.0, back_s):
         for group in (0, 1):
-            rounds.take(group, change(1, 1.0), at_s)
+            rounds.take(group, change(int(at_s), 1.0), at_s)
         rounds.close()
     rounds.take(0, change(2, 1.0), back_s + 5.0)
     assert not rounds.is_due(back_s + 19.9)
@@ -90,7 +90,7 @@ def test_a_group_that_has_told_once_is_not_waited_for_for_as_long_as_it_was_away
     rounds = founded(0.0)
     for at_s, groups in ((0.0, (0, 1)), (20.0, (0,)), (5000.0, (0, 1))):
         for group in groups:
-            rounds.take(group, change(1, 1.0), at_s)
+            rounds.take(group, change(int(at_s), 1.0), at_s)
         rounds.close()
     rounds.take(0, change(2, 1.0), 5005.0)
     assert not rounds.is_due(5014.9)
@@ -102,13 +102,29 @@ def test_a_group_that_was_too_slow_for_a_round_is_waited_for_once_its_pace_is_kn
     rounds = founded(0.0)
     for at_s in range(0, 140, 10):
         if at_s % 60 == 0:
-            rounds.take(1, change(1, 1.0), float(at_s))
-        rounds.take(0, change(1, 1.0), float(at_s))
+            rounds.take(1, change(at_s, 1.0), float(at_s))
+        rounds.take(0, change(at_s, 1.0), float(at_s))
         rounds.close()
     rounds.living = {0, 1}
-    rounds.take(0, change(1, 1.0), 140.0)
+    rounds.take(0, change(140, 1.0), 140.0)
     assert not rounds.is_due(120.0 + 2 * 60.0 + 9.9)
     assert rounds.is_due(120.0 + 2 * 60.0 + 10.0)
+
+
+def test_a_change_that_comes_again_counts_once():
+    """Its group took it for lost, in vain, before the round closed and after; its pace is still 40 s."""
+    rounds = founded(0.0)
+    for number, at_s in ((8, 0.0), (9, 40.0)):
+        rounds.take(0, change(number, 2.0), at_s)
+        rounds.take(0, change(number, 2.0), at_s + 1.0)
+        rounds.take(1, change(number, 4.0), at_s + 2.0)
+        rounds.close()
+        rounds.take(0, change(number, 2.0), at_s + 3.0)
+        assert not rounds.is_due(1000.0)
+    assert rounds.parameters.tolist() == [3.0 + 3.0]
+    rounds.take(1, change(10, 1.0), 50.0)
+    assert not rounds.is_due(40.0 + 2 * 40.0 + 9.9)
+    assert rounds.is_due(40.0 + 2 * 40.0 + 10.0)
 
 
 def test_statistics_of_observations_add_up():

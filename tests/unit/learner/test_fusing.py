@@ -12,6 +12,7 @@ from spreeze_zmq.components.fuser.__main__ import Fuser
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.observations import RunningStatistics
+from spreeze_zmq.learner import fusing
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.plan import topology
@@ -139,6 +140,25 @@ def test_both_groups_are_equal_after_a_round_but_for_what_they_have_learned_sinc
     first.fusion.serve()  # sends, and trains on
     first.learn(3)
     learned_since = first.weights - sent[0]
+    world.until(lambda: all(group.fusion._round == 2 for group in world.groups))
+    np.testing.assert_allclose(second.weights, np.mean(sent, axis=0), atol=1e-6)
+    np.testing.assert_allclose(first.weights - learned_since, second.weights, atol=1e-6)
+
+
+def test_a_model_that_waits_long_for_a_slow_group_is_learned_from_once(world, monkeypatch):
+    """Its group sends it again meanwhile, as it may be lost; what it learned since is kept, and no more."""
+    first, second = world.groups
+    clock = SimpleNamespace(passed_s=0.0)
+    clock.monotonic = lambda: time.monotonic() + clock.passed_s
+    monkeypatch.setattr(fusing, "time", clock)
+    for group in world.groups:
+        group.learn(4)
+    sent = [group.weights for group in world.groups]
+    first.fusion.serve()
+    first.learn(3)
+    learned_since = first.weights - sent[0]
+    clock.passed_s += 2 * fusing.LOST_AFTER * world.plan.groups.patience_s
+    first.fusion.serve()
     world.until(lambda: all(group.fusion._round == 2 for group in world.groups))
     np.testing.assert_allclose(second.weights, np.mean(sent, axis=0), atol=1e-6)
     np.testing.assert_allclose(first.weights - learned_since, second.weights, atol=1e-6)
