@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
+from spreeze_zmq.base.importing import marked
 from spreeze_zmq.base.trust import grant_of, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
@@ -52,8 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     arguments = parser().parse_args(argv)
-    # an interrupt here came before the run began: the run itself handles the signal
-    return exit_code("spreeze-launch", _obey, arguments, argv)
+    with marked():
+        # an interrupt here came before the run began: the run itself handles the signal
+        return exit_code("spreeze-launch", _obey, arguments, argv)
 
 
 def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.importing import marked
 from spreeze_zmq.commands import (
     compare,
     conform,
@@ -68,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return InputError.exit_code
-    return exit_code(f"spreeze {arguments.command}", arguments.main, arguments)
+    with marked():
+        return exit_code(f"spreeze {arguments.command}", arguments.main, arguments)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base import errors
-from tests.system.conftest import adds_up, reached
+from tests.system.conftest import LAUNCH, adds_up, reached
 from tests.unit.supervisor import lives
 
 
@@ -118,6 +118,53 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     assert (plan["run"]["env"], plan["run"]["env_kwargs"]) == ("my_pole:Mine", {"length": 90})
     assert len(children) > 3
     assert not psutil.wait_procs(children, 30)[1]
+
+
+UNGUARDED = """
+    import os
+
+    import spreeze_zmq
+    from gymnasium.envs.classic_control import CartPoleEnv
+    from spreeze_zmq.algorithms.dqn import DQN
+
+    with open("imports", "a") as imports:
+        imports.write("x")
+    if os.path.getsize("imports") > 4:
+        os._exit(9)
+
+    class Pole(CartPoleEnv):
+        pass
+
+    class Mine(DQN):
+        pass
+
+    class Heard(spreeze_zmq.Callback):
+        pass
+
+    spreeze_zmq.train({arguments})
+"""
+OF_ITSELF = {
+    "environment": ("'my_script:Pole'", "my_script.py"),
+    "algorithm": ("'CartPole-v1', algorithm='my_script:Mine'", "my_script.py"),
+    "callback": ("'CartPole-v1', callbacks=['my_script:Heard']", "my_script.py"),
+    "environment of a command": ("'my_script:Pole'", *LAUNCH[1:], "--env=my_script:Pole"),
+    "callback of a command": ("'CartPole-v1'", *LAUNCH[1:], "cartpole", "--callback=my_script:Heard"),
+}
+
+
+@pytest.mark.parametrize("named", OF_ITSELF)
+def test_a_script_that_a_run_imports_begins_no_run_there(named, tmp_path):
+    """One that names itself, or that a command names: launchers without end would follow one another."""
+    arguments, *words = OF_ITSELF[named]
+    (tmp_path / "my_script.py").write_text(textwrap.dedent(UNGUARDED).format(arguments=arguments))
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, env=path, capture_output=True, text=True, timeout=60
+    )
+    assert 'put the call under if __name__ == "__main__"' in done.stderr
+    assert done.returncode == (1 if words == ["my_script.py"] else 2)
+    assert (tmp_path / "imports").stat().st_size <= 3
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.timeout(180)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
+from spreeze_zmq.base.importing import is_marked, marked
 from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
-from spreeze_zmq.launcher.training.launching import launch
+from spreeze_zmq.launcher.training.arguments import env_name, settings
+from spreeze_zmq.launcher.training.launching import End, launch
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder
@@ -59,9 +59,9 @@ def train(
 
     The keyword arguments are the tables of a topology (``spreeze options`` lists every key): ``[run]`` key by
     key, ``[algorithm]`` as ``options``, the others by name. The run's processes are children of this one and
-    never import the calling script, so it needs no ``if __name__ == "__main__"``. Ctrl-C, or the notebook's
-    stop button, ends the run with a last checkpoint, and ``train`` returns it; a second one stops the run at
-    once and raises KeyboardInterrupt.
+    import the modules that are named, so only a script that names itself, as in ``"my_script:MyEnv"``, calls
+    ``train`` under ``if __name__ == "__main__":``. Ctrl-C, or a notebook's stop button, ends the run with a
+    last checkpoint, and ``train`` returns it; a second one stops it at once and raises KeyboardInterrupt.
 
     Args:
         env: a Gymnasium id, ``"my_module:Id-v0"``, ``"my_module:MyEnv"``, or a class or function of a module
@@ -90,6 +90,11 @@ def train(
         ComponentFailed: a process crashed more often than it may; the message holds the first failure.
         KeyboardInterrupt: it was interrupted twice, or before the run had begun.
     """
+    if is_marked():
+        raise InputError(
+            "train: called while a run imports this file, or in one of its processes: put the call under "
+            'if __name__ == "__main__"'
+        )
     name = None if env is None else env_name(env)
     called = _checked(callbacks)
     if name is None and topology is None:
@@ -104,30 +109,34 @@ def train(
         "data": data,
         "groups": groups,
     }
-    words = ["--env", name] if topology is None and name else [str(topology)]
     if topology is not None:
         tables["run"]["env"] = name
+    words = ["--env", name] if topology is None and name else [str(topology)]
     words += [word for setting in settings(tables) for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place)
     with _watched(folder, called):
         end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
-    if (not_begun := end.interrupts > 0 and end.code in NOT_BEGUN) or end.code == InputError.exit_code:
-        if not run_dir:
-            with contextlib.suppress(OSError):  # the folder is not empty
-                place.rmdir()
-                place.parent.rmdir()
-        if not_begun:
-            raise KeyboardInterrupt
-        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(name))
-    if end.code != 0:
-        raise ComponentFailed(end.message)
-    if end.interrupts > 1:
-        raise KeyboardInterrupt
+    if not run_dir and end.code in (InputError.exit_code, *NOT_BEGUN):
+        with contextlib.suppress(OSError):  # the folder is not empty
+            place.rmdir()
+            place.parent.rmdir()
+    _check_end(end, name)
     plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
     make_importable(modules_folder(plan.topology_file))
     return Run(folder.path.resolve(), own_modules(plan))
+
+
+def _check_end(end: End, env: str | None) -> None:
+    """Raise what :func:`train` does where its run has failed, or was interrupted before it began or twice."""
+    begun = end.interrupts == 0 or end.code not in NOT_BEGUN
+    if begun and end.code == InputError.exit_code:
+        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
+    if begun and end.code != 0:
+        raise ComponentFailed(end.message)
+    if not begun or end.interrupts > 1:
+        raise KeyboardInterrupt
 
 
 def _checked(callbacks: Any) -> tuple[Callback, ...]:
@@ -137,7 +146,8 @@ def _checked(callbacks: Any) -> tuple[Callback, ...]:
     from spreeze_zmq.callbacks.named import checked
 
     try:
-        return checked(callbacks)
+        with marked():  # one that is named may be of the calling script
+            return checked(callbacks)
     except InputError as error:
         raise InputError(f"train: {error}") from None
 
@@ -160,80 +170,6 @@ def _registered_here(name: str | None) -> str:
     return (
         f"\n  this process has registered {name}, but the run's processes import no script: register it in a "
         f"module and name that too, as in 'my_module:{name}'"
-    )
-
-
-def env_name(env: str | Callable[..., Any]) -> str:
-    """The name by which another process can make an environment.
-
-    Raises:
-        InputError: another process cannot import it.
-    """
-    if isinstance(env, str):
-        return env
-    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", None)
-    if not callable(env) or not isinstance(module, str) or not isinstance(name, str):
-        raise InputError(
-            f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
-            " make environments of their own"
-        )
-    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not env:
-        where = "this script or notebook" if module == "__main__" else f"another function of {module}"
-        raise InputError(
-            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
-            "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
-        )
-    importlib.import_module(module)
-    return f"{module}:{name}"
-
-
-def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables. None stands for a key that is
-    not given, but not among an environment's own arguments, where it may mean something.
-
-    Raises:
-        InputError: TOML has no such value, or no such key.
-    """
-    for key, value in table.items():
-        name = _key(key, prefix)
-        name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-        place = f"{prefix}.{name}" if prefix else name
-        if isinstance(value, Mapping) and value:
-            yield from settings(value, place)
-        elif value is not None or place.startswith("run.env_kwargs."):
-            yield f"{place}={toml(value, place)}"
-
-
-def _key(key: Any, place: str) -> str:
-    """A key of the table ``place``. Raises InputError unless it is a text."""
-    if isinstance(key, str):
-        return key
-    raise InputError(f'train: {place}: expected keys that are texts, such as "{key!s:.40}", got {key!r:.80}')
-
-
-def toml(value: Any, place: str) -> str:
-    """A value in TOML's syntax; ``place`` is its key.
-
-    Raises:
-        InputError: TOML has no such value.
-    """
-    if hasattr(value, "tolist"):  # an array, or a number of NumPy
-        value = value.tolist()
-    if isinstance(value, Path):
-        value = str(value)
-    if isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml(item, place) for item in value)}]"
-    if isinstance(value, Mapping):
-        items = (f"{json.dumps(_key(key, place))} = {toml(item, place)}" for key, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    named = "what other processes make themselves is named, as in 'my_module:name'"
-    mend = "leave it out where that is its default" if value is None else named
-    raise InputError(
-        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; {mend}"
     )
 
 

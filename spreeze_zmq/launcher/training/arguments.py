@@ -1,0 +1,87 @@
+"""The arguments of ``train`` as words of the launcher's command line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import InputError
+
+
+def env_name(env: str | Callable[..., Any]) -> str:
+    """The name by which another process can make an environment.
+
+    Raises:
+        InputError: another process cannot import it.
+    """
+    if isinstance(env, str):
+        return env
+    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", None)
+    if not callable(env) or not isinstance(module, str) or not isinstance(name, str):
+        raise InputError(
+            f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
+            " make environments of their own"
+        )
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not env:
+        where = "this script or notebook" if module == "__main__" else f"another function of {module}"
+        raise InputError(
+            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
+            "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
+        )
+    importlib.import_module(module)
+    return f"{module}:{name}"
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables. None stands for a key that is
+    not given, but not among an environment's own arguments, where it may mean something.
+
+    Raises:
+        InputError: TOML has no such value, or no such key.
+    """
+    for key, value in table.items():
+        name = _key(key, prefix)
+        name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+        place = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, Mapping) and value:
+            yield from settings(value, place)
+        elif value is not None or place.startswith("run.env_kwargs."):
+            yield f"{place}={toml(value, place)}"
+
+
+def _key(key: Any, place: str) -> str:
+    """A key of the table ``place``. Raises InputError unless it is a text."""
+    if isinstance(key, str):
+        return key
+    raise InputError(f'train: {place}: expected keys that are texts, such as "{key!s:.40}", got {key!r:.80}')
+
+
+def toml(value: Any, place: str) -> str:
+    """A value in TOML's syntax; ``place`` is its key.
+
+    Raises:
+        InputError: TOML has no such value.
+    """
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy
+        value = value.tolist()
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml(item, place) for item in value)}]"
+    if isinstance(value, Mapping):
+        items = [(json.dumps(_key(key, place)), toml(item, f"{place}.{key}")) for key, item in value.items()]
+        return "{" + ", ".join(f"{key} = {item}" for key, item in items) + "}"
+    named = "what other processes make themselves is named, as in 'my_module:name'"
+    mend = "leave it out where that is its default" if value is None else named
+    raise InputError(
+        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; {mend}"
+    )
