@@ -12,6 +12,9 @@ from typing import Any
 
 from spreeze_zmq.base.errors import InputError
 
+#: Keys that may have a table for a value: an option of the algorithm, an argument of the environment.
+_OPTION = re.compile(r"algorithm\.|run\.\w+\.")
+
 
 def env_name(env: str | Callable[..., Any]) -> str:
     """The name by which another process can make an environment.
@@ -38,8 +41,9 @@ def env_name(env: str | Callable[..., Any]) -> str:
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables. None stands for a key that is
-    not given, but not among an environment's own arguments, where it may mean something.
+    """``A.B=VALUE``, as ``--set`` takes it, for each key that these tables state. A key's own value is whole:
+    nothing of what a topology has there is mixed with it. None stands for a key that is not given, but not
+    among an environment's own arguments, where it may mean something.
 
     Raises:
         InputError: TOML has no such value, or no such key.
@@ -48,7 +52,7 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         name = _key(key, prefix)
         name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
         place = f"{prefix}.{name}" if prefix else name
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and not _OPTION.match(place):
             yield from settings(value, place)
         elif value is not None or place.startswith("run.env_kwargs."):
             yield f"{place}={toml(value, place)}"

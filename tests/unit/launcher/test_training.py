@@ -9,9 +9,29 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher.training import entry
 from spreeze_zmq.launcher.training.launching import End
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.topology.document import read_source
 from tests.unit.data.made import dataset
 
 ALONE = {"data": {"own": {"source": "minari:own-v0"}}, "components": {"sampler": {"count": 0}}}
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """The settings that the launcher gets for arguments of ``train``."""
+
+    def settings(*env, **tables):
+        given = []
+
+        def launch(words, *_, show):
+            given.extend(words)
+            return End(2, "stopped here", 0)
+
+        monkeypatch.setattr(entry, "launch", launch)
+        with pytest.raises(InputError, match="stopped here"):
+            spreeze_zmq.train(*env, run_dir=tmp_path / "run", progress=False, **tables)
+        return [word for before, word in pairwise(given) if before == "--set"]
+
+    return settings
 
 
 @pytest.mark.parametrize(
@@ -19,22 +39,33 @@ ALONE = {"data": {"own": {"source": "minari:own-v0"}}, "components": {"sampler":
     [({"algorithm": "td3_bc", **ALONE}, "own"), ({"groups": {"count": 2}}, 2)],
     ids=["data alone", "groups"],
 )
-def test_a_script_can_train_on_data_and_in_groups(tables, said, tmp_path, monkeypatch):
+def test_a_script_can_train_on_data_and_in_groups(tables, said, tmp_path, monkeypatch, asked):
     """As a topology can: each table comes to the launcher by its own name."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     dataset("own-v0")
-    given = []
-
-    def launch(words, *_, show):
-        given.extend(words)
-        return End(2, "stopped here", 0)
-
-    monkeypatch.setattr(entry, "launch", launch)
-    with pytest.raises(InputError, match="stopped here"):
-        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False, **tables)
-    words = [word for before, word in pairwise(given) if before == "--set"]
-    plan = topology.load({"run": {"env": "Pendulum-v1"}}, words)
+    plan = topology.load({"run": {"env": "Pendulum-v1"}}, asked("Pendulum-v1", **tables))
     assert said in (*plan.data, plan.groups.count)
+
+
+@pytest.mark.parametrize(
+    "before", [1e-3, {"from": 1e-3, "to": 1e-5, "shape": "cosine"}], ids=["number", "schedule"]
+)
+def test_a_schedule_stands_in_place_of_what_the_topology_has(before, asked):
+    """Nothing of the topology's is mixed with it, as nothing is of an environment's argument; keys of other
+    tables are each by itself.
+    """
+    schedule = {"from": 3e-4, "to": 1e-4, "over": {"env_steps": 5000}}
+    words = asked(
+        topology="pendulum",
+        options={"learning_rate": schedule},
+        env_kwargs={"goal": {"x": 1}},
+        stop={"env_steps": 9000},
+    )
+    had = {"env": "Pendulum-v1", "stop": {"minutes": 5}, "env_kwargs": {"goal": {"y": 2}, "g": 9.0}}
+    values = read_source({"run": had, "algorithm": {"learning_rate": before}}, words).values
+    assert values["algorithm"]["learning_rate"] == schedule
+    assert values["run"]["env_kwargs"] == {"goal": {"x": 1}, "g": 9.0}
+    assert values["run"]["stop"] == {"minutes": 5, "env_steps": 9000}
 
 
 @pytest.mark.parametrize("code", [-2, 130])
