@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
 from spreeze_zmq.base.importing import marked
@@ -68,7 +70,8 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
         return 0
     look = FirstLook()
-    plan = load(arguments, look)
+    with printing_aside() if arguments.dry_run else contextlib.nullcontext():
+        plan = load(arguments, look)
     if begun:
         _check_modules(plan, begun)
     if arguments.graph:

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import Option, in_words, show
 from spreeze_zmq.base.trust import make_importable
@@ -32,7 +33,8 @@ def main(arguments: argparse.Namespace) -> int:
     tables = [found for found in topology.reference() if wanted in (None, *names_of(found))]
     if not tables:
         make_importable(Path.cwd())
-        tables = [topology.algorithm_table(wanted)]
+        with printing_aside():
+            tables = [topology.algorithm_table(wanted)]
     if arguments.json:
         say(json.dumps(topology.entries(tables), indent=1))
         return 0

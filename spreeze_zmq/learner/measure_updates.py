@@ -18,7 +18,9 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.encoders import seen
+from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
@@ -191,7 +193,11 @@ def within(budget_s: float, clock: Callable[[], float]) -> Callable[[], bool]:
 def main() -> int:
     """Measure for the plan on standard input; returns the exit code."""
     try:
-        print(json.dumps(measure(Plan.from_json(sys.stdin.read()))))
+        plan = Plan.from_json(sys.stdin.read())
+        make_importable(modules_folder(plan.topology_file))
+        with printing_aside():
+            curves = measure(plan)
+        print(json.dumps(curves))
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.commands.bench.figures import Figure, Job
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
@@ -44,7 +45,7 @@ def figures_of(section: str, job: Job) -> list[Figure]:
         raise PeerTimeout("bench", section, "its figures", timeout_s) from None
     if done.returncode:
         raise ComponentFailed(f"{section}: exit code {done.returncode}\n{done.stderr[-2000:].rstrip()}")
-    return [Figure(**fields) for fields in json.loads(done.stdout.splitlines()[-1])]
+    return [Figure(**fields) for fields in json.loads(done.stdout)]
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -55,7 +56,9 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_flush_denormal(True)  # as in a learner
     if job.device != "cpu":
         torch.cuda.set_device(job.device)
-    print(json.dumps([asdict(figure) for figure in module.figures(job)]))
+    with printing_aside():
+        figures = module.figures(job)
+    print(json.dumps([asdict(figure) for figure in figures]))
 
 
 if __name__ == "__main__":

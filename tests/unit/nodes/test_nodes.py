@@ -1,6 +1,8 @@
 """The head's half with real machines' halves at its channel: who may join, under which names, until when."""
 
+import os
 import subprocess
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -344,3 +346,16 @@ def test_a_script_for_slurm_is_printed_and_nothing_started(tmp_path, monkeypatch
     assert "--listen: leave it out" in capsys.readouterr().err
     assert launch(["pendulum", "--dry-run"]) == 2
     assert "write both" in capsys.readouterr().err
+
+
+def test_a_script_is_alone_on_its_stream(tmp_path):
+    """The user's module prints where it is imported, and the environment where it is made."""
+    lines = ["from gymnasium.envs.classic_control import CartPoleEnv", "print('hello')"]
+    lines += ["def Cart():", "    print('made')", "    return CartPoleEnv()"]
+    (tmp_path / "talks.py").write_text("\n".join(lines))
+    asked = ["--env", "talks:Cart", "--nodes", "slurm", "--dry-run"]
+    command = [sys.executable, "-m", "spreeze_zmq.commands.begin", *asked]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("#!/bin/bash\n")
+    assert {"hello", "made"} <= set(done.stderr.splitlines())

@@ -100,6 +100,16 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
         sizing.settle(plan(SMALL), remeasure=True)
 
 
+def test_an_algorithm_of_the_users_is_measured_whatever_it_prints(tmp_path):
+    """Its module is beside the topology, and prints where it is imported: where it is measured too."""
+    code = "from spreeze_zmq.algorithms.sac import SAC as Mine\nprint('hello')\n"
+    (tmp_path / "talking.py").write_text(code)
+    own = '[run]\nenv = "Pendulum-v1"\nalgorithm = "talking:Mine"\n'
+    (tmp_path / "own.toml").write_text(own)
+    settled = sizing.settle(topology.load(str(tmp_path / "own.toml"), [AUTO, SMALL]))
+    assert [size for size, _ in settled.measured["batch_size"]["curve"]] == [64, 128]
+
+
 def test_threads_are_measured_at_the_batch_of_the_run():
     """A real measurement of one to three threads; on a busy machine the time may end it before the third."""
     given = topology.load("pendulum", ["components.sampler.count=2"], cores=8)

@@ -130,3 +130,14 @@ def test_the_command_prints_what_json_readers_can_use():
     assert sampler.startswith("[components.sampler]\nkey ")
     head = subprocess.run(f"{' '.join(command)} | head -1", shell=True, capture_output=True, text=True)
     assert (head.stdout, head.stderr) == ("[run]\n", "")
+
+
+def test_a_list_for_other_programs_is_alone_on_its_stream(tmp_path):
+    """What the module of the user's algorithm prints goes to standard error."""
+    lines = ["import os", "from spreeze_zmq.algorithms.sac import SAC as Mine"]
+    lines += ["print('hello')", "os.system('echo from a program')"]
+    (tmp_path / "talks.py").write_text("\n".join(lines))
+    command = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "options", "talks:Mine", "--json")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert {entry["key"] for entry in json.loads(done.stdout)} <= KEYS
+    assert sorted(done.stderr.splitlines()) == ["from a program", "hello"]
