@@ -41,12 +41,10 @@ class SequenceOptions(ReplayOptions):
         only_with="memory_size",
         fixed=True,
     )
-    burn_in: int = option(
-        4,
-        "first steps of a sequence that only bring the stored memory up to date, and are not trained on",
-        minimum=0,
+    burn_in: bool = option(
+        True,
+        "go through the sequence before, where the replay has it, to bring the stored memory up to date",
         only_with="memory_size",
-        fixed=True,
     )
 
     def __post_init__(self) -> None:
@@ -56,16 +54,11 @@ class SequenceOptions(ReplayOptions):
 
     def _check_sequences(self) -> None:
         """Raise InputError where options do not go together with sequences."""
-        length, trained = self.sequence_length, self.sequence_length - self.burn_in
-        if trained < 1:
+        length = self.sequence_length
+        if self.n_step > length:
             raise InputError(
-                f"burn_in = {self.burn_in} leaves no step of sequence_length = {length} to train on: at "
-                f"most {length - 1}, or a longer sequence_length and components.sampler.rollout_steps"
-            )
-        if self.n_step > trained:
-            raise InputError(
-                f"n_step = {self.n_step} is longer than the {trained} steps of a sequence that are trained "
-                f"on (sequence_length = {length} less burn_in = {self.burn_in}): lower n_step or burn_in"
+                f"n_step = {self.n_step} is longer than sequence_length = {length}, beyond which no rewards "
+                "are summed: lower n_step, or raise sequence_length"
             )
         if self.batch_size == "auto" or self.batch_size % length:
             least = length * max(1, 0 if self.batch_size == "auto" else self.batch_size // length)
@@ -123,13 +116,14 @@ class Steps:
 
 
 class Sequences:
-    """The transitions of whole sequences, as :class:`Steps`: ``S = T - burn_in`` steps of ``n`` sequences,
-    time-major, so that ``B = S * n``.
+    """The transitions of ``n`` sequences of ``T`` steps, as :class:`Steps`: time-major, ``B = T * n``.
 
-    A network begins with the stored memory, which was another version's, goes through ``burn_in`` steps
-    without gradients, and from there through the steps that are trained on. Where an episode begins, its
-    memory is zeros. That after the last step whose reward is summed goes with the observation to bootstrap
-    from.
+    The memory stored at a sequence's start was another version's. With the burn-in, a network begins with the
+    one at the start of the sequence before, goes through that without gradients, and from there through the
+    steps that are trained on: all of them, as each is the burn-in of the next (of overlapping sequences,
+    section 3 of the paper, half at most). Where the replay does not have the one before, the stored memory is
+    used as it is. Where an episode begins, memory is zeros. That after the last step whose reward is summed
+    goes with the observation to bootstrap from.
 
     Critics, which take actions too, remember those that were taken. They begin with zeros, before the
     burn-in: the stored memory is the policy's, whose meaning another network does not know, and samplers have
@@ -137,20 +131,19 @@ class Sequences:
     found that one for both learns worse.
 
     Args:
-        batch: of a replay of sequences, as a loss gets it: rows ``[T * n, ...]``.
-        burn_in: steps before those that are trained on.
-        taken: the actions of all steps as critics take them, ``[T * n, A]``; None where none do.
+        batch: of a replay of sequences, as a loss gets it: rows ``[T * n, ...]``; with the burn-in ``obs``,
+            ``action`` and ``begins`` have those of the sequences before first, ``[2 T * n, ...]``.
+        taken: the batch's actions as critics take them; None where none do.
     """
 
-    def __init__(self, batch: Any, burn_in: int, taken: Tensor | None = None) -> None:
-        self._burn_in, self._begins, self._memory = burn_in, batch.begins, batch.memory
-        self._steps, self._num = batch.begins.shape
-        self._obs, self._taken, start = batch.obs, taken, burn_in * self._num
-        whole = {"begins", "memory", "weight"}
-        rows = {name: value for name, value in vars(batch).items() if name not in whole}
-        trained = {name: None if value is None else value[start:] for name, value in rows.items()}
+    def __init__(self, batch: Any, taken: Tensor | None = None) -> None:
+        steps, self._num = batch.begins.shape
+        self._before = 0 if batch.earlier is None else steps // 2
+        self._steps, self._whole, self._obs, self._taken = steps - self._before, batch, batch.obs, taken
+        self._begins = batch.begins[self._before :]
+        trained = {name: getattr(batch, name)[self._before * self._num :] for name in ("obs", "action")}
         if batch.weight is not None:
-            trained["weight"] = batch.weight.repeat(self._steps - burn_in)
+            trained["weight"] = batch.weight.repeat(self._steps)
         self.batch = batch._replace(**trained)
         self._after: dict[Module, Tensor] = {}
 
@@ -159,7 +152,7 @@ class Sequences:
         actions ``[B, A]``, after the actions that were taken before. Gradients go back to the end of the
         burn-in.
         """
-        begins, (rows, start) = self._begins[self._burn_in :], self._trained(network, action is not None)
+        begins, (rows, start) = self._begins, self._trained(network, action is not None)
         if action is None:
             output, after = nn.unroll(network, rows, start, begins)
         else:
@@ -175,8 +168,8 @@ class Sequences:
         if after is None:
             with torch.no_grad():
                 rows, start = self._trained(network, action is not None)
-                after = nn.memories(network, rows, start, self._begins[self._burn_in :])
-        last = self.batch.last.view(after.shape[:2]) - self._burn_in
+                after = nn.memories(network, rows, start, self._begins)
+        last = self.batch.last.view(after.shape[:2])
         memory = after.gather(0, last.unsqueeze(2).expand_as(after)).flatten(0, 1)
         next_obs = self.batch.next_obs
         rows = next_obs if action is None else torch.cat((next_obs, action), 1)
@@ -190,15 +183,18 @@ class Sequences:
 
     def _trained(self, network: Module, judges: bool) -> tuple[Tensor, Tensor]:
         """What a network, or critics that judge actions, take of the steps that are trained on, as rows; the
-        memory ``[n, M]`` after the burn-in, without gradients.
+        memory ``[n, M]`` before them, without gradients.
         """
-        rows, memory, start = self._obs, self._memory, self._burn_in * self._num
+        rows, memory, earlier = self._obs, self._whole.memory, self._whole.earlier
         if judges:
             assert self._taken is not None
-            rows, memory = torch.cat((rows, self._taken), 1), torch.zeros_like(memory)
-        if start:
+            rows = torch.cat((rows, self._taken), 1)
+            memory = earlier = torch.zeros_like(memory)
+        if start := self._before * self._num:
+            begins = self._whole.begins[: self._before]
             with torch.no_grad():
-                memory = nn.memories(network, rows[:start], memory, self._begins[: self._burn_in])[-1]
+                burned = nn.memories(network, rows[:start], earlier, begins)[-1]
+                memory = torch.where(self._whole.follows.unsqueeze(1), burned, memory)
         return rows[start:], memory
 
 
@@ -217,5 +213,5 @@ def steps_of(
         unit: makes of actions what critics take; None where none do.
     """
     if options.memory_size:
-        return Sequences(batch, options.burn_in, None if unit is None else unit(batch.action))
+        return Sequences(batch, None if unit is None else unit(batch.action))
     return Steps(batch, seen)

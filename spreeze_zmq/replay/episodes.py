@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
@@ -21,6 +22,35 @@ MOST_STEPS = 10_000
 MASK = "action_mask"
 #: In place of the incarnation of a sampler that goes on in another process; those count from 1.
 RUN_BEFORE = 0
+
+
+class LastRollouts:
+    """What the next rollout of each sampler shares with its last one: indices ``[N, ...]``."""
+
+    def __init__(self) -> None:
+        #: Sampler -> incarnation, position in the stream, and what is shared.
+        self._kept: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
+
+    def before(self, rollout: Rollout) -> NDArray[np.intp] | None:
+        """What was kept of the rollout before this one; None if that was not the last of its sampler."""
+        if rollout.sampler not in self._kept:
+            return None
+        incarnation, produced, shared = self._kept[rollout.sampler]
+        before = rollout.produced - rollout.num_transitions
+        follows = (incarnation, produced) in ((rollout.incarnation, before), (RUN_BEFORE, before))
+        return shared if follows and len(shared) == rollout.num_envs else None
+
+    def keep(self, rollout: Rollout, shared: NDArray[np.intp]) -> None:
+        """Note the last rollout of a sampler."""
+        self._kept[rollout.sampler] = (rollout.incarnation, rollout.produced, shared)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Sampler -> what is shared."""
+        return {sampler: torch.from_numpy(shared) for sampler, (_, _, shared) in self._kept.items()}
+
+    def go_on(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`state` with the first rollouts of other processes."""
+        self._kept = {sampler: (RUN_BEFORE, 0, shared.numpy()) for sampler, shared in state.items()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import CheckpointError, InputError
 from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.replay.episodes import RUN_BEFORE
+from spreeze_zmq.replay.episodes import LastRollouts
 from spreeze_zmq.replay.ring import Column, Ring
 
 #: Frames stored per transition: one, and a final frame for every 16 steps (episodes of 16 steps or longer).
@@ -70,8 +70,7 @@ class FrameRing(Ring):
         self._first = 0
         #: For each rollout: number of transitions up to its end, and the oldest frame that it uses.
         self._rollouts: deque[tuple[int, int]] = deque()
-        #: Sampler -> its last rollout's incarnation, position in the stream, and last stacks [N, k].
-        self._streams: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
+        self._last = LastRollouts()  # the frames [N, k] of each sampler's last observations
         self._images = torch.empty(0)
         self._seen: dict[str, torch.Tensor] = {}
 
@@ -111,7 +110,7 @@ class FrameRing(Ring):
         both = np.stack(used, 2)  # [T, N, 1 or 2, k]
         self._write_steps({**fields, "frames": both})
         self._rollouts.append((self.num_added, int(both.min())))
-        self._streams[rollout.sampler] = (rollout.incarnation, rollout.produced, stacks[-1])
+        self._last.keep(rollout, stacks[-1])
         self._drop_incomplete()
 
     def _place(self, rollout: Rollout) -> NDArray[np.intp]:
@@ -147,13 +146,9 @@ class FrameRing(Ring):
                 f"{most:,} frames, the replay has room for {self._frames.capacity:,}: raise "
                 "algorithm.replay_capacity"
             )
-        if rollout.sampler not in self._streams:
-            return None
-        incarnation, produced, stacks = self._streams[rollout.sampler]
-        before = rollout.produced - rollout.num_transitions
-        follows = (incarnation, produced) in ((rollout.incarnation, before), (RUN_BEFORE, before))
+        stacks = self._last.before(rollout)
         oldest = self._frames.num_added + most - self._frames.capacity
-        return stacks if follows and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
+        return stacks if stacks is not None and stacks.min() >= oldest else None
 
     def _write(self, frames: NDArray[Any]) -> None:
         """Append ``[M, *obs_shape]``."""
@@ -189,11 +184,11 @@ class FrameRing(Ring):
 
     def streams(self) -> dict[str, torch.Tensor]:
         """Sampler -> the frames ``[N, k]`` of its last observations."""
-        return {sampler: torch.from_numpy(stacks) for sampler, (_, _, stacks) in self._streams.items()}
+        return self._last.state()
 
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`."""
-        self._streams = {sampler: (RUN_BEFORE, 0, stacks.numpy()) for sampler, stacks in streams.items()}
+        self._last.go_on(streams)
 
     def save(self, folder: Path, prefix: str = "") -> None:
         """Write ``folder``, with the frames in files of their own."""

@@ -16,13 +16,14 @@ from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.envs.packed import Packing, packed
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.batches import Batch
+from spreeze_zmq.replay.episodes import LastRollouts
 from spreeze_zmq.replay.packed_ring import PackedRing
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from spreeze_zmq.replay.replays import ObservationReplay, Replay, ReplaySettings, further_fields
 from spreeze_zmq.replay.ring import Column, Ring
 
 #: What a sequence has beside the fields of transitions, by the names of a batch.
-BESIDE = ("begins", "last", "memory")
+BESIDE = ("begins", "last", "memory", "follows", "earlier")
 
 
 class SequenceSettings(ReplaySettings, Protocol):
@@ -31,32 +32,88 @@ class SequenceSettings(ReplaySettings, Protocol):
     Attributes:
         memory_size: numbers that the policy keeps from step to step, ``M``.
         sequence_length: steps of a sequence, and of a rollout, ``T``.
+        burn_in: whether a sequence comes with the one before it.
     """
 
     memory_size: int
     sequence_length: int
+    burn_in: bool
 
 
 class SequenceRing(Ring):
-    """A table whose rows are sequences of ``steps`` transitions each; arguments as for ``Ring``."""
+    """A table whose rows are sequences of ``steps`` transitions each.
 
-    def __init__(self, capacity: int, steps: int, *about: Any) -> None:
-        self.transitions_per_row = steps
+    Args:
+        capacity: transitions.
+        steps: of a sequence.
+        joined: whether each is drawn with the one before it.
+        about: the rest of a ring's arguments.
+    """
+
+    def __init__(self, capacity: int, steps: int, joined: bool, *about: Any) -> None:
+        self.transitions_per_row, self._joined = steps, joined
+        self._last = LastRollouts()  # the numbers [N] of the rows of each sampler's last rollout
         super().__init__(max(1, capacity // steps), *about)
+
+    def add(
+        self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None = None
+    ) -> None:
+        """Append a sequence of each environment; ``fields`` has the columns ``[N, ...]`` of all but what
+        joins it to the sequence before.
+        """
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        own = self.num_added + np.arange(rollout.num_envs)
+        before = self._last.before(rollout)
+        joints = {"before": np.full_like(own, -1) if before is None else before}
+        joints["ended"] = rollout.terminated[-1] | rollout.truncated[-1]
+        self.write({**fields, **joints} if self._joined else fields)
+        self._last.keep(rollout, own)
+
+    def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The sequences ``index`` ``[B]``, with ``obs``, ``action`` and ``begins`` ``[B, 2 T, ...]`` of the
+        one before, too, whose memory is ``earlier`` ``[B, M]``; anything, where ``follows`` ``[B]`` is False.
+
+        The tensors are valid until the next call.
+        """
+        if not self._joined:
+            return super().take(index)
+        dtype, place = self._places["before"]
+        with self._ingestion.reading():
+            before = self._tables[dtype][:, place].index_select(0, index).squeeze(1)
+        follows = before >= self.first
+        both = super().take(torch.cat((torch.where(follows, before % self.capacity, index), index)))
+        earlier, own = ({name: rows.chunk(2)[half] for name, rows in both.items()} for half in (0, 1))
+        own["begins"][:, 0] = earlier["ended"] & follows
+        joined = {name: torch.cat((earlier[name], own[name]), 1) for name in ("obs", "action", "begins")}
+        del own["before"], own["ended"]
+        return {**own, **joined, "follows": follows, "earlier": earlier["memory"]}
+
+    def streams(self) -> dict[str, torch.Tensor]:
+        """Sampler -> the rows ``[N]`` of its last rollout."""
+        return self._last.state()
+
+    def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
+        """Continue from :meth:`streams`."""
+        self._last.go_on(streams)
 
 
 class PackedSequenceRing(SequenceRing, PackedRing):
-    """Likewise with packed observations; arguments as for ``PackedRing``, ``steps`` after ``capacity``."""
+    """Likewise with packed observations; ``about`` begins with what ``PackedRing`` takes."""
 
 
 class SequenceReplay(Replay):
     """Each rollout is a sequence of every environment, drawn as a whole. A batch of ``n`` of them has
 
     - the fields of a replay of transitions as ``[T, n, ...]``, time-major, and ``weight`` ``[1, n]``;
-    - ``begins`` ``[T, n]`` bool, whether a step is an episode's first; False at ``t = 0``, where the zeros of
-      ``memory`` show it;
+    - ``begins`` ``[T, n]`` bool, whether a step is an episode's first; False at ``t = 0`` of a sequence whose
+      ``memory`` is used, where zeros show it;
     - ``last`` ``[T, n]`` int64, the step whose following observation is ``next_obs``;
     - ``memory`` ``[1, n, M]``, that of the policy that acted, before the first step.
+
+    With ``burn_in``, ``obs``, ``action`` and ``begins`` are ``[2 T, n, ...]``: first those of the sequence
+    before, whose memory is ``earlier`` ``[1, n, M]``. Where the replay does not have that, as of a sampler's
+    first rollout, they are anything, and ``follows`` ``[1, n]`` is False.
 
     Arguments as for ``Replay``; a batch of ``batch_size`` transitions has ``batch_size // T`` sequences.
     """
@@ -69,7 +126,7 @@ class SequenceReplay(Replay):
         seed: int = 0,
         more: Sequence[str] = (),
     ):
-        self.steps = options.sequence_length
+        self.steps, self._joined = options.sequence_length, options.burn_in
         self._memory_size = options.memory_size
         super().__init__(env, options, device, seed, more)
         self._kind = Batch.having((*more, *BESIDE))
@@ -81,9 +138,12 @@ class SequenceReplay(Replay):
         each = obs, *columns, next_obs, Column("begins", "bool", ()), Column("last", "int64", ())
         rows = [replace(column, shape=(self.steps, *column.shape)) for column in each]
         rows.append(Column("memory", "float32", (self._memory_size,)))
+        if self._joined:
+            rows += (Column("before", "int64", ()), Column("ended", "bool", ()))
+        size = options.replay_capacity, self.steps, self._joined
         if packing := Packing.of(env):
-            return PackedSequenceRing(options.replay_capacity, self.steps, packing, rows, *about)
-        return SequenceRing(options.replay_capacity, self.steps, rows, *about)
+            return PackedSequenceRing(*size, packing, rows, *about)
+        return SequenceRing(*size, rows, *about)
 
     def __len__(self) -> int:
         return self.steps * len(self.ring)
@@ -108,7 +168,7 @@ class SequenceReplay(Replay):
         seen = {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, last)}
         steps = {**fields, **seen, "begins": begins, "last": last}
         rows = {name: array.swapaxes(0, 1) for name, array in steps.items()}
-        self.ring.write({**rows, "memory": rollout.memory})
+        self.ring.add(rollout, {**rows, "memory": rollout.memory})
 
     def sample(self, batch_size: int) -> Batch:
         """``batch_size // T`` sequences, at least one; valid until the next call."""
@@ -116,8 +176,9 @@ class SequenceReplay(Replay):
         return batch if batch.weight is None else replace(batch, weight=batch.weight[None])
 
     def _batch(self, rows: Mapping[str, torch.Tensor]) -> Batch:
-        sequences = {name: value.transpose(0, 1) for name, value in rows.items() if name != "memory"}
-        return super()._batch({**sequences, "memory": rows["memory"][None]})
+        whole = {name: rows[name][None] for name in ("memory", "follows", "earlier") if name in rows}
+        sequences = {name: value.transpose(0, 1) for name, value in rows.items() if name not in whole}
+        return super()._batch({**sequences, **whole})
 
 
 class PrioritizedSequences(SequenceReplay, PrioritizedReplay):

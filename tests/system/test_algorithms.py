@@ -72,7 +72,7 @@ ROADS = {
         *("--set", "run.algorithm=td3"),
         *("--set", "algorithm.hidden_sizes=[16]"),
         *("--set", "algorithm.memory_size=8"),
-        *("--set", "algorithm.burn_in=0"),
+        *("--set", "algorithm.burn_in=false"),
     ),
     "pqn": (
         "cartpole_pqn",

@@ -30,7 +30,6 @@ OF = {
     },
     "cartpole_dqn": {
         "algorithm.batch_size": 120,
-        "algorithm.burn_in": 3,
         "algorithm.sequence_length": 12,
         "components.sampler.rollout_steps": 12,
     },
@@ -38,7 +37,6 @@ OF = {
         "run.env": '"tests.system.recall:RecallSign"',
         "algorithm.batch_size": 240,
         "algorithm.n_step": 3,
-        "algorithm.burn_in": 3,
         "algorithm.sequence_length": 12,
         "components.sampler.rollout_steps": 12,
     },

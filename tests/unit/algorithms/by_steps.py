@@ -1,4 +1,4 @@
-"""A rollout as sequences for a loss with a memory, and the same walked through by hand, a step at a time."""
+"""Rollouts as sequences for a loss with a memory, and the same walked through by hand, a step at a time."""
 
 import dataclasses
 
@@ -9,11 +9,10 @@ from spreeze_zmq.algorithms.declared import Fields
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import replay_of
 
-STEPS, ENVS, MEMORY, BURN_IN = 7, 3, 4, 2
+STEPS, ENVS, MEMORY = 7, 3, 4
 SETTINGS = {
     "memory_size": MEMORY,
     "sequence_length": STEPS,
-    "burn_in": BURN_IN,
     "batch_size": STEPS * ENVS,
     "hidden_sizes": (8,),
     "n_step": 2,
@@ -21,53 +20,72 @@ SETTINGS = {
 }
 
 
-def rollout_of(env):
-    """Random, with a memory; one episode ends within the burn-in, one is cut and one ends behind it."""
+def rollouts_of(env):
+    """Two that follow each other, random, with a memory. In the first, one episode ends with its last step
+    and one is cut before; in the second, one ends at once, one is cut and one ends later.
+    """
+    return [
+        _rollout(env, 0, terminated=[(STEPS - 1, 0)], truncated=[(3, 1)]),
+        _rollout(env, 1, terminated=[(0, 0), (4, 2)], truncated=[(3, 1)]),
+    ]
+
+
+def _rollout(env, number, **ends):
     made = random_rollout(env, STEPS, ENVS, memory_size=MEMORY)
-    rng = np.random.default_rng(5)
-    terminated, truncated = np.zeros((2, STEPS, ENVS), bool)
-    terminated[0, 0] = truncated[3, 1] = terminated[4, 2] = True
-    ended = {"terminated": terminated, "truncated": truncated}
-    index = np.argwhere(terminated | truncated).astype(np.int32)
-    final_obs = rng.standard_normal((3, *env.obs_shape)).astype(np.float32)
+    rng = np.random.default_rng(5 + number)
+    ended = {name: np.zeros((STEPS, ENVS), bool) for name in ends}
+    for name, places in ends.items():
+        ended[name][tuple(zip(*places, strict=True))] = True
+    index = np.argwhere(ended["terminated"] | ended["truncated"]).astype(np.int32)
     if env.action_mask:
-        ended["final_action_mask"] = np.ones((3, env.num_choices), bool)
-    memory = rng.uniform(-1, 1, (ENVS, MEMORY)).astype(np.float32)
-    return dataclasses.replace(made, **ended, final_obs=final_obs, final_index=index, memory=memory)
+        ended["final_action_mask"] = np.ones((len(index), env.num_choices), bool)
+    return dataclasses.replace(
+        made,
+        **ended,
+        sequence=number,
+        produced=(number + 1) * STEPS * ENVS,
+        obs=rng.standard_normal(made.obs.shape).astype(np.float32),
+        final_obs=rng.standard_normal((len(index), *env.obs_shape)).astype(np.float32),
+        final_index=index,
+        memory=rng.uniform(-1, 1, (ENVS, MEMORY)).astype(np.float32),
+    )
 
 
-def drawn(rollout, algorithm, part="critic", **settings):
-    """Each sequence of a rollout once, as a loss of one part gets them, in order."""
+def drawn(rollouts, algorithm, part="critic", **settings):
+    """Each sequence of the last rollout once, as a loss of one part gets them, in order."""
     options = dataclasses.replace(algorithm.options, learning_starts=1, replay_capacity=100)
     replay = replay_of(type(algorithm).kept_fields(part, options), algorithm.env, options, "cpu", 0)
-    replay.add(rollout)
-    rows = replay.ring.take(torch.arange(ENVS))
+    for rollout in rollouts:
+        replay.add(rollout)
+    rows = replay.ring.take(torch.arange(ENVS) + ENVS * (len(rollouts) - 1))
     batch = vars(replay._batch(rows))
     whole = {"begins", "weight"}
     fields = {
-        name: value if value is None or name in whole else value.flatten(0, 1)
+        name: value if value is None or name in whole else value.flatten(0, 1).clone()
         for name, value in batch.items()
     }
     return Fields(**{**fields, **settings})
 
 
-def walked(network, rollout, env, taken=None):
-    """The memory before and after each step of one environment, ``[1, M]``: the stored one, or with the
-    actions ``taken`` ``[T, 1, A]`` zeros at the start; zeros where an episode begins; up to the burn-in
-    without gradients.
+def walked(network, rollouts, env, taken=None):
+    """The memory before and after each step of one environment in the last rollout, ``[1, M]``: that stored
+    before the first one, or with the actions ``taken`` of each rollout ``[T, 1, A]`` zeros; zeros where an
+    episode begins; up to the last rollout without gradients.
     """
-    memory = torch.from_numpy(rollout.memory[env : env + 1])
+    memory = torch.from_numpy(rollouts[0].memory[env : env + 1])
     memory = memory if taken is None else torch.zeros_like(memory)
-    ended = rollout.terminated | rollout.truncated
-    before, after = [], []
-    for t in range(STEPS):
-        with torch.set_grad_enabled(t >= BURN_IN):
-            if t and ended[t - 1, env]:
-                memory = torch.zeros_like(memory)
-            before.append(memory)
-            row = obs_of(rollout, t, env)
-            memory = network(row if taken is None else torch.cat([row, taken[t]], 1), memory)[1]
-            after.append(memory)
+    ended = False
+    for number, rollout in enumerate(rollouts):
+        before, after = [], []
+        with torch.set_grad_enabled(rollout is rollouts[-1]):
+            for t in range(STEPS):
+                if ended:
+                    memory = torch.zeros_like(memory)
+                before.append(memory)
+                row = obs_of(rollout, t, env)
+                memory = network(row if taken is None else torch.cat([row, taken[number][t]], 1), memory)[1]
+                after.append(memory)
+                ended = rollout.terminated[t, env] or rollout.truncated[t, env]
     return before, after
 
 

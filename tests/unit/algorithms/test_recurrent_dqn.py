@@ -10,7 +10,6 @@ from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment
 from spreeze_zmq.learner.at_hand import random_batch_of
 from tests.unit.algorithms.by_steps import (
-    BURN_IN,
     ENVS,
     SETTINGS,
     STEPS,
@@ -18,7 +17,7 @@ from tests.unit.algorithms.by_steps import (
     next_obs_of,
     obs_of,
     priority,
-    rollout_of,
+    rollouts_of,
     two_steps,
     walked,
 )
@@ -27,23 +26,23 @@ from tests.unit.algorithms.shipped import DISCRETE, MASKED, PIXELS, make, parame
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def unrolled(network, rollout, env):
+def unrolled(network, rollouts, env):
     """Outputs of one environment's steps, and those at the observation that followed each."""
-    before, after = walked(network, rollout, env)
+    rollout, (before, after) = rollouts[-1], walked(network, rollouts, env)
     outputs = [network(obs_of(rollout, t, env), before[t])[0][0] for t in range(STEPS)]
     with torch.no_grad():
         following = [network(next_obs_of(rollout, t, env), after[t])[0][0] for t in range(STEPS)]
     return outputs, following
 
 
-def by_hand(dqn, rollout):
-    """The mean of Huber's losses over the steps behind the burn-in, and the priority of each sequence."""
-    losses, priorities = [], []
+def by_hand(dqn, rollouts):
+    """The mean of Huber's losses over the steps of the last rollout, and the priority of each sequence."""
+    losses, priorities, rollout = [], [], rollouts[-1]
     for env in range(ENVS):
-        outputs, following = unrolled(dqn.q, rollout, env)
-        _, targets = unrolled(dqn.target_q, rollout, env)
+        outputs, following = unrolled(dqn.q, rollouts, env)
+        _, targets = unrolled(dqn.target_q, rollouts, env)
         errors = []
-        for t in range(BURN_IN, STEPS):
+        for t in range(STEPS):
             reward, discount, last = two_steps(rollout, t, env)
             bootstrap = targets[last][following[last].argmax()].item()
             errors.append(outputs[t][rollout.action[t, env]] - (reward + discount * bootstrap))
@@ -59,13 +58,14 @@ def separate(**more):
     return dqn
 
 
-def test_targets_and_gradients_are_those_of_a_plain_unrolling():
+@pytest.mark.parametrize("which", [slice(0, 2), slice(1, 2)], ids=["burn-in", "alone"])
+def test_targets_and_gradients_are_those_of_a_plain_unrolling(which):
     """Double Q-learning of two-step returns, through episodes that end within the sequence; gradients go back
-    to the end of the burn-in.
+    to the end of the burn-in. A sequence without the one before begins with the stored memory.
     """
-    dqn, rollout = separate(), rollout_of(DISCRETE)
-    loss = dqn.critic_loss(drawn(rollout, dqn))
-    expected, priorities = by_hand(dqn, rollout)
+    dqn, rollouts = separate(), rollouts_of(DISCRETE)[which]
+    loss = dqn.critic_loss(drawn(rollouts, dqn))
+    expected, priorities = by_hand(dqn, rollouts)
     torch.testing.assert_close(loss.loss, expected)
     assert loss.priorities.tolist() == pytest.approx(priorities, rel=1e-4)
     got, wanted = (torch.autograd.grad(each, parameters(dqn.q)) for each in (loss.loss, expected))
@@ -73,58 +73,56 @@ def test_targets_and_gradients_are_those_of_a_plain_unrolling():
 
 
 def test_the_burn_in_changes_what_is_remembered_and_is_not_trained_on():
-    """Without gradients into its observations; rewards of its steps count for nothing; its observations do,
-    but not those of an episode that has ended since.
+    """Without gradients into its observations, which count, but not those of an episode that has ended since;
+    every step after it is trained on.
     """
-    dqn, rollout = separate(), rollout_of(DISCRETE)
-    batch = drawn(rollout, dqn)
-    batch.obs = batch.obs.clone().requires_grad_()
+    dqn, rollouts = separate(), rollouts_of(DISCRETE)
+    batch = drawn(rollouts, dqn)
+    batch.obs = batch.obs.requires_grad_()
     before = dqn.critic_loss(batch).loss
-    gradient = torch.autograd.grad(before, batch.obs)[0].view(STEPS, ENVS, -1)
-    assert not gradient[:BURN_IN].any()
-    assert gradient[BURN_IN:].any()
-    other = drawn(rollout, dqn)
-    other.reward[: BURN_IN * ENVS] += 5.0
-    assert torch.equal(dqn.critic_loss(other).loss, before)
-    other.obs[1] += 1.0  # of environment 1 at step 0
+    gradient = torch.autograd.grad(before, batch.obs)[0].view(2 * STEPS, ENVS, -1)
+    assert not gradient[:STEPS].any()
+    assert gradient[STEPS:].any(2).all()
+    other = drawn(rollouts, dqn)
+    other.obs[2] += 1.0  # of environment 2 at step 0
     assert not torch.equal(dqn.critic_loss(other).loss, before)
-    other = drawn(rollout, dqn)
-    other.obs[0] += 1.0  # of environment 0 at step 0, where its episode ends
-    other.memory[0] += 1.0
+    other = drawn(rollouts, dqn)
+    other.obs[:2] += 1.0  # of those whose episodes end
+    other.earlier[:2] += 1.0
+    other.memory += 1.0
     assert torch.equal(dqn.critic_loss(other).loss, before)
 
 
 def test_the_products_may_be_rounded_to_bf16():
     """The memory itself stays float32."""
     dqn = make(DQN, DISCRETE, **SETTINGS)
-    exact = dqn.critic_loss(drawn(rollout_of(DISCRETE), dqn)).loss
+    exact = dqn.critic_loss(drawn(rollouts_of(DISCRETE), dqn)).loss
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = dqn.critic_loss(drawn(rollout_of(DISCRETE), dqn)).loss
+        rounded = dqn.critic_loss(drawn(rollouts_of(DISCRETE), dqn)).loss
     assert rounded.item() == pytest.approx(exact.item(), rel=0.1)
     assert rounded.item() != exact.item()
 
 
 @pytest.mark.parametrize(
-    "more", [{"dueling": True}, {"num_atoms": 5}, {"double": False}, {"burn_in": 0}], ids=str
+    "more", [{"dueling": True}, {"num_atoms": 5}, {"double": False}, {"burn_in": False}], ids=str
 )
 def test_extensions_go_with_a_memory(more):
     """Each has a finite loss that trains all of the network, and a weight for each sequence."""
     settings = {**SETTINGS, **more}
     dqn = make(DQN, DISCRETE, **settings)
-    batch = drawn(rollout_of(DISCRETE), dqn)
+    batch = drawn(rollouts_of(DISCRETE), dqn)
     plain = dqn.critic_loss(batch)
     plain.loss.backward()
     assert all(each.grad.abs().sum() > 0 for each in parameters(dqn.q))
     assert plain.priorities.shape == (ENVS,)
-    weighed = dqn.critic_loss(drawn(rollout_of(DISCRETE), dqn, weight=torch.full((ENVS,), 2.0)))
+    weighed = dqn.critic_loss(drawn(rollouts_of(DISCRETE), dqn, weight=torch.full((ENVS,), 2.0)))
     assert weighed.loss.item() == pytest.approx(2 * plain.loss.item(), rel=1e-5)
 
 
 def test_illegal_actions_are_not_bootstrapped_from():
     """Other masks of the observations that follow give other targets."""
     dqn = make(DQN, MASKED, **{**SETTINGS, "n_step": 1})
-    rollout = rollout_of(MASKED)
-    batch = drawn(rollout, dqn)
+    batch = drawn(rollouts_of(MASKED), dqn)
     free = dqn.critic_loss(batch).loss
     best = batch.next_action_mask.clone()
     best[:, 1:] = False
@@ -133,8 +131,7 @@ def test_illegal_actions_are_not_bootstrapped_from():
 
 
 REFUSED = {
-    "burn_in": ({"burn_in": 7}, "burn_in = 7 leaves no step of sequence_length = 7 to train on: at most 6"),
-    "n_step": ({"n_step": 6}, r"n_step = 6 is longer than the 5 steps of a sequence that are trained on"),
+    "n_step": ({"n_step": 8}, "n_step = 8 is longer than sequence_length = 7, beyond which no rewards are"),
     "batch_size": ({"batch_size": 20}, "batch_size = 20 is no whole number of sequences .* such as 14"),
     "auto": ({"batch_size": "auto"}, "batch_size = 'auto' is no whole number of sequences .* such as 7"),
     "frame_stack": ({"frame_stack": 2}, "a memory is for one observation at a time"),
@@ -175,4 +172,5 @@ def test_a_random_batch_has_whole_sequences():
     """For measurements, of any batch size."""
     options = DQN.Options(**SETTINGS)
     batch = random_batch_of(DQN.kept_fields("critic", options), DISCRETE, options, 32, "cpu")
-    assert batch.obs.shape == (STEPS, 32 // STEPS, 3)
+    assert batch.obs.shape == (2 * STEPS, 32 // STEPS, 3)
+    assert batch.reward.shape == (STEPS, 32 // STEPS)

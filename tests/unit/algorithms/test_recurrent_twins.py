@@ -13,7 +13,6 @@ from spreeze_zmq.algorithms.td3 import TD3
 from spreeze_zmq.algorithms.td3_bc import TD3BC
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from tests.unit.algorithms.by_steps import (
-    BURN_IN,
     ENVS,
     SETTINGS,
     STEPS,
@@ -21,7 +20,7 @@ from tests.unit.algorithms.by_steps import (
     next_obs_of,
     obs_of,
     priority,
-    rollout_of,
+    rollouts_of,
     two_steps,
     walked,
 )
@@ -66,17 +65,18 @@ def judged(critics, obs, action, memory):
     return critics(torch.cat([obs, action], 1), memory)[0].flatten()
 
 
-def critic_by_hand(algorithm, rollout):
+def critic_by_hand(algorithm, rollouts):
     """Half the squared errors of both critics, on average, and the priority of each sequence."""
-    losses, priorities = [], []
+    losses, priorities, rollout = [], [], rollouts[-1]
     for env in range(ENVS):
-        taken = taken_of(algorithm, rollout, env)
+        each = [taken_of(algorithm, one, env) for one in rollouts]
+        taken = each[-1]
         policy = algorithm.policy if isinstance(algorithm, SAC) else algorithm.target_policy
-        before, _ = walked(algorithm.critics, rollout, env, taken)
-        _, target_after = walked(algorithm.target_critics, rollout, env, taken)
-        _, policy_after = walked(policy, rollout, env)
+        before, _ = walked(algorithm.critics, rollouts, env, each)
+        _, target_after = walked(algorithm.target_critics, rollouts, env, each)
+        _, policy_after = walked(policy, rollouts, env)
         sizes = []
-        for t in range(BURN_IN, STEPS):
+        for t in range(STEPS):
             reward, discount, last = two_steps(rollout, t, env)
             following = next_obs_of(rollout, last, env)
             with torch.no_grad():
@@ -90,14 +90,15 @@ def critic_by_hand(algorithm, rollout):
     return torch.stack(losses).mean(), priorities
 
 
-def policy_by_hand(algorithm, rollout):
+def policy_by_hand(algorithm, rollouts):
     """What the policy's actions are worth, each after the actions that were taken before it."""
-    values, entropies, distances = [], [], []
+    values, entropies, distances, rollout = [], [], [], rollouts[-1]
     for env in range(ENVS):
-        taken = taken_of(algorithm, rollout, env)
-        before, _ = walked(algorithm.critics, rollout, env, taken)
-        policy_before, _ = walked(algorithm.policy, rollout, env)
-        for t in range(BURN_IN, STEPS):
+        each = [taken_of(algorithm, one, env) for one in rollouts]
+        taken = each[-1]
+        before, _ = walked(algorithm.critics, rollouts, env, each)
+        policy_before, _ = walked(algorithm.policy, rollouts, env)
+        for t in range(STEPS):
             obs = obs_of(rollout, t, env)
             action, entropy = chosen(algorithm, algorithm.policy(obs, policy_before[t])[0])
             both = judged(algorithm.critics, obs, action, before[t].detach())
@@ -119,28 +120,34 @@ def loss_of(algorithm, part, batch):
     return getattr(algorithm, f"{part}_loss")(batch)
 
 
+#: A sequence with the one before it, and one without.
+BEFORE = pytest.mark.parametrize("which", [slice(0, 2), slice(1, 2)], ids=["burn-in", "alone"])
+
+
+@BEFORE
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_critics_loss_is_that_of_a_plain_loop_over_steps(kind):
+def test_the_critics_loss_is_that_of_a_plain_loop_over_steps(kind, which):
     """Of two-step returns, through episodes that end within the sequence; gradients of both critics go back
     to the end of the burn-in.
     """
-    algorithm, rollout = separate(kind), rollout_of(BOX)
-    loss = algorithm.critic_loss(drawn(rollout, algorithm, weight=torch.ones(ENVS)))
-    expected, priorities = critic_by_hand(algorithm, rollout)
+    algorithm, rollouts = separate(kind), rollouts_of(BOX)[which]
+    loss = algorithm.critic_loss(drawn(rollouts, algorithm, weight=torch.ones(ENVS)))
+    expected, priorities = critic_by_hand(algorithm, rollouts)
     torch.testing.assert_close(loss.loss, expected)
     assert loss.priorities.tolist() == pytest.approx(priorities, rel=1e-4)
     got, wanted = (torch.autograd.grad(each, parameters(algorithm.critics)) for each in (loss.loss, expected))
     torch.testing.assert_close(got, wanted)
 
 
+@BEFORE
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_policys_loss_is_that_of_a_plain_loop_over_steps(kind):
+def test_the_policys_loss_is_that_of_a_plain_loop_over_steps(kind, which):
     """The actor-learner keeps the actions, which its critics remember; gradients go through the policy's
     memory.
     """
-    algorithm, rollout = separate(kind), rollout_of(BOX)
-    loss = algorithm.policy_loss(drawn(rollout, algorithm, "policy")).loss
-    expected = policy_by_hand(algorithm, rollout)
+    algorithm, rollouts = separate(kind), rollouts_of(BOX)[which]
+    loss = algorithm.policy_loss(drawn(rollouts, algorithm, "policy")).loss
+    expected = policy_by_hand(algorithm, rollouts)
     torch.testing.assert_close(loss, expected)
     got, wanted = (torch.autograd.grad(each, parameters(algorithm.policy)) for each in (loss, expected))
     torch.testing.assert_close(got, wanted)
@@ -149,43 +156,44 @@ def test_the_policys_loss_is_that_of_a_plain_loop_over_steps(kind):
 
 @pytest.mark.parametrize(("kind", "part"), PARTS)
 def test_no_gradient_leaves_the_burn_in(kind, part):
-    """Neither into its observations nor into the stored memory; there are some in those after it."""
+    """Neither into its observations nor into the stored memory; there are some in those of every step after
+    it.
+    """
     algorithm = separate(kind)
-    batch = drawn(rollout_of(BOX), algorithm, part)
-    batch.obs, batch.memory = batch.obs.clone().requires_grad_(), batch.memory.clone().requires_grad_()
+    batch = drawn(rollouts_of(BOX), algorithm, part)
+    given = [getattr(batch, name).requires_grad_() for name in ("obs", "earlier", "memory")]
     loss = loss_of(algorithm, part, batch).loss
-    seen, stored = torch.autograd.grad(loss, (batch.obs, batch.memory), allow_unused=True)
-    seen = seen.view(STEPS, ENVS, -1)
-    assert not seen[:BURN_IN].any()
-    assert seen[BURN_IN:].any()
-    assert stored is None
+    seen, *stored = torch.autograd.grad(loss, given, allow_unused=True)
+    seen = seen.view(2 * STEPS, ENVS, -1)
+    assert not seen[:STEPS].any()
+    assert seen[STEPS:].any(2).all()
+    assert not any(each is not None and each.any() for each in stored)
 
 
 @pytest.mark.parametrize(("kind", "part"), PARTS)
 def test_the_burn_in_changes_what_is_remembered_and_is_not_trained_on(kind, part):
-    """Its rewards count for nothing; its observations and actions do, but not of an episode that has ended
-    since.
+    """Its observations and actions count, but not of an episode that has ended since; and the memory that was
+    stored before it, not the one behind it.
     """
-    algorithm, rollout = separate(kind), rollout_of(BOX)
-    before = loss_of(algorithm, part, drawn(rollout, algorithm, part)).loss
-    other = drawn(rollout, algorithm, part)
-    other.reward[: BURN_IN * ENVS] += 5.0
-    other.obs[0] += 1.0  # of environment 0 at step 0, where its episode ends
-    other.action[0] += 1.0
-    other.memory[0] += 1.0
+    algorithm, rollouts = separate(kind), rollouts_of(BOX)
+    before = loss_of(algorithm, part, drawn(rollouts, algorithm, part)).loss
+    other = drawn(rollouts, algorithm, part)
+    for name in ("obs", "action", "earlier"):
+        getattr(other, name)[:2] += 0.5  # of environments 0 and 1 at step 0, whose episodes end
+    other.memory += 1.0
     assert torch.equal(loss_of(algorithm, part, other).loss, before)
-    for name in ("obs", "action", "memory"):
-        other = drawn(rollout, algorithm, part)
-        getattr(other, name)[1] += 0.5  # of environment 1 at step 0
+    for name in ("obs", "action", "earlier"):
+        other = drawn(rollouts, algorithm, part)
+        getattr(other, name)[2] += 0.5  # of environment 2 at step 0
         assert not torch.equal(loss_of(algorithm, part, other).loss, before), name
 
 
 def test_critics_begin_with_zeros():
     """What was stored is the policy's: it changes the policy's actions alone."""
-    algorithm, rollout = separate(SAC), rollout_of(BOX)
-    same = dataclasses.replace(rollout, memory=-rollout.memory)
+    algorithm, rollouts = separate(SAC), rollouts_of(BOX)
+    same = [dataclasses.replace(rollout, memory=-rollout.memory) for rollout in rollouts]
     targets = []
-    for each in (rollout, same):
+    for each in (rollouts, same):
         batch = drawn(each, algorithm)
         batch.discount = torch.zeros_like(batch.discount)
         targets.append(algorithm.critic_loss(batch).loss)
@@ -194,12 +202,12 @@ def test_critics_begin_with_zeros():
 
 @pytest.mark.parametrize("part", ["critic", "policy"])
 @pytest.mark.parametrize(
-    "more", [{"num_atoms": 5}, {"layer_norm": True}, {"burn_in": 0}, {"burn_in": 6}], ids=str
+    "more", [{"num_atoms": 5}, {"layer_norm": True}, {"burn_in": False}, {"n_step": 7}], ids=str
 )
 def test_extensions_go_with_a_memory(part, more):
     """Each has a finite loss that trains all of the network."""
     sac = separate(SAC, **{"n_step": 1, **more})
-    loss_of(sac, part, drawn(rollout_of(BOX), sac, part)).loss.backward()
+    loss_of(sac, part, drawn(rollouts_of(BOX), sac, part)).loss.backward()
     network = sac.critics if part == "critic" else sac.policy
     assert all(each.grad.isfinite().all() and each.grad.any() for each in parameters(network))
 

@@ -122,7 +122,7 @@ def test_pixels_that_came_packed_are_stored_as_they_are(monkeypatch):
 def sequences(env):
     """The replay of an algorithm with a memory: sixteen sequences of six steps."""
     fields = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "memory")
-    sizes = {"memory_size": 3, "sequence_length": 6, "burn_in": 1, "batch_size": 6}
+    sizes = {"memory_size": 3, "sequence_length": 6, "burn_in": False, "batch_size": 6}
     settings = SequenceOptions(replay_capacity=100, learning_starts=1, n_step=2, prioritized=True, **sizes)
     return replay_of(fields, env, settings, "cpu", 0)
 

@@ -19,8 +19,10 @@ FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "fi
 
 def options(capacity=100, **others):
     """Of a replay of sequences."""
-    sizes = {"memory_size": MEMORY, "sequence_length": STEPS, "burn_in": 1, "batch_size": STEPS}
-    return SequenceOptions(replay_capacity=capacity, learning_starts=1, gamma=0.5, **sizes, **others)
+    sizes = {"memory_size": MEMORY, "sequence_length": STEPS, "burn_in": False, "batch_size": STEPS}
+    return SequenceOptions(
+        **{"replay_capacity": capacity, "learning_starts": 1, "gamma": 0.5, **sizes, **others}
+    )
 
 
 def rollout(number=0):
@@ -70,6 +72,78 @@ def test_a_sequence_is_a_rollout_of_one_environment():
     first = int((batch.obs[0, :, 0] == 100).nonzero()[0])
     assert batch.last[:, first].tolist() == [1, 2, 3, 4, 4]
     assert not batch.begins[:, first].any()
+
+
+def first_obs(batch):
+    """Of each sequence drawn, with the one before it: the first observation of that, and its own."""
+    return batch.obs[0, :, 0].tolist(), batch.obs[STEPS, :, 0].tolist()
+
+
+def test_with_the_burn_in_each_sequence_comes_with_the_one_before():
+    """Of the same environment, where that is in the replay; and whether an episode began between them."""
+    made = replay(burn_in=True)
+    for number in range(3):
+        last = np.zeros((STEPS, ENVS), bool)
+        last[-1, 0] = number == 1
+        made.add(dataclasses.replace(rollout(number), terminated=rollout(number).terminated | last))
+    batch = made.sample(60 * STEPS)
+    assert batch.obs.shape == (2 * STEPS, 60, 1)
+    assert batch.action.shape == (2 * STEPS, 60, 1)
+    assert batch.reward.shape == (STEPS, 60)
+    for before, own, follows, earlier, memory, begins in zip(
+        *first_obs(batch),
+        batch.follows[0].tolist(),
+        batch.earlier[0, :, 0].tolist(),
+        batch.memory[0, :, 0].tolist(),
+        batch.begins.T.tolist(),
+        strict=True,
+    ):
+        number, env = divmod(own, 100)
+        assert follows is (number > 0)
+        assert memory == number + env / 100
+        assert begins[STEPS] is (number == 2 and env == 0)
+        assert begins[STEPS + 2] is (env == 50)
+        if follows:
+            assert (before, earlier) == (own - 100, memory - 1)
+            assert begins[2] is (env == 50)
+
+
+GAPS = {
+    "a rollout is missing": {"produced": 3 * STEPS * ENVS, "sequence": 2},
+    "another life": {"incarnation": 2, "produced": STEPS * ENVS},
+    "another sampler": {"sampler": "sampler-1"},
+}
+
+
+@pytest.mark.parametrize("other", GAPS.values(), ids=GAPS)
+def test_what_does_not_follow_is_not_joined(other):
+    """Such a sequence begins with its own memory."""
+    made = replay(burn_in=True)
+    made.add(rollout(0))
+    made.add(dataclasses.replace(rollout(1), **other))
+    assert not made.sample(20 * STEPS).follows.any()
+
+
+def test_a_sequence_whose_predecessor_was_overwritten_begins_with_its_own_memory():
+    """The oldest ones; those after them have theirs."""
+    made = replay(capacity=4 * STEPS, burn_in=True)
+    for number in range(5):
+        made.add(rollout(number))
+    batch = made.sample(60 * STEPS)
+    assert batch.follows[0].tolist() == [own >= 400 for own in first_obs(batch)[1]]
+    assert set(first_obs(batch)[1]) == {300.0, 350.0, 400.0, 450.0}
+
+
+def test_sequences_are_joined_to_those_of_a_saved_replay(tmp_path):
+    """The first rollout of a sampler that goes on in another process follows its last one."""
+    made, again = replay(burn_in=True), replay(burn_in=True)
+    made.add(rollout(0))
+    made.save(tmp_path)
+    again.load(tmp_path)
+    again.ring.go_on(made.ring.streams())
+    again.add(dataclasses.replace(rollout(1), incarnation=7, sequence=0, produced=STEPS * ENVS))
+    batch = again.sample(40 * STEPS)
+    assert batch.follows[0].tolist() == [own >= 100 for own in first_obs(batch)[1]]
 
 
 def test_sequences_are_kept_whole_up_to_the_capacity():
