@@ -11,6 +11,7 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.hosts import HERE
+from spreeze_zmq.broker.last_checkpoint import COUNT_S, LEARNERS_BACK_S, RECONNECTED_S, parts_s
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.rule import Change
@@ -23,17 +24,9 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait for the last checkpoint at the end of a run; of one in order, which holds its replay and comes
-#: after the last update.
-LAST_CHECKPOINT_S, LAST_IN_ORDER_S = 5.0, 60.0
 #: In order: how far ahead the count lies at which the learners write a checkpoint, in seconds at the present
-#: rate, at first and at most; and how long the end of a run that somebody stops waits before they write where
-#: they are.
-AHEAD_S, MOST_AHEAD_S, COUNT_S = 1.0, 8.0, 4.0
-#: Within this time the learners hear a broker that was started again; what is said before may be lost.
-RECONNECTED_S = 2.0
-#: Longest wait at the end of a run for a learner that starts again, to ask it for the last checkpoint.
-LEARNERS_BACK_S = 2.5
+#: rate, at first and at most.
+AHEAD_S, MOST_AHEAD_S = 1.0, 8.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -239,10 +232,8 @@ class Helm:
         """Ask for the last checkpoint, and set how long the end of the run waits for it."""
         self._ask_by_s = math.inf
         self.checkpoint(now_s)
-        in_order = self._plan.balance.in_order
-        counted = in_order and self._is_at_its_last_step
-        self._stop_by_s = now_s + (LAST_IN_ORDER_S if counted else LAST_CHECKPOINT_S)
-        if in_order and not counted:
+        self._stop_by_s = now_s + parts_s(self._plan)
+        if self._plan.balance.in_order and not self._is_at_its_last_step:
             self._stop_by_s += COUNT_S
             self._count_by_s = now_s + COUNT_S
 

@@ -14,6 +14,7 @@ from spreeze_zmq.base.machine import allow_open_files, usable_cores
 from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark, modules_folder
+from spreeze_zmq.broker import last_checkpoint
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.broker_line import BrokerLine
@@ -36,8 +37,6 @@ from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.wire import channels
 
-#: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
-BROKER_ANSWERS_S = 8.0
 #: Longest wait for the evaluator before the view says what the run still waits for.
 SILENT_END_S = 1.0
 
@@ -231,7 +230,7 @@ class Launch:
     # --- the end
 
     def ask_to_stop(self, reason: str) -> None:
-        """Ask the broker to end the run with a last checkpoint; wait for that up to ``BROKER_ANSWERS_S``."""
+        """Ask the broker to end the run with a last checkpoint, and wait as long as that may take."""
         self.view.note(f"stopping: {reason} (once more to stop at once)")
         self.ends.take_stock(self.status.get("groups", {}))
         self.line.tell("stop_request", reason=reason)
@@ -239,7 +238,7 @@ class Launch:
         writers = [f"{role}-0" for role in (BROKER, *self.plan.learning.learners)]
         self.supervisor.end_restarts(needed=writers)  # of the last checkpoint
         ours = self.supervisor.alive(writers[:1])
-        until_s = self.pauses.awake_s() + BROKER_ANSWERS_S
+        until_s = self.pauses.awake_s() + last_checkpoint.end_s(self.plan)
         while not self.outcome.stop_reason and self.pauses.awake_s() < until_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:
                 self.outcome.was_stopped_whole = True

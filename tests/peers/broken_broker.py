@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from spreeze_zmq.broker import helm, validation
+from spreeze_zmq.broker import last_checkpoint, validation
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.helm import Helm
@@ -112,7 +112,7 @@ def b3():
 
 def b4():
     """Does not wait for the last checkpoint."""
-    helm.LAST_CHECKPOINT_S = -1.0
+    last_checkpoint.LAST_CHECKPOINT_S = -1.0
 
 
 def b4_asked():

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from spreeze_zmq.broker.figures import ProcessRecord
-from spreeze_zmq.broker.helm import LAST_CHECKPOINT_S, LEARNERS_BACK_S, RECONNECTED_S, Helm
+from spreeze_zmq.broker.helm import Helm
+from spreeze_zmq.broker.last_checkpoint import (
+    COUNT_S,
+    LAST_CHECKPOINT_S,
+    LEARNERS_BACK_S,
+    RECONNECTED_S,
+    end_s,
+)
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
@@ -16,8 +23,8 @@ REASON = "env_steps 1000 >= 1000"
 class Steered:
     """A helm, and what it says to the processes."""
 
-    def __init__(self, path, updates):
-        self.plan = plan = topology.load("pendulum")
+    def __init__(self, path, updates, *overrides):
+        self.plan = plan = topology.load("pendulum", overrides)
         self.record, self.said = RunRecord(plan), []
         for role in plan.learning.learners:
             self.record.processes[f"{role}-0"] = ProcessRecord(role, 1, ready=True)
@@ -50,6 +57,26 @@ def test_a_broker_that_is_killed_while_it_waits_for_the_last_checkpoint_asks_aga
     assert steered.decide(asked_s + LAST_CHECKPOINT_S - 0.1) == []
     assert steered.decide(asked_s + LAST_CHECKPOINT_S) == ["stop"]
     assert steered.helm.checkpoints.missing == ["critic_learner", "actor_learner"]
+
+
+@pytest.mark.parametrize(
+    ("override", "parts_s", "before_s"),
+    [
+        ("balance.mode=free", 5.0, 0.0),
+        ("run.save_replay=true", 60.0, 0.0),
+        ("balance.mode=lockstep", 60.0, COUNT_S),
+    ],
+)
+def test_a_last_checkpoint_of_a_whole_replay_or_in_order_has_a_minute(tmp_path, override, parts_s, before_s):
+    """However the run ends, here by request; who asked for the end waits longer than that."""
+    steered = Steered(tmp_path, 5, override)
+    steered.helm.end("the user", 100.0)
+    if before_s:  # they write where they are
+        assert steered.decide(100.0 + before_s) == ["checkpoint"]
+    last_s = before_s + parts_s
+    assert steered.decide(100.0 + last_s - 0.1) == []
+    assert steered.decide(100.0 + last_s) == ["stop"]
+    assert end_s(steered.plan) > last_s + RECONNECTED_S + LEARNERS_BACK_S
 
 
 def test_the_stop_of_a_run_names_the_roles_that_the_launcher_has_stopped_already(tmp_path):
