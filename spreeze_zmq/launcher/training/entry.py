@@ -61,7 +61,9 @@ def train(
     key, ``[algorithm]`` as ``options``, the others by name. The run's processes are children of this one and
     import the modules that are named, so only a script that names itself, as in ``"my_script:MyEnv"``, calls
     ``train`` under ``if __name__ == "__main__":``. Ctrl-C, or a notebook's stop button, ends the run with a
-    last checkpoint, and ``train`` returns it; a second one stops it at once and raises KeyboardInterrupt.
+    last checkpoint, and ``train`` returns it, if it has taken an env step; a second one stops it at once and
+    raises KeyboardInterrupt. Machines join a run of ``spreeze-launch --listen`` alone, so ``[placement]`` is
+    no argument.
 
     Args:
         env: a Gymnasium id, ``"my_module:Id-v0"``, ``"my_module:MyEnv"``, or a class or function of a module
@@ -87,7 +89,9 @@ def train(
 
     Raises:
         InputError: an argument is wrong; the message says which, and how to mend it.
-        ComponentFailed: a process crashed more often than it may; the message holds the first failure.
+        ComponentFailed: the run failed, as for exit code 1 of ``spreeze-launch``; the message says how: a
+            process crashed more often than it may, no env step was taken, also since it was interrupted
+            before the first one, every episode failed, or the last checkpoint is incomplete.
         KeyboardInterrupt: it was interrupted twice, or before the run had begun.
     """
     if is_marked():
@@ -129,14 +133,13 @@ def train(
 
 
 def _check_end(end: End, env: str | None) -> None:
-    """Raise what :func:`train` does where its run has failed, or was interrupted before it began or twice."""
-    begun = end.interrupts == 0 or end.code not in NOT_BEGUN
-    if begun and end.code == InputError.exit_code:
-        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
-    if begun and end.code != 0:
-        raise ComponentFailed(end.message)
-    if not begun or end.interrupts > 1:
+    """Raise what :func:`train` does where its run was interrupted twice or before it began, or has failed."""
+    if end.interrupts > (0 if end.code in NOT_BEGUN else 1):
         raise KeyboardInterrupt
+    if end.code == InputError.exit_code:
+        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
+    if end.code != 0:
+        raise ComponentFailed(end.message)
 
 
 def _checked(callbacks: Any) -> tuple[Callback, ...]:

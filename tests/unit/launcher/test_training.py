@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 import spreeze_zmq
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.launcher.training import entry
 from spreeze_zmq.launcher.training.launching import End
 from spreeze_zmq.plan import topology
@@ -76,3 +76,14 @@ def test_who_interrupts_a_script_before_its_run_has_begun_is_obeyed(code, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         spreeze_zmq.train("Pendulum-v1", progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_second_interrupt_is_one_whatever_the_run_has_come_to(code, tmp_path, monkeypatch):
+    """As before the first env step, where the launcher says that there was none; one alone is a failure."""
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(code, "no env step was taken", 2))
+    with pytest.raises(KeyboardInterrupt):
+        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False)
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(1, "no env step was taken", 1))
+    with pytest.raises(ComponentFailed, match="no env step was taken"):
+        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False)
