@@ -54,9 +54,10 @@ def built() -> Path:
         NotBuilt: something is missing, or the compiler refused it.
         OSError: the cache cannot be written.
     """
-    definitions = [f"MUJOCO={package('mujoco')}", f"GYMNASIUM={package('gymnasium')}"]
-    machine = (*definitions, *sorted(cpu_flags()), os.environ.get("CXX", ""))
-    cache = cache_folder()
+    mujoco, cache = package("mujoco"), cache_folder()
+    definitions = [f"MUJOCO={mujoco}", f"GYMNASIUM={package('gymnasium')}"]
+    linked = sorted(path.name for path in Path(mujoco).glob("libmujoco.so*"))  # the version is in the name
+    machine = (*definitions, *linked, *sorted(cpu_flags()), os.environ.get("CXX", ""))
     folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
 
     def make(path: Path) -> None:

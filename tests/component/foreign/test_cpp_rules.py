@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from components.sampler.__main__ import Collector
+from components.sampler_cpp import __main__ as program
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -45,6 +46,20 @@ def test_environments_stand_where_those_of_the_shipped_sampler_do(probe, index, 
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     assert np.array_equal(np.array(said, np.float32), ours)
     assert len(set(said)) == envs
+
+
+def test_another_version_of_mujoco_is_another_program(tmp_path, monkeypatch):
+    """One that was linked to a library which is gone could not start."""
+    monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(program, "made_once", lambda path, make: path)
+    (tmp_path / "mujoco").mkdir()
+    library = tmp_path / "mujoco" / "libmujoco.so.3.0.0"
+    library.touch()
+    before = program.built()
+    assert program.built() == before
+    library.rename(library.with_name("libmujoco.so.4.0.0"))
+    assert program.built() != before
 
 
 def test_an_encrypted_channel_is_refused(built_cpp, tmp_path):
