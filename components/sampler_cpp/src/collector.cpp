@@ -35,8 +35,6 @@ std::vector<int64_t> shape_of(std::vector<int64_t> leading, const Json& one) {
     return leading;
 }
 
-bool is_finite(float x) { return std::isfinite(x); }
-
 }  // namespace
 
 Collector::Collector(Component& component, bool log_prob)
@@ -106,14 +104,16 @@ Arrays Collector::collect(Policy& policy) {
 
 void Collector::step(int t, int n, const double* action) {
     const std::vector<float> before(row(n), row(n) + size_);
-    auto [reward, terminated] = envs_->step(n, action, row(n));
-    const bool is_whole = std::isfinite(reward) && std::all_of(row(n), row(n) + size_, is_finite);
+    auto [reward, terminated, failure] = envs_->step(n, action, row(n));
+    if (failure == nullptr && !(is_finite(reward) && std::all_of(row(n), row(n) + size_, is_finite)))
+        failure = "gave NaN, an infinity or a number beyond 1e15";
+    const bool is_whole = failure == nullptr;
     if (!is_whole) {  // the episode is cut at the last good observation
         std::copy(before.begin(), before.end(), row(n));
         reward = 0;
         terminated = false;
         failed_.push_back(rewards_.size());
-        const std::string what = "environment " + std::to_string(n) + " gave NaN or infinity; it begins anew";
+        const std::string what = "environment " + std::to_string(n) + " " + failure + "; it begins anew";
         component_.report("failure", {{"name", component_.identity.name}, {"summary", what}, {"traceback", what}});
     }
     rewards_.push_back(float(reward));

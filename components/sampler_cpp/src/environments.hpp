@@ -10,6 +10,7 @@
 struct Outcome {
     double reward;
     bool terminated;  // the state's value is zero; the time limit is not the environment's affair
+    const char* failure = nullptr;  // why the step is none, after the environment's name; its episode is then cut
 };
 
 /// Environments 0 .. n - 1 of one kind.

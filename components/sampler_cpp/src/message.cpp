@@ -132,8 +132,6 @@ bool all_of(const Values& values, Condition condition) {
     return std::all_of(values.begin(), values.end(), condition);
 }
 
-bool is_finite(double number) { return std::abs(number) <= LARGEST; }
-
 /// An array of finite numbers of a policy; null where it did not come.
 const Array* numbers(const Message& message, const std::string& name, size_t max_rank) {
     const auto found = message.arrays.find(name);
@@ -182,6 +180,8 @@ void check_kind(const Message& message) {
 }
 
 }  // namespace
+
+bool is_finite(double number) { return std::abs(number) <= LARGEST; }
 
 Frames encode(const Message& message) {
     Json arrays = Json::array();

@@ -22,6 +22,9 @@ struct Refused : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// Whether a number may travel: it is neither NaN nor beyond 1e15.
+bool is_finite(double number);
+
 /// An array of a message, row-major.
 struct Array {
     std::string dtype;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 
 #include "environments.hpp"
 
@@ -46,6 +47,8 @@ constexpr Robot ROBOTS[] = {
     {"Ant-v5", "ant.xml", 5, 2, 0.5, 0.1, 1.0, stands, true, false, true},
 };
 constexpr double CONTACT_COST = 5e-4, MAX_FORCE = 1.0, MAX_VELOCITY = 10.0;
+/// Warnings after which MuJoCo resets a simulation in the midst of a step.
+constexpr mjtWarning UNSTABLE[] = {mjWARN_BADQPOS, mjWARN_BADQVEL, mjWARN_BADQACC};
 
 /// One simulation that takes the state of each environment in turn: what a step computes stays in the cache.
 class Robots : public Environments {
@@ -88,7 +91,9 @@ class Robots : public Environments {
         const double before = places_[n];
         mj_setState(model_, data_, &states_[size_t(n) * state_size_], mjSTATE_INTEGRATION);
         std::copy(action, action + num_actions(), data_->ctrl);
+        for (const mjtWarning kind : UNSTABLE) data_->warning[kind].number = 0;
         for (int i = 0; i < robot_.frame_skip; ++i) mj_step(model_, data_);
+        if (has_reset_itself()) return {0, false, "went on although MuJoCo has reset its simulation"};
         if (robot_.feels_contact) mj_rnePostConstraint(model_, data_);
         keep(n, obs);
         const bool is_healthy = robot_.is_healthy(model_, data_);
@@ -97,6 +102,10 @@ class Robots : public Environments {
     }
 
   private:
+    bool has_reset_itself() const {
+        return std::any_of(std::begin(UNSTABLE), std::end(UNSTABLE), [&](int kind) { return data_->warning[kind].number > 0; });
+    }
+
     /// Stores the state of environment n and writes what it observes.
     void keep(int n, float* obs) {
         mj_getState(model_, data_, &states_[size_t(n) * state_size_], mjSTATE_INTEGRATION);

@@ -1,0 +1,57 @@
+"""The sampler in C++ as a real process whose physics fails."""
+
+import subprocess
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from spreeze_zmq.peers import policies
+from spreeze_zmq.peers.sampler_acts import publish_policy
+
+CRITIC = "experience.critic_learner"
+CHEETAH = ["run.env=HalfCheetah-v5", "components.sampler.use=sampler_cpp"]
+#: Loaded into the sampler: after 0.3 s of an episode a force makes its simulation unstable.
+BLOWS_UP = """
+#include <mujoco/mujoco.h>
+static void push(const mjModel*, mjData* data) {
+    if (data->time > 0.3) data->qfrc_passive[0] = 1e15;
+}
+__attribute__((constructor)) static void begin() { mjcb_passive = push; }
+"""
+
+
+def play(peers, built_cpp, policy):
+    """A sampler in C++ with every peer in place and a policy of version 0."""
+    peers.play("sampler")
+    peers.command = [str(built_cpp / "sampler_cpp")]
+    publish_policy(peers, 0, policy)
+    return peers.start()
+
+
+@pytest.fixture
+def unstable(tmp_path, monkeypatch):
+    """What makes simulations of a process unstable is loaded into those that start."""
+    library = tmp_path / "blows_up.so"
+    include = Path(mujoco.__file__).with_name("include")
+    command = ["c++", "-x", "c++", "-shared", "-fPIC", f"-I{include}", "-o", library, "-"]
+    subprocess.run(command, input=BLOWS_UP, text=True, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+@pytest.mark.parametrize("peers", [CHEETAH], indirect=True)
+def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unstable):
+    """What came before is the last observation, the reward the lowest, and the run is told."""
+    play(peers, built_cpp, policies.random_policy(peers.plan.environment, "tanh_normal", 1))
+    rollout = peers.next("rollout", CRITIC).arrays
+    t, n = rollout["final_index"].T
+    assert len(t) > 0
+    assert rollout["truncated"][t, n].all()
+    assert not rollout["terminated"].any()
+    np.testing.assert_array_equal(rollout["final_obs"], rollout["obs"][t, n])
+    np.testing.assert_array_equal(rollout["reward"][t, n], min(0.0, rollout["reward"].min()))
+    said = peers.next("failure").fields["summary"]
+    assert said == "environment 0 went on although MuJoCo has reset its simulation; it begins anew"
+    peers.report()
+    assert not peers.rest("episodes")
