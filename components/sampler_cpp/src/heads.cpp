@@ -187,8 +187,9 @@ class Categorical : public DiscreteHead {
                 chosen = i;
                 left -= std::exp(output[i] - most);
             }
-            action[k] = chosen;
-            density += output[chosen] - most - float(std::log(total));
+            const bool is_whole = chosen >= 0;  // NaN and infinite logits give no probabilities
+            action[k] = is_whole ? chosen : NAN;
+            density += is_whole ? output[chosen] - most - float(std::log(total)) : NAN;
         }
         if (log_prob) *log_prob = density;
     }
@@ -234,7 +235,7 @@ class EpsilonGreedy : public DiscreteHead {
         int best = -1;
         for (int i = 0; i < sizes_[0]; ++i)
             if (allows(legal, i) && (best < 0 || value(output + i * atoms_) > value(output + best * atoms_))) best = i;
-        *action = best;
+        *action = std::isnan(value(output + best * atoms_)) ? NAN : best;
     }
 
   private:

@@ -23,6 +23,7 @@ class Head {
     /// Version 0 draws uniformly; false where there is no such distribution. `legal` is a flag for each choice of each
     /// discrete action, at least one of each set; null where all are legal, as for a box.
     virtual bool uniform(Random& random, const uint8_t* legal, double* action, float* log_prob) const = 0;
+    /// NaN where the output says no action.
     virtual void draw(const float* output, Random& random, float place, const uint8_t* legal, double* action,
                       float* log_prob) const = 0;
     virtual void mode(const float* output, const uint8_t* legal, double* action) const = 0;

@@ -1,5 +1,6 @@
 // A sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners.
 //     sampler_cpp RUN_FILE [INDEX]
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -107,20 +108,20 @@ class Acting {
     double collect_until_ = 0;
 };
 
-/// Wait for a place at every learner, collect under the newest policy, push, report what ended.
-void sample(Component& component) {
+/// One for each learner.
+Outlets outlets_of(Component& component) {
     Outlets outlets;
-    bool log_prob = false;
     for (const auto& [name, end] : component.plan.at("components").at("sampler").at("channels").items()) {
         if (name.rfind("experience.", 0) != 0) continue;
         outlets.push_back(std::make_unique<Outlet>(component, name));
-        log_prob |= outlets.back()->fields.count("log_prob") > 0;
     }
-    component.pushed = [&outlets] {
-        Json pushed = Json::object();
-        for (const auto& outlet : outlets) pushed[outlet->learner] = outlet->produced;
-        return pushed;
-    };
+    return outlets;
+}
+
+/// Wait for a place at every learner, collect under the newest policy, push, report what ended.
+void sample(Component& component, const Outlets& outlets) {
+    const bool log_prob = std::any_of(outlets.begin(), outlets.end(),
+                                      [](const auto& outlet) { return outlet->fields.count("log_prob") > 0; });
     Acting acting(component, outlets);
     Collector collector(component, log_prob);
     component.ready();
@@ -143,7 +144,6 @@ void sample(Component& component) {
     settling.draining = true;
     component.poll(settling);
     component.leave(component.stop_reason().empty() ? "SIGTERM" : component.stop_reason());
-    component.pushed = nullptr;
 }
 
 int run(int argc, char** argv) {
@@ -152,10 +152,16 @@ int run(int argc, char** argv) {
     if (argc < 2 || argc > 3 || number.empty() || !is_decimal)
         throw InputError("usage: sampler_cpp RUN [INDEX]; RUN is the folder or run.json of a live run");
     Component component("sampler", argv[1], argc == 3 ? std::optional<int>(std::stoi(number)) : std::nullopt);
+    Outlets outlets;
+    component.pushed = [&outlets] {
+        Json pushed = Json::object();
+        for (const auto& outlet : outlets) pushed[outlet->learner] = outlet->produced;
+        return pushed;
+    };
     try {
-        sample(component);
+        outlets = outlets_of(component);
+        sample(component, outlets);
     } catch (const std::exception& error) {
-        component.pushed = nullptr;
         component.leave(std::string("failed: ") + error.what());
         throw;
     }

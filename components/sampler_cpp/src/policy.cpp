@@ -24,14 +24,17 @@ std::vector<float> places_of(int64_t first, int count, int64_t total) {
 }
 
 Policy::Policy(const Json& fields, const Arrays& arrays) : version(fields.value("version", int64_t(-1))) {
-    const std::string name = "policy version " + std::to_string(version) + " cannot be used: ";
     try {
         read(fields.at("description"), arrays);
     } catch (const InputError& error) {
-        throw InputError(name + error.what());
+        throw unusable(error.what());
     } catch (const Json::exception& error) {
-        throw InputError(name + error.what());
+        throw unusable(error.what());
     }
+}
+
+InputError Policy::unusable(const std::string& why) const {
+    return InputError("policy version " + std::to_string(version) + " cannot be used: " + why);
 }
 
 void Policy::read(const Json& description, const Arrays& arrays) {
@@ -59,13 +62,17 @@ void Policy::read(const Json& description, const Arrays& arrays) {
 }
 
 void Policy::check_legal(const uint8_t* legal, int n) const {
-    const std::string name = "policy version " + std::to_string(version) + " cannot be used: ";
-    if (takes_masks_ && legal == nullptr) throw InputError(name + "it chooses among legal actions, and needs their masks");
+    if (takes_masks_ && legal == nullptr) throw unusable("it chooses among legal actions, and needs their masks");
     try {
         for (int row = 0; legal != nullptr && row < n; ++row) head_->check_legal(legal + size_t(row) * head_->num_choices);
     } catch (const InputError& error) {
-        throw InputError(name + error.what());
+        throw unusable(error.what());
     }
+}
+
+void Policy::check_finite(const double* action, int n) const {
+    for (int i = 0; i < n * head_->num_actions; ++i)
+        if (!is_finite(action[i])) throw unusable("its action holds NaN, an infinity or a number beyond 1e15");
 }
 
 const float* Policy::scaled(const float* obs, int n) {
@@ -94,8 +101,7 @@ void Policy::act(const float* obs, int n, Random& random, const float* places, d
                  const uint8_t* legal) {
     check_legal(legal, n);
     if (log_prob != nullptr && !head_->has_log_prob())
-        throw InputError("policy version " + std::to_string(version) +
-                         " cannot be used: a deterministic policy has no log_prob, but it is asked for");
+        throw unusable("a deterministic policy has no log_prob, but it is asked for");
     const int size = head_->num_actions, num_outputs = head_->num_outputs;
     const auto log_prob_of = [&](int row) { return log_prob == nullptr ? nullptr : log_prob + row; };
     const auto legal_of = [&](int row) { return legal == nullptr ? nullptr : legal + size_t(row) * head_->num_choices; };
@@ -108,6 +114,7 @@ void Policy::act(const float* obs, int n, Random& random, const float* places, d
     for (int row = 0; row < n; ++row)
         head_->draw(out + size_t(row) * num_outputs, random, places[row], legal_of(row), action + row * size,
                     log_prob_of(row));
+    check_finite(action, n);
 }
 
 void Policy::mode(const float* obs, int n, double* action, const uint8_t* legal) {
@@ -117,4 +124,5 @@ void Policy::mode(const float* obs, int n, double* action, const uint8_t* legal)
         const uint8_t* mask = legal == nullptr ? nullptr : legal + size_t(row) * head_->num_choices;
         head_->mode(out + size_t(row) * head_->num_outputs, mask, action + row * head_->num_actions);
     }
+    check_finite(action, n);
 }

@@ -19,7 +19,7 @@ class Policy {
     void act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob,
              const uint8_t* legal = nullptr);
 
-    /// The deterministic actions, within their bounds.
+    /// The deterministic actions, within their bounds. Both throw InputError for an action that is not finite.
     void mode(const float* obs, int n, double* action, const uint8_t* legal = nullptr);
 
     /// Whether it chooses among legal actions only, and so needs to know them.
@@ -32,7 +32,9 @@ class Policy {
 
   private:
     void read(const Json& description, const Arrays& arrays);
+    InputError unusable(const std::string& why) const;
     void check_legal(const uint8_t* legal, int n) const;
+    void check_finite(const double* action, int n) const;
     const float* output(const float* obs, int n);
     const float* scaled(const float* obs, int n);
 

@@ -1,4 +1,4 @@
-"""The sampler in C++ as a real process whose physics fails."""
+"""The sampler in C++ as a real process whose physics or whose policy fails."""
 
 import subprocess
 from pathlib import Path
@@ -55,3 +55,21 @@ def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unst
     assert said == "environment 0 went on although MuJoCo has reset its simulation; it begins anew"
     peers.report()
     assert not peers.rest("episodes")
+
+
+@pytest.mark.parametrize("peers", [CHEETAH], indirect=True)
+def test_a_policy_without_actions_ends_it_and_the_last_message_counts_what_was_pushed(built_cpp, peers):
+    """The line names the version, and the exit code is that of a run that no restart would mend."""
+    spec = peers.plan.environment
+    process = play(peers, built_cpp, policies.random_policy(spec, "tanh_normal", 1))
+    peers.next("rollout", CRITIC)
+    later = policies.random_policy(spec, "tanh_normal", 1, rich=True)
+    overflows = np.float32(1e15) * np.sign(later.arrays["parameters"])
+    publish_policy(peers, 1, later._replace(arrays={**later.arrays, "parameters": overflows}))
+    bye = peers.next("bye").fields
+    why = "policy version 1 cannot be used: its action holds NaN, an infinity or a number beyond 1e15"
+    assert bye["reason"] == f"failed: {why}"
+    assert process.wait(30) == 2
+    assert peers.logs().splitlines()[-1] == f"sampler: {why}"
+    last = peers.between(None, None, "rollout", CRITIC)[-1]
+    assert bye["pushed"]["critic_learner"] == last.fields["produced"] > 0

@@ -4,6 +4,7 @@ import json
 import math
 import struct
 import subprocess
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -319,6 +320,19 @@ def test_cpp_names_what_it_cannot_play(probe):
             AssertionError, match="policy version 1 cannot be used: .*" + words.replace('"', '\\\\?"')
         ):
             played(probe, message_of("tanh_normal", **description), observations()[:1])
+
+
+@pytest.mark.parametrize("name", ["tanh_normal", "normal_without_bounds", "categorical", "epsilon_greedy"])
+def test_cpp_gives_no_action_of_a_network_that_overflows(probe, name):
+    """Its weights are finite, what it gives is NaN: the version is named, of a choice as of a box."""
+    sizes = [SIZE, 50, 50, 50, 55 if name == "epsilon_greedy" else 2 * ACTIONS if name in IN_A_BOX else 7]
+    layers = [{"kind": "linear", "in": one, "out": other} for one, other in pairwise(sizes)]
+    layers += HEADS[name][0][2:]
+    message = message_of(name, layers=layers)
+    signs = np.sign(np.random.default_rng(1).normal(size=sum(map(num_parameters, layers))))
+    message.arrays["parameters"] = np.float32(1e15 * signs)
+    with pytest.raises(AssertionError, match=r"policy version 1 cannot be used: its action holds NaN"):
+        played(probe, message, observations()[:1])
 
 
 @pytest.mark.parametrize("name", IN_A_BOX)
