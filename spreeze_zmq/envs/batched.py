@@ -96,6 +96,12 @@ class BatchedEnv(KeptRows):
         self._started = False
         self.on_tick: Callable[[], None] = lambda: None
 
+    def cut_after(self, steps: int) -> None:
+        """Truncate episodes after ``steps``, unless the environment's own limit is lower."""
+        self._limit = min(self._limit, steps)
+        self.max_episode_steps = self._limit
+        self.episode_limit = min(self.episode_limit or steps, steps)
+
     # Implemented by subclasses.
 
     def _advance(self, actions: NDArray[Any]) -> Step:

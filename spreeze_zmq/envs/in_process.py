@@ -46,6 +46,7 @@ class EngineChoice:
         on_tick: Callable[[], None] = lambda: None,
         first_index: int = 0,
         action_mask: bool = False,
+        step_cap: int | None = None,
     ) -> BatchedEnv:
         """Make a batch in this process; the arguments are those of ``envs.make``.
 
@@ -76,6 +77,8 @@ class EngineChoice:
                 return self.make_one(first_index + row, num_envs)
 
             env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick, action_mask)
+        if step_cap is not None:
+            env.cut_after(step_cap)
         env.backend_reason = self.reason
         return env
 

@@ -62,6 +62,7 @@ def make(
     randomize: Mapping[str, Any] | None = None,
     first_index: int = 0,
     action_mask: bool = False,
+    step_cap: int | None = None,
     **kwargs: Any,
 ) -> BatchedEnv:
     """Make a batch of environments, a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
@@ -91,6 +92,8 @@ def make(
             in a text; a text that is nothing else becomes an integer.
         action_mask: whether to read which actions are legal, as the spec of an environment that says so
             states; infos then have them.
+        step_cap: steps after which the batch truncates an episode, whatever limit its environment has; of
+            EnvPool's only in ``step``.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
@@ -108,7 +111,10 @@ def make(
             f"{env_id}: randomize needs a MuJoCo task that is stepped natively, but its backend is"
             f" '{choice.backend}' ({choice.reason})"
         )
-    options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "first_index": first_index}
+    options: dict[str, Any] = {
+        **{"step_info": step_info, "randomize": randomize},
+        **{"first_index": first_index, "step_cap": step_cap},
+    }
     if action_mask and choice.masked:
         options["action_mask"] = True
     if num_workers and not (size == num_envs and choice.task is not None):

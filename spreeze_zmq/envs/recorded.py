@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import TimeLimit
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
@@ -106,7 +107,8 @@ def recorded(
 
     def make_one(row: int) -> gymnasium.Env[Any, Any]:
         """The environment, or another one in its place after it has failed."""
-        made.append(choice.make_one(row))
+        env, most = choice.make_one(row), spec.max_episode_steps
+        made.append(env if most is None else TimeLimit(env, most))
         return Recorder(made[-1], keep)
 
     batch = GymnasiumLoop(spec.id, make_one, 1, 0, False, action_mask=spec.action_mask)

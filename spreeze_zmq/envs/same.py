@@ -39,7 +39,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[t
 
 
 def remade(spec: EnvironmentSpec, num_envs: int, **options: Any) -> BatchedEnv:
-    """A batch of the environments that a spec describes.
+    """A batch of the environments that a spec describes, with episodes of at most its number of steps.
 
     Args:
         spec: from the plan of a run, or from a policy file.
@@ -50,7 +50,8 @@ def remade(spec: EnvironmentSpec, num_envs: int, **options: Any) -> BatchedEnv:
         InvalidEnvironment: it cannot be made, or has other spaces than the spec, also of the same shapes.
         EnvironmentFailure: the workers did not start.
     """
-    batch = make(spec.id, num_envs, action_mask=spec.action_mask, **options, **spec.kwargs)
+    own = {"action_mask": spec.action_mask, "step_cap": spec.max_episode_steps}
+    batch = make(spec.id, num_envs, **own, **options, **spec.kwargs)
     try:
         check_same(spec, batch)
     except InvalidEnvironment:

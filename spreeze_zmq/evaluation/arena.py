@@ -50,7 +50,7 @@ class Arena:
         on_tick: as in ``envs.make``.
 
     Attributes:
-        spec: has ``max_episode_steps`` among its kwargs if the evaluation sets it.
+        spec: has the ``max_episode_steps`` that the evaluation sets.
         step_cap: the time limit that the evaluation sets; None if the environment's own is as low.
         num_workers: processes that step the environments; 0 if this process does.
         randomize: ranges from which each reset draws their models; empty for the nominal one.
@@ -75,8 +75,7 @@ class Arena:
         limit = max_episode_steps or own_limit or ENDLESS_STEPS
         self.step_cap, self.spec = None, spec
         if own_limit is None or limit < own_limit:
-            kwargs = {**spec.kwargs, "max_episode_steps": limit}
-            self.step_cap, self.spec = limit, replace(spec, kwargs=kwargs, max_episode_steps=limit)
+            self.step_cap, self.spec = limit, replace(spec, max_episode_steps=limit)
         self.width = width
         calls = {"on_failure": on_failure, "on_tick": on_tick}
         self.randomize: Mapping[str, Any] = (options or {}).get("randomize") or {}

@@ -102,10 +102,9 @@ class SavedPolicy:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
-        _check_kwargs(path, environment, MOST_STEPS if grant.why_not else MOST_COUNT)
-        if environment.max_episode_steps is None and TIME_LIMIT not in environment.kwargs:
-            kwargs = {**environment.kwargs, TIME_LIMIT: ENDLESS_STEPS}
-            environment = replace(environment, kwargs=kwargs, max_episode_steps=ENDLESS_STEPS)
+        _check_kwargs(path, environment, of_others=bool(grant.why_not))
+        if environment.max_episode_steps is None:
+            environment = replace(environment, max_episode_steps=ENDLESS_STEPS)
         module = module_of(environment.id)
         if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
             raise grant.refusal(path, "an environment", module)
@@ -146,18 +145,17 @@ class SavedPolicy:
             return play(batch, self.policy, first, num, step_cap=self.step_cap, on_step=on_step)
 
 
-def _check_kwargs(path: Path, environment: EnvironmentSpec, most_steps: int) -> None:
-    """Raise InputError for arguments of the engine, or a time limit that is odd or above ``most_steps``,
-    among an environment's own.
+def _check_kwargs(path: Path, environment: EnvironmentSpec, of_others: bool) -> None:
+    """Raise InputError for arguments of the engine among an environment's own, and in a file of others for a
+    time limit that is odd or above ``MOST_STEPS``.
     """
     if odd := sorted(environment.kwargs.keys() & inspect.signature(envs.make).parameters.keys()):
         raise InputError(f"{path}: kwargs of its environment hold {', '.join(odd)}, which none takes")
-    limit = environment.kwargs.get(TIME_LIMIT, 1)
-    if type(limit) is not int or not 1 <= limit <= most_steps:
-        expected = f"expected 1 to {most_steps:,}" + (
-            " in a file of others" if most_steps == MOST_STEPS else ""
-        )
-        raise InputError(f"{path}: {TIME_LIMIT} of its environment is {limit!r:.60}, {expected}")
+    for limit in (environment.kwargs.get(TIME_LIMIT, -1), environment.max_episode_steps or -1):
+        fits = type(limit) is int and (limit == -1 or 1 <= limit <= MOST_STEPS)
+        if of_others and not fits:
+            expected = f"expected 1 to {MOST_STEPS:,} in a file of others"
+            raise InputError(f"{path}: {TIME_LIMIT} of its environment is {limit!r:.60}, {expected}")
 
 
 def _whole(text: str, name: str, least: int, most: int) -> int:

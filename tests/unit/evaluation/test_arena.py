@@ -48,6 +48,24 @@ def brief():
     return gymnasium.wrappers.TimeLimit(Endless(), 20)
 
 
+class Cutting(Endless):
+    """Cuts its episodes itself; its reward is the length that it was made for."""
+
+    def __init__(self, max_episode_steps=7):
+        super().__init__()
+        self.most = max_episode_steps
+
+    def reset(self, **options):
+        """Count anew."""
+        self.count = 0
+        return super().reset(**options)
+
+    def step(self, action):
+        """Cut at its own limit."""
+        self.count += 1
+        return np.zeros(2, np.float32), float(self.most), False, self.count >= self.most, {}
+
+
 gymnasium.register("Brief-v0", entry_point=brief, max_episode_steps=100)
 
 
@@ -69,7 +87,7 @@ def test_an_environment_without_a_time_limit_is_given_one(make):
     """1,000 steps or the requested number; the limit is saved with the environment."""
     endless = make(f"{HERE}:Endless")
     assert endless.step_cap == endless.batch(2).max_episode_steps == ENDLESS_STEPS
-    assert endless.spec.kwargs == {"max_episode_steps": ENDLESS_STEPS}
+    assert (endless.spec.max_episode_steps, endless.spec.kwargs) == (ENDLESS_STEPS, {})
     assert make(f"{HERE}:Endless", max_episode_steps=50).step_cap == 50
 
 
@@ -90,6 +108,28 @@ def test_a_lower_limit_makes_no_episode_longer(make, asked, given, expected):
     batch.reset(seed=1)
     action = batch.action_space.sample()
     assert next(step for step in range(1, 101) if batch.step(action)[3][0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "asked", "length", "reward"),
+    [
+        ({}, None, 7, 7),
+        ({"max_episode_steps": 9}, None, 9, 9),
+        ({}, 3, 3, 7),
+        ({"max_episode_steps": 9}, 3, 3, 9),
+    ],
+)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_the_evaluations_limit_is_no_argument_of_the_environment(
+    make, kwargs, asked, length, reward, num_workers
+):
+    """Which may mean something else by it: what is played is the environment that was trained in."""
+    one = make(f"{HERE}:Cutting", 1, kwargs, max_episode_steps=asked, num_workers=num_workers)
+    batch = one.batch(1)
+    batch.reset(seed=1)
+    steps = [batch.step(batch.action_space.sample()) for _ in range(length)]
+    assert [(step[1][0], step[3][0]) for step in steps] == [(reward, False)] * (length - 1) + [(reward, True)]
+    assert one.spec.kwargs == kwargs
 
 
 def test_a_native_task_has_as_many_environments_as_episodes(make):

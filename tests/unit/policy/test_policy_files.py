@@ -61,8 +61,11 @@ def changed(about):
         yield of(about, "environment", action_low=bounds)
     for name in ("num_envs", "num_workers", "step_info", "backend"):
         yield of(about, "environment", kwargs={name: 3})
-    yield from (of(about, "environment", kwargs={"max_episode_steps": odd}) for odd in ODD if odd != 5)
+    yield from (
+        of(about, "environment", kwargs={"max_episode_steps": odd}) for odd in ODD if odd not in (5, -1)
+    )
     yield of(about, "environment", kwargs={"max_episode_steps": 2**53})
+    yield of(about, "environment", kwargs={}, max_episode_steps=2**53)
     shipped = {"class": "spreeze_zmq.algorithms.ppo:PPO", "environment": json.loads(about["environment"])}
     for options in ({"hidden_sizes": [1] * 15_000}, {"hidden_sizes": [10**6] * 2}, []):
         yield of(about, "description", **shipped, options=options)
@@ -117,8 +120,11 @@ def test_a_file_without_a_time_limit_is_played_and_a_long_play_says_so(tmp_path,
     about, arrays = whole
     monkeypatch.setattr(evaluate, "LATE_S", 0.0)
     path = tmp_path / "policy.safetensors"
-    path.write_bytes(save(arrays, {**about, **of(about, "environment", max_episode_steps=None, kwargs={})}))
-    assert SavedPolicy.load(path).environment.kwargs["max_episode_steps"] == ENDLESS_STEPS
+    endless = {"max_episode_steps": -1}
+    path.write_bytes(
+        save(arrays, {**about, **of(about, "environment", max_episode_steps=None, kwargs=endless)})
+    )
+    assert SavedPolicy.load(path).environment.max_episode_steps == ENDLESS_STEPS
     assert main(["eval", str(path), "--episodes", "1"]) == 0
     said = capsys.readouterr()
     assert "Ctrl-C ends it" in said.err
