@@ -36,7 +36,7 @@ _PASSED_OVER = ("env", "_saved_kwargs")
 #: Attributes of tasks that are made from their arguments.
 _OF_TASKS = (
     *("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space"),
-    *("_time", "_time_before", "went_back"),
+    *("_unstable", "went_back"),
 )
 
 

@@ -23,6 +23,9 @@ from spreeze_zmq.envs.mujoco import post_constraint
 from spreeze_zmq.envs.mujoco.randomization import Floats, Randomizer, read_ranges
 from spreeze_zmq.envs.task import Rngs, Task
 
+#: Of MuJoCo's warnings, those with which it resets a simulation.
+_UNSTABLE = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
+
 
 @dataclass(eq=False)
 class MujocoTask(Task):
@@ -132,7 +135,7 @@ class MujocoTask(Task):
         fields = self.fields()
         self.batch = self._make_batch(spec, tuple(n for n in fields if n in post_constraint.FIELDS))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
-        self._time, self._time_before = self.batch.bind("time"), np.zeros(num_envs)
+        self._unstable = self.batch.warning[:, _UNSTABLE, 1]
         if self._ranges:
             ranges = read_ranges(type(self).__name__, self.model, self._ranges)
             self.randomizer = Randomizer(self.model, self.batch, ranges)
@@ -166,22 +169,18 @@ class MujocoTask(Task):
         """``frame_skip`` physics steps under one action."""
         self.before()
         self.ctrl[:] = action
-        np.copyto(self._time_before, self._time)
-        self.batch.step(self.stepping, nstep=self.frame_skip)
-        self.went_back = self._gone_back()
-        if self._after_step is not None:
-            self._after_step.compute(self.stepping)
+        self._unstable[:] = 0
+        try:
+            self.batch.step(self.stepping, nstep=self.frame_skip)
+        finally:  # those that raise keep their state, the others have stepped
+            self.went_back = self._gone_back()
+            if self._after_step is not None:
+                self._after_step.compute(self.stepping)
 
     def _gone_back(self) -> list[int]:
-        """The simulations in which less time has passed than should: MuJoCo found them unstable and reset
-        them in this step.
-        """
-        rows = self.stepping
-        passed = self._time - self._time_before if rows is None else (self._time - self._time_before)[rows]
-        if passed.size == 0 or passed.min() > 0.5 * self.dt:
-            return []
-        back = np.flatnonzero(passed <= 0.5 * self.dt)
-        return [int(row) for row in (back if rows is None else rows[back])]
+        """The simulations that MuJoCo found unstable and reset in this step."""
+        resets = not self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_AUTORESET
+        return np.flatnonzero(self._unstable.any(axis=1)).tolist() if resets else []
 
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` ``[N]`` of a task without a terminal state."""

@@ -87,9 +87,11 @@ class Ant(Walking):
 
     def advance(self, action: NDArray[Any]) -> None:
         """Step, and clip the forces once for observation and cost."""
-        super().advance(action)
-        if self._has_forces:
-            self._clipped = self._clip(self.cfrc_ext)
+        try:
+            super().advance(action)
+        finally:
+            if self._has_forces:
+                self._clipped = self._clip(self.cfrc_ext)
 
     def _clip(self, forces: Floats) -> Floats:
         """``[n, nbody * 6]``, each within ``contact_force_range``."""

@@ -103,6 +103,7 @@ class Slides(MujocoTask):
     """The same as a native task."""
 
     hit: bool = True
+    at: int = 3
     mjcf = SLIDE
     max_episode_steps = 6
 
@@ -120,9 +121,9 @@ class Slides(MujocoTask):
         return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
 
     def before(self):
-        """Hit the second one at the third step."""
+        """Hit the second one at one step."""
         self.steps += 1
-        if self.hit and self.steps == 3:
+        if self.hit and self.steps == self.at:
             self.qvel[1] = 1e20
 
     def outcome(self, action):
@@ -130,19 +131,70 @@ class Slides(MujocoTask):
         return np.ones(self.num_envs), self.never(), {}
 
 
-@pytest.mark.parametrize("hit", [True, False])
-def test_a_native_task_ends_the_episode_of_that_simulation_alone(hit):
-    """The others go on to their limit of time; where nothing is unstable all do."""
+@pytest.mark.parametrize(("hit", "at"), [(True, 3), (True, 1), (True, 2), (False, 3)])
+def test_a_native_task_ends_the_episode_of_that_simulation_alone(hit, at):
+    """In whichever step, the first of the episode too. The others go on to their limit of time; where nothing
+    is unstable all do.
+    """
     failures, cut = [], []
     options = {"on_failure": failures.append, "max_failures": 0}
-    with closing(envs.make(f"{__name__}:Slides", 2, hit=hit, **options)) as batch:
+    with closing(envs.make(f"{__name__}:Slides", 2, hit=hit, at=at, **options)) as batch:
         batch.reset(seed=0)
         for _ in range(6):
             obs, _, _, truncated, info = batch.step(np.zeros((2, 0), np.float32))
             cut.append(truncated.tolist())
             assert all(info["final_obs"][truncated, 0] < -4.9) if "final_obs" in info else True
             assert (obs[:, 0] < -4.9).all()
-    assert cut == [[False] * 2, [False] * 2, [False, hit], [False] * 2, [False] * 2, [True, not hit]]
+    assert cut == [[step == 6, step == (at if hit else 6)] for step in range(1, 7)]
     assert [failure.summary.partition(" went")[2] for failure in failures] == [
-        " on although mujoco has reset its simulation (step 3 of this batch, step 3 of its episode)"
+        f" on although mujoco has reset its simulation (step {at} of this batch, step {at} of its episode)"
     ] * hit
+
+
+BALLS = "".join(f'<body pos="{i} 0 9"><freejoint/><geom size=".1"/></body>' for i in range(4))
+
+
+@dataclass(eq=False)
+class Balls(MujocoTask):
+    """At the second step the first is hit, and the second has more contacts than its memory holds."""
+
+    mjcf = (
+        '<mujoco><size memory="12K"/><worldbody><geom type="plane" size="1 1 1"/>'
+        f"{BALLS}</worldbody></mujoco>"
+    )
+    steps: int = 0
+
+    def initial_state(self, rng):
+        """High above the floor."""
+        qpos = self.init_qpos.copy()
+        qpos[2::7] = 5.0
+        return qpos, self.init_qvel
+
+    def observe(self, rows):
+        """The heights."""
+        return self.qpos[rows, 2::7]
+
+    def before(self):
+        """Hit the one and let the other fall."""
+        self.steps += 1
+        if self.steps == 2:
+            self.qvel[0] = 1e20
+            self.qpos[1, 2::7] = 0.05
+
+    def outcome(self, action):
+        """One for each step."""
+        return np.ones(self.num_envs), self.never(), {}
+
+
+def test_an_error_in_one_simulation_hides_nothing_of_the_others():
+    """Which have stepped."""
+    failures = []
+    with closing(envs.make(f"{__name__}:Balls", 2, on_failure=failures.append, max_failures=1)) as batch:
+        batch.reset(seed=0)
+        for _ in range(3):
+            obs, *_ = batch.step(np.zeros((2, 0), np.float32))
+            assert ((obs > 4.9) & (obs < 5.1)).all()
+    assert sorted(failure.summary.split(" of 2 ")[1].partition(" (")[0][:40] for failure in failures) == [
+        "raised in step: SimulationError: MuJoCo ",
+        "went on although mujoco has reset its si",
+    ]
