@@ -36,7 +36,7 @@ class Task(ABC):
 
     The constructor takes the environment's keyword arguments. ``NativeBatch`` calls ``allocate`` once,
     ``begin`` at the start of episodes, and for each step ``advance``, ``outcome`` and ``observe``. The last
-    two may return views of the task's state, which ``NativeBatch`` copies.
+    two may return the task's state itself or views of it, which ``NativeBatch`` copies.
 
     Attributes:
         backend: name of the engine.
@@ -158,10 +158,10 @@ class NativeBatch(BatchedEnv):
                 raise
             for row in failed.tolist():
                 self._raised(row, "step", error)
-        for row in task.went_back:
+        for row in sorted(set(task.went_back) - self._failed):
             self._fail(row, f"went on although {task.backend} has reset its simulation", mild=True)
         reward, terminated, parts = task.outcome(actions)
-        obs = _owned(self._fitting(task.observe(_ALL), self.num_envs))
+        obs = np.array(self._fitting(task.observe(_ALL), self.num_envs))
         reward, terminated = np.array(reward, np.float64), np.array(terminated, np.bool_)
         if not reward.shape == terminated.shape == self._all.shape:
             shapes = f"rewards of shape {reward.shape} and terminated of shape {terminated.shape}"
@@ -172,7 +172,7 @@ class NativeBatch(BatchedEnv):
         ):
             for name, value in {**task.state_info(_ALL), **parts}.items():
                 if isinstance(value, np.ndarray) and value.shape[:1] == self._all.shape:
-                    info[name], info[f"_{name}"] = _owned(value), self._all
+                    info[name], info[f"_{name}"] = value.copy(), self._all
         return obs, reward, terminated, self._none, info
 
     def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
@@ -224,8 +224,3 @@ class NativeBatch(BatchedEnv):
         if fault := close(self.task):
             self.close_fault = fault
             log.warning("%s: %s", self.env_id, fault)
-
-
-def _owned(array: NDArray[Any]) -> NDArray[Any]:
-    """``array``, or a copy if it is a view of state, which the next step changes."""
-    return array if array.flags.owndata else array.copy()

@@ -1,13 +1,44 @@
 """What a batch of environments promises: autoreset in the step, true final observations, seeds, failures."""
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
+from tests.unit.envs.doors import Lines
+from tests.unit.envs.own_environments import Count
 
 OWN = "tests.unit.envs.own_environments"
+
+
+class Paying(gymnasium.wrappers.TimeLimit):
+    """A limit of time that pays for each step."""
+
+    def step(self, action):
+        """Ten more."""
+        obs, reward, *rest = super().step(action)
+        return obs, reward + 10.0, *rest
+
+
+def paying():
+    """Episodes of two steps."""
+    return Paying(Count(length=9), 2)
+
+
+class Own(Lines):
+    """Its observations and infos are its state itself."""
+
+    def allocate(self, num_envs):
+        """Make room."""
+        super().allocate(num_envs)
+        self.seen = np.zeros((num_envs, 2), np.float32)
+
+    def observe(self, rows):
+        """The number of steps."""
+        self.seen[rows] = self.steps[rows, None]
+        return self.seen if isinstance(rows, slice) else self.seen[rows]
 
 
 def act(env):
@@ -45,6 +76,25 @@ def test_the_true_final_observation_is_kept(truncate):
     assert info["final_info"]["steps"].tolist() == [3, 3]
     assert info["started"].tolist() == [True, True]
     assert reward.tolist() == [1.0, 1.0]
+
+
+def test_a_final_info_is_of_the_end_where_a_task_returns_its_state_itself():
+    """Which the next episode of the same step writes to; so are observations."""
+    env = envs.make(f"{__name__}:Own", 2)
+    kept = [env.reset()[0], *(env.step(act(env))[0] for _ in range(4))]
+    *_, info = env.step(act(env))
+    assert info["final_info"]["steps"].tolist() == info["episode"]["l"].tolist() == [5, 5]
+    assert info["final_obs"][:, 0].tolist() == [5, 5]
+    assert [obs[0, 0] for obs in kept] == [0, 1, 2, 3, 4]
+
+
+def test_a_limit_of_time_that_does_more_is_kept():
+    """Only Gymnasium's own is taken over by the batch."""
+    env = envs.make(f"{__name__}:paying", 1)
+    env.reset()
+    steps = [env.step(act(env)) for _ in range(2)]
+    assert [(reward[0], truncated[0]) for _, reward, _, truncated, _ in steps] == [(11, False), (11, True)]
+    assert env.episode_limit == 2
 
 
 def test_only_what_ended_is_reset():
