@@ -16,8 +16,8 @@ from spreeze_zmq.envs.spec import members
 
 
 def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment inside an outermost ``TimeLimit``."""
-    return env.env if isinstance(env, TimeLimit) else env
+    """The environment inside an outermost ``TimeLimit``; one of a subclass, which may do more, stays."""
+    return env.env if type(env) is TimeLimit else env
 
 
 def limits(env: gymnasium.Env[Any, Any]) -> Iterator[TimeLimit[Any, Any]]:

@@ -76,7 +76,7 @@ class GymnasiumLoop(BatchedEnv):
         one, limit = unfitted[0], time_limit(unfitted[0])
         self._observed = Observed(self.envs[0].observation_space)
         spaces = self._observed.space, self.envs[0].action_space
-        own_limit = int(one._max_episode_steps) if isinstance(one, TimeLimit) else None
+        own_limit = int(one._max_episode_steps) if type(one) is TimeLimit else None
         super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
         self.own_spaces = one.observation_space, one.action_space
         self.on_tick = on_tick
