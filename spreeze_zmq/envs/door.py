@@ -223,8 +223,8 @@ def _choices(space: spaces.Discrete | spaces.MultiDiscrete, what: str) -> _Reade
     """One-hot, each choice after the other."""
     is_one = isinstance(space, spaces.Discrete)
     shape = space.shape or ()
-    sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
-    start, ends = np.ravel(space.start), np.cumsum(sizes)
+    sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec).astype(np.int64)
+    start, ends = np.ravel(space.start).astype(np.int64), np.cumsum(sizes)
 
     def read(value: Any) -> list[NDArray[Any]]:
         one = value[0] if is_one and np.shape(value) == (1,) else value

@@ -70,16 +70,17 @@ class ObservationPart:
                 value = value[key]
             except (KeyError, IndexError, TypeError) as error:
                 raise InputError(f"the observation has no {self.name}, which the policy takes") from error
-        given = shape_of(value)
-        num_leading = -1 if given is None else len(given) - len(self.shape)
-        if given is None or num_leading < 0 or given[num_leading:] != self.shape:
-            got = type(value).__name__ if given is None else given
+        shape = shape_of(value)
+        num_leading = -1 if shape is None else len(shape) - len(self.shape)
+        if shape is None or num_leading < 0 or shape[num_leading:] != self.shape:
+            got = type(value).__name__ if shape is None else shape
             raise InputError(f"{self.name} is of shape {got}, expected {self.shape} or a batch of it")
-        leading = given[:num_leading]
+        leading = shape[:num_leading]
         if not self.sizes:
             return np.asarray(value, np.float32).reshape(*leading, self.size)
-        index = np.asarray(value).reshape(*leading, len(self.sizes)) - np.asarray(self.start)
-        if not np.issubdtype(index.dtype, np.integer) or ((index < 0) | (index >= self.sizes)).any():
+        given = np.asarray(value).reshape(*leading, len(self.sizes))
+        index = given.astype(np.int64) - np.asarray(self.start)
+        if given.dtype.kind not in "iu" or ((index < 0) | (index >= self.sizes)).any():
             last = [first + size - 1 for first, size in zip(self.start, self.sizes, strict=True)]
             raise InputError(f"{self.name} is {value!r:.60}, expected integers {list(self.start)} to {last}")
         rows = np.zeros((*leading, self.size), np.float32)

@@ -25,6 +25,9 @@ SPACES = {
     "tuple": spaces.Tuple((spaces.Discrete(5, start=2), spaces.MultiDiscrete([3, 4], start=[-1, 2]))),
     "discrete": spaces.Discrete(6, start=-2),
     "multi-discrete": spaces.MultiDiscrete([3, 4], start=[1, 0]),
+    "unsigned": spaces.Tuple(
+        (spaces.Discrete(5, start=2, dtype=np.uint64), spaces.MultiDiscrete([200, 100], dtype=np.uint8))
+    ),
     "multi-binary": spaces.MultiBinary(3),
     "text": spaces.Dict({"word": spaces.Text(3, min_length=3)}),
 }
