@@ -213,7 +213,7 @@ def _play_round(
         ended = playing & step.ended & ~step.failed
         if ended.any():
             if step_cap is not None:
-                cut |= ended & step.truncated & (lengths >= step_cap)
+                cut |= ended & step.truncated & ~step.terminated & (lengths >= step_cap)
             for row in ended.nonzero()[0].tolist():
                 infos[row] = scalars(step.info.get("final_info", {}), row)
             playing &= ~ended

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 
 from components.evaluator.__main__ import Evaluator
 from spreeze_zmq import algorithms, envs
@@ -12,6 +13,21 @@ from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play, t_interval
 from spreeze_zmq.policy import Policy
+
+
+class Ends(PendulumEnv):
+    """A pendulum whose episodes end by themselves in the third step."""
+
+    def reset(self, **options):
+        """As the pendulum's."""
+        self.steps = 0
+        return super().reset(**options)
+
+    def step(self, action):
+        """As the pendulum's."""
+        self.steps += 1
+        obs, reward, _, *rest = super().step(action)
+        return obs, reward, self.steps == 3, *rest
 
 
 @pytest.fixture
@@ -90,11 +106,15 @@ def test_one_episode_that_is_played_again_and_again_has_no_interval(policy):
 
 
 def test_an_episode_that_the_limit_of_steps_ends_counts_as_cut(policy):
-    """If the evaluation has set the limit; an episode truncated by the environment's own limit is whole."""
+    """If the evaluation has set the limit; an episode truncated by the environment's own limit is whole, and
+    so is one that ends by itself in its last step.
+    """
     cut = play(envs.make("Pendulum-v1", 2, max_episode_steps=30), policy, 1, step_cap=30)
     assert (cut.lengths.tolist(), cut.cut.tolist(), cut.timed_out) == ([30, 30], [True, True], False)
     assert cut.fields()["num_truncated"] == 2
     assert not play(envs.make("Pendulum-v1", 2), policy, 1).cut.any()
+    ends = envs.make(f"{__name__}:Ends", 2, step_cap=3)
+    assert play(ends, policy, 1, step_cap=3).cut.tolist() == [False, False]
 
 
 def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
