@@ -33,7 +33,8 @@ def numbered(value: Any, index: int) -> Any:
     if isinstance(value, Mapping):
         return {key: numbered(item, index) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [numbered(item, index) for item in value]
+        items = [numbered(item, index) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     return value
 
 

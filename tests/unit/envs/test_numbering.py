@@ -43,6 +43,7 @@ class Port(Right):
         ("tcp://here:50{index:02d}", "tcp://here:5007"),
         ("{{index}}", "{index}"),
         ({"a": ["{index}", "x{index}"], "b": 3}, {"a": [7, "x7"], "b": 3}),
+        (("{index}", [("x{index}", 3)]), (7, [("x7", 3)])),
         ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
         (r"\d{3}", r"\d{3}"),
     ],
