@@ -50,7 +50,7 @@ def remade(spec: EnvironmentSpec, num_envs: int, **options: Any) -> BatchedEnv:
         InvalidEnvironment: it cannot be made, or has other spaces than the spec, also of the same shapes.
         EnvironmentFailure: the workers did not start.
     """
-    own = {"action_mask": spec.action_mask, "step_cap": spec.max_episode_steps}
+    own: dict[str, Any] = {"action_mask": spec.action_mask, "step_cap": spec.max_episode_steps}
     batch = make(spec.id, num_envs, **own, **options, **spec.kwargs)
     try:
         check_same(spec, batch)
