@@ -15,7 +15,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outlet
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.wire import Message
 
@@ -89,8 +89,8 @@ class Experience(ABC):
         memory_size = type(half.algorithm).memory_size(self.options)
         self.intake = Intake(component, self.options.frame_stack, self.too_stale, self.unfit, memory_size)
         self.lag = LagHistogram()
-        if others is None and not self.in_order:
-            component.on("status", self.hear_run)
+        self._hears_run = not self.in_order
+        component.on("status", self.hear_run)
 
     # --- what it waits for
 
@@ -204,9 +204,13 @@ class Experience(ABC):
         """Note what came with the other half's weights, which have been loaded."""
 
     def hear_run(self, status: Mapping[str, Any]) -> None:
-        """Without another learner the broker knows what the run had received."""
+        """Catch up with what a critic-learner had reported to the broker, which knows it though both learners
+        were started again. An actor-learner hears it once: later, what is on its way to it is in that count.
+        """
         received = status.get("env_steps")
-        self.catch_up(received if type(received) is int else 0)
+        if self._hears_run and type(received) is int:
+            self._hears_run = self.component.role != ACTOR_LEARNER
+            self.catch_up(received)
 
     def catch_up(self, received: int) -> None:
         """Count what the run has received and this learner has not: it was started again, from an older

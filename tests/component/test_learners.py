@@ -161,7 +161,9 @@ def test_the_last_policy_reaches_a_reader_that_was_busy(peers):
 @pytest.mark.long("a learner has two lives")
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_a_learner_restores_what_it_saved(peers):
-    """A checkpoint's part on request; a second life goes on with its counters and parameters."""
+    """A checkpoint's part on request; a second life goes on with its counters and parameters, and counts the
+    env steps that the broker knows of.
+    """
     feed, _ = played(peers, "critic_learner")
     peers.meanwhile = lambda: feed.push(1)
     first = peers.start()
@@ -177,8 +179,10 @@ def test_a_learner_restores_what_it_saved(peers):
     peers.next("hello")
     counters = peers.report()["counters"]
     assert counters["critic_updates"] >= 5
-    assert counters["env_steps"] > 0
+    assert 0 < counters["env_steps"] < 10**6
     assert "going on from" in peers.logs()
+    peers.publish("control", "status", env_steps=10**6)
+    assert peers.report(lambda fields: fields["counters"]["env_steps"] >= 10**6)
 
 
 IN_ORDER = [

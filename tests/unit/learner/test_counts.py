@@ -74,7 +74,10 @@ def rounds(role, alone=False, **balance):
     )
     half = SimpleNamespace(algorithm=kind(options, plan.environment))
     outlet = SimpleNamespace(
-        cadence=None, limits=None, of_policy=role == ACTOR_LEARNER, versions=SimpleNamespace(newest=9)
+        cadence=None,
+        limits=SimpleNamespace(meet=lambda num_samplers: False),
+        of_policy=role == ACTOR_LEARNER,
+        versions=SimpleNamespace(newest=9),
     )
     others = None if alone else SimpleNamespace(num_taken=0)
     return RoundExperience(component, half, outlet, others, Counts(env_steps=600)), handlers
@@ -96,14 +99,26 @@ def test_a_restarted_learner_of_rounds_hears_how_many_transitions_the_run_has(mo
             (fields.get("extras") or fields)["env_steps"] += 50
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(("mode", "expected"), [("free", 1000), ("lockstep", 600)])
-def test_a_lone_learner_that_was_started_again_hears_it_of_the_broker(mode, expected):
-    """So that the run ends where it was told to, and schedules do not go back."""
-    experience, handlers = rounds(CRITIC_LEARNER, alone=True, mode=mode)
+def test_a_critic_learner_that_was_started_again_hears_it_of_the_broker(mode, expected, alone):
+    """So that the run ends where it was told to, and schedules do not go back: there may be no other learner,
+    or it was started again too, from the same checkpoint.
+    """
+    experience, handlers = rounds(CRITIC_LEARNER, alone, mode=mode)
     for received in (900, 700, "x", None, 1000):
         for handler in handlers:
             handler({"env_steps": received})
     assert experience.counts.env_steps == expected
+
+
+def test_an_actor_learner_of_rounds_hears_it_of_the_broker_once():
+    """Later counts may be ahead of its own by what is on its way to it, which would be counted twice."""
+    experience, handlers = rounds(ACTOR_LEARNER)
+    for received in (900, 1000):
+        for handler in handlers:
+            handler({"env_steps": received})
+    assert experience.counts.env_steps == 900
 
 
 @pytest.mark.parametrize(("mode", "goes_on"), [("free", True), ("lockstep", False)])
