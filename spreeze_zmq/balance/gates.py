@@ -88,6 +88,10 @@ class DelayGate:
         """Start to follow a critic that has made ``critic_updates``; both counts start at 0."""
         self._met_at, self.critic_updates, self.actor_updates = critic_updates, 0, 0
 
+    def meet_again(self) -> None:
+        """Follow the same critic from where it is now, after a time in which the actor could not."""
+        self.meet(self._met_at + self.critic_updates)
+
     def state(self) -> dict[str, int]:
         """What to go on from as if nobody had restarted."""
         return {"critic": self.critic_updates, "actor": self.actor_updates, "met_at": self._met_at}

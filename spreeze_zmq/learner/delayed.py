@@ -96,7 +96,10 @@ class DelayExperience(ReplayExperience):
         """Keep the observations of one rollout."""
         self.replay.add(rollout)
         self.outlet.observe(rollout)
-        self._received += rollout.num_transitions
+        before, self._received = self._received, self._received + rollout.num_transitions
+        if before < self.refill <= self._received:
+            self.gate.meet_again()
+            self.cadence.restart()
 
     def meet(self, message: Message) -> None:
         """Note how far the critic-learner is."""

@@ -83,18 +83,34 @@ def test_the_errors_of_weights_that_are_gone_are_forgotten(learner):
 
 @pytest.mark.parametrize("peers", [[*SMALL, "algorithm.learning_starts=64"]], indirect=True)
 def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
-    """Both: a policy that follows its critics on the first rollout alone is spoilt as they are."""
+    """Both: a policy that follows its critics on the first rollout alone is spoilt as they are. The updates
+    that its critics have made meanwhile are not made up for.
+    """
     experience, state = learner.experience, learner.state()
     learner.restore({**state, "counters": {**state["counters"], "env_steps": 5000}})
     learner.others.num_taken, made = 1, random_rollout(learner.component.environment)
     if learner.outlet.of_policy:
-        experience.gate.hear(10**6)
+        experience.gate.meet(10**6)
+        experience.gate.hear(10**6 + 5000)
     for missing in (500, 244):
         assert not experience.ready
         assert experience.lacks() == f"{missing} more transitions, as its replay was not saved"
         experience.add(made)
-    assert experience.ready
     assert experience.lacks() == ""
+    if learner.outlet.of_policy:
+        assert not experience.ready
+        experience.gate.hear(10**6 + 5007)
+        assert _updates(experience) == 7 + experience.gate.slack
+    else:
+        assert experience.ready
+
+
+def _updates(follower):
+    """How many updates it makes before it waits."""
+    before = follower.gate.actor_updates
+    while follower.ready:
+        follower.trained(None)
+    return follower.gate.actor_updates - before
 
 
 @pytest.mark.parametrize("peers", [[*SMALL, "algorithm.learning_starts=64"]], indirect=True)
