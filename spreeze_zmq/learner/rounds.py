@@ -178,8 +178,9 @@ class RoundExperience(Experience):
         return True
 
     def _end(self) -> None:
-        """Count the round; the weights are due."""
+        """Count the round, and its publication; the weights are due."""
         self.rounds += 1
+        self.cadence.published = self.rounds
         for rollout in self._rollouts:
             self._consume(rollout)
         self._rollouts, self._due = [], True

@@ -1,7 +1,9 @@
 """The two learners as real processes; the test is their sampler, their broker and each one's other half."""
 
+import json
 import os
 import time
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -11,7 +13,8 @@ import torch
 from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner import Learner
+from spreeze_zmq.learner import Learner, publication
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.peers.players import OtherLearner, Sampler
 from spreeze_zmq.replay import RoundStore
@@ -304,6 +307,24 @@ def test_a_lone_learner_makes_no_actor_updates(peers):
         channel.close()
     assert counters["critic_updates"] == 7
     assert "actor_updates" not in counters
+
+
+@pytest.mark.parametrize("peers", [(*LONE, "run.algorithm=pqn", "components.sampler.count=1")], indirect=True)
+def test_the_record_of_a_long_run_of_rounds_has_ever_fewer_of_them(peers, monkeypatch):
+    """A week of short rounds would fill the disk."""
+    monkeypatch.setattr(publication, "WHOLE_RECORD", 2)
+    learner = Learner(Component("critic_learner", peers.plan, 0))
+    made = random_rollout(learner.component.environment)
+    learner.publish()
+    for _ in range(9):
+        learner.experience.add(replace(made, policy_version=learner.outlet.versions.newest))
+        while learner.experience.ready:
+            learner.update()
+        learner.publish_if_due()
+    for channel in learner.component._channels.values():
+        channel.close()
+    lines = [json.loads(line) for line in learner.record.path.read_text().splitlines()]
+    assert [line["rounds"] for line in lines] == [1, 2, 4, 8]
 
 
 class Payload:
