@@ -121,7 +121,7 @@ class PPO(Algorithm):
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
         """V-trace targets and advantages ``[T, N]`` of the current policy and value network."""
-        options, rho_tm1, remembered = self.options, torch.ones_like(rollouts.reward), {}
+        options, remembered = self.options, {}
         if options.memory_size:
             rows = rollouts.obs.flatten(0, 1)
             output, after = nn.unroll(self.policy, rows, rollouts.memory, rollouts.begins)
@@ -131,15 +131,15 @@ class PPO(Algorithm):
             final_obs = torch.cat([rollouts.final_obs, after[ended_at]], 1)
             rollouts = replace(rollouts, obs=obs, final_obs=final_obs)
             remembered = {"remembered": before[:-1]}
-        elif options.correct_staleness:
+        else:
             output = self.policy(rollouts.obs[:-1].flatten(0, 1))
-        if options.correct_staleness:
-            a_tm1 = rollouts.action.flatten(0, 1)
-            legal = {"mask": rollouts.action_mask[:-1].flatten(0, 1)} if self.env.action_mask else {}
-            log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1, **legal)
-            rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
+        a_tm1 = rollouts.action.flatten(0, 1)
+        legal = {"mask": rollouts.action_mask[:-1].flatten(0, 1)} if self.env.action_mask else {}
+        log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1, **legal)
+        rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
+        vtrace_rho_tm1 = rho_tm1 if options.correct_staleness else torch.ones_like(rho_tm1)
         weights = {"gae_lambda": options.gae_lambda, "rho_bar": options.rho_bar, "c_bar": options.c_bar}
-        targets, advantages = rollout_returns(rollouts, self._value, options.gamma, rho_tm1, **weights)
+        targets, advantages = rollout_returns(rollouts, self._value, options.gamma, vtrace_rho_tm1, **weights)
         found = {"target": targets, "advantage": advantages, "rho": rho_tm1, **remembered}
         if options.value_clip_range is not None:
             found["value"] = self._value(rollouts.obs[:-1].flatten(0, 1)).view_as(targets)

@@ -92,3 +92,15 @@ def test_the_rate_follows_what_the_round_has_moved_and_not_how_stale_it_is():
     assert loss.rate_factor.item() == 1.5
     constant(ppo.policy, 0.0, 0.0, 0.0, 3.0)
     assert ppo.policy_loss(batch).rate_factor.item() == pytest.approx(1 / 1.5)
+
+
+def test_a_policy_that_trusts_stale_steps_has_not_moved_by_their_staleness():
+    """Its rate starts from where the round began, whether V-trace weighs the steps or not."""
+    for correct in (True, False):
+        options = PPO.Options(**SMALL, desired_kl=1e-4, correct_staleness=correct)
+        policy = algorithms.make("policy", PPO, options, DISCRETE, "cpu", 0)
+        loss = policy.algorithm.policy_loss(
+            SimpleNamespace(**policy.prepare(random_round(DISCRETE, 64, "cpu")))
+        )
+        assert loss.metrics["kl"]().item() > 0.01
+        assert loss.rate_factor.item() == 1.5
