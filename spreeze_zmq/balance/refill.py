@@ -6,12 +6,13 @@ from __future__ import annotations
 REFILL_SHARE = 0.1
 
 
-def refill(learning_starts: int, env_steps: int, replay_capacity: int) -> int:
+def refill(learning_starts: int, env_steps: int, replay_capacity: int, num_goals: int) -> int:
     """Transitions that must come before the next update.
 
     Args:
         learning_starts: of a run from its beginning.
         env_steps: transitions that had come when the replay was lost.
-        replay_capacity: most that it held.
+        replay_capacity: most that it held, with those kept in hindsight.
+        num_goals: in hindsight, of each transition beside its own.
     """
-    return max(learning_starts, int(REFILL_SHARE * min(env_steps, replay_capacity)))
+    return max(learning_starts, int(REFILL_SHARE * min(env_steps, replay_capacity // (1 + num_goals))))

@@ -128,8 +128,9 @@ class ReplayExperience(Experience):
         """
         self.replay.ring.set_random_state(state["replay"])
         if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
-            options = self.options
-            self.refill = refill(options.learning_starts, self.counts.env_steps, options.replay_capacity)
+            options, env_steps = self.options, self.counts.env_steps
+            num_goals = options.hindsight_goals if options.hindsight != "off" else 0
+            self.refill = refill(options.learning_starts, env_steps, options.replay_capacity, num_goals)
             log.warning("without its replay: updates go on after %d transitions", self.refill)
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])

@@ -105,6 +105,20 @@ def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
         assert experience.ready
 
 
+MAZE = [
+    *("run.env=tests.system.maze:Maze", "algorithm.hindsight=future", "algorithm.hindsight_goals=9"),
+    *("algorithm.replay_capacity=20000", "algorithm.learning_starts=64"),
+]
+
+
+@pytest.mark.parametrize("peers", [[*SMALL, *MAZE]], indirect=True)
+def test_without_its_replay_a_learner_waits_for_none_of_what_it_had_in_hindsight(learner):
+    """Nine of ten transitions were kept in hindsight: 200 that come again are a tenth of the others."""
+    state = learner.state()
+    learner.restore({**state, "counters": {**state["counters"], "env_steps": 10**6}})
+    assert learner.experience.refill == 200
+
+
 def _updates(follower):
     """How many updates it makes before it waits."""
     before = follower.gate.actor_updates
