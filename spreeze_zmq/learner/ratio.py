@@ -179,11 +179,11 @@ class RatioExperience(ReplayExperience):
         self.replay.forget_errors()
 
     def _count_replay_as_trained(self) -> None:
-        """Count the transitions in the replay as received and, beyond ``learning_starts``, as trained on; a
-        run in order counts from 0, as its samplers do.
+        """Count what the replay has been given of samplers as received and, beyond ``learning_starts``, as
+        trained on; a run in order counts from 0, as its samplers do.
         """
         if not self.in_order:
-            self.gate.received = len(self.replay) - self.num_filled
+            self.gate.received = self.replay.num_sampled
             self.gate.trained = int(self.gate.replay_ratio * self.gate.counted)
 
     def restore(self, state: Mapping[str, Any]) -> None:

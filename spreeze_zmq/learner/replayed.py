@@ -127,6 +127,8 @@ class ReplayExperience(Experience):
         come again.
         """
         self.replay.ring.set_random_state(state["replay"])
+        if not self.replay.num_sampled:  # one that was saved with this state
+            self.replay.num_sampled = min(len(self.replay) - self.num_filled, self.counts.env_steps)
         if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
             options, env_steps = self.options, self.counts.env_steps
             num_goals = options.hindsight_goals if options.hindsight != "off" else 0

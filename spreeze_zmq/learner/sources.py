@@ -94,6 +94,8 @@ class Sources:
         if scale is not None and counted is not None:  # what outlived a process has counted the sources, too
             scale.adopt(counted)
         self.num_filled = len(self._own) if fill else 0
+        if fill:
+            self._own.num_sampled = 0
 
     def _read(self, name: str, observe: Callable[[Rollout], None], *, fill: bool) -> int:
         """Read one source; returns its transitions."""

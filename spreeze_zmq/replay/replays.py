@@ -72,6 +72,7 @@ class _RingReplay:
 
     def __init__(self, ring: Ring, packing: Packing | None):
         self.ring, self.packing = ring, packing
+        self._num_sampled: NDArray[np.float64] = np.zeros(1)
 
     def relabel_by(self, how: Relabelling) -> None:
         """From now on, keep what a relabelling makes of each episode, too."""
@@ -79,8 +80,20 @@ class _RingReplay:
         masks = tuple(column.name for column in self.ring.columns if column.name == MASK)
         self.relabeller = Relabeller(how, self.gamma, self.n_step, (*self.more, *masks), drawn)
 
-    def _add_relabelled(self, rollout: Rollout) -> None:
-        """Store what relabelling makes of the episodes that end in a rollout, whose own steps are stored."""
+    @property
+    def num_sampled(self) -> int:
+        """Transitions that have been added as they came, since it was empty."""
+        return int(self._num_sampled[0])
+
+    @num_sampled.setter
+    def num_sampled(self, number: int) -> None:
+        self._num_sampled[0] = number
+
+    def _added(self, rollout: Rollout) -> None:
+        """Count the steps of a rollout, which are stored, and store what relabelling makes of the episodes
+        that end in it.
+        """
+        self._num_sampled += rollout.num_transitions
         if self.relabeller is not None:
             for rows in self.relabeller.rows(flat(rollout, self.packing)):
                 self.ring.write(rows)
@@ -93,14 +106,16 @@ class _RingReplay:
         return self.ring.unfit(rollout)
 
     def keep_in(self, descriptor: int) -> None:
-        """Hold the transitions, and what rewards are divided by, in memory that outlives this process
-        (``kept_memory``), and recover what an earlier process left there. A replay on a GPU stays where it
-        is.
+        """Hold the transitions, their number, and what rewards are divided by in memory that outlives this
+        process (``kept_memory``), and recover what an earlier process left there. A replay on a GPU stays
+        where it is.
         """
         if self.ring.device.type == "cpu":
-            numbers = self.ring.keep_in(descriptor, 0 if self.scale is None else self.scale.counts.size)
+            num_counts = 0 if self.scale is None else self.scale.counts.size
+            numbers = self.ring.keep_in(descriptor, 1 + num_counts)
+            self._num_sampled = numbers[:1]
             if self.scale is not None:
-                self.scale.keep_in(numbers)
+                self.scale.keep_in(numbers[1:])
 
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""
@@ -216,7 +231,7 @@ class Replay(_RingReplay):
             following = after_steps(rollout, rollout.action_mask, rollout.final_action_mask, last)
             fields["next_action_mask"] = following
         self._store(rollout, fields, last)
-        self._add_relabelled(rollout)
+        self._added(rollout)
         if self.scale is not None:
             self.scale.add(rollout)
 
@@ -271,7 +286,7 @@ class ObservationReplay(_RingReplay):
         """Store the ``T x N`` observations that were acted on."""
         masks = rollout.action_mask
         self.ring.add(rollout, {} if masks is None else {"action_mask": masks[:-1]})
-        self._add_relabelled(rollout)
+        self._added(rollout)
 
     def sample(self, batch_size: int) -> torch.Tensor | Mapping[str, torch.Tensor]:
         """``[B, *stacked_shape]`` drawn uniformly with replacement, valid until the next call; with action

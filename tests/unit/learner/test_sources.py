@@ -86,6 +86,16 @@ def test_a_replay_that_was_filled_in_part_is_filled_again(plan, memory):
     assert (rewards(again), len(again), filled) == ([*range(1, 21)], 20, 0)
 
 
+def test_a_process_knows_how_much_was_sampled_of_what_outlived_the_one_before(plan, memory):
+    """Data fill the replay and count for nothing, nor does what is kept once more of an episode."""
+    twice = Relabelling(partial(many, 1), None, 1)
+    first, filled = life(plan, memory, how=twice)
+    assert (filled, first.num_sampled) == (40, 0)
+    first.add(random_rollout(plan.environment))
+    second, filled = life(plan, memory, how=twice)
+    assert (len(second), filled, second.num_sampled) == (296, 0, 256)
+
+
 def test_what_rewards_are_divided_by_outlives_a_process_as_its_replay_does(plan, memory):
     """Else all that is back would count as it came, beside a network that is new."""
     first, _ = life(plan, memory)
@@ -136,7 +146,7 @@ def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(pla
     made.replay = replay_of(algorithm.critic_fields, plan.environment, options, "cpu", 1)
     made.half = SimpleNamespace(algorithm=SimpleNamespace(reward_divisor=1.0), num_updates=0)
     made.sources, made.batch_size, made.cadence = None, 8, SimpleNamespace(every=0)
-    made.outlet, made._received = SimpleNamespace(observe=lambda rollout: None), 0
+    made.outlet, made._received, made.refill = SimpleNamespace(observe=lambda rollout: None), 0, 0
     rollout = random_rollout(plan.environment, 8)
     made.add(replace(rollout, reward=np.full_like(rollout.reward, 100.0)))
     batch, _ = made.next()
