@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.outbox import ask_for, hand_over
+from spreeze_zmq.run.outbox import ask_for, failure, hand_over
 from spreeze_zmq.wire import Message
 
 log = logging.getLogger("spreeze")
@@ -79,12 +79,14 @@ class Handing:
             meanwhile: called again and again until they are there; returns whether to go on waiting.
 
         Raises:
-            ChannelError: they do not come.
+            ChannelError: they do not come, or cannot be written here.
         """
         if not self.is_elsewhere:
             return
         place, until_s = ask_for(self._folder, self._process, word), time.monotonic() + FETCH_S
         while place.exists() and meanwhile():
+            if (why := failure(place)) is not None:
+                raise ChannelError(f"the {word} has not come from the head: {why}")
             if time.monotonic() > until_s:
                 raise ChannelError(f"the head has not sent the {word} in {FETCH_S:.0f} s")
             time.sleep(_LOOK_S)

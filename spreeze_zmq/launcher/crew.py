@@ -16,8 +16,9 @@ from spreeze_zmq.launcher import warm
 from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
-from spreeze_zmq.nodes.head import Nodes, PlacedSpawner
+from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.node import Node
+from spreeze_zmq.nodes.placed import PlacedSpawner
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, ROLES, SAMPLER
 from spreeze_zmq.run.folder import RunFolder

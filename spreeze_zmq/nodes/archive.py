@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import BinaryIO
 
-from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.errors import CheckpointError, WireError
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
 from spreeze_zmq.plan.roles import ROLES, VIDEOS
 from spreeze_zmq.run.checkpoint import MANIFEST, manifest_of, parts_of, restore_point
@@ -15,9 +17,15 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT
 from spreeze_zmq.wire import Message
 
+#: The open files of a request, each with its path below the run's folder; or why they cannot be read.
+Found = list[tuple[str, BinaryIO]] | str
+
 
 class Archive:
     """The head's side of a machine's :class:`Errands`.
+
+    The files of a request are found in a thread: every byte of a checkpoint is verified before it is given,
+    which takes longer than a machine waits for a beat.
 
     Args:
         folder: the run's.
@@ -37,31 +45,59 @@ class Archive:
         self._folder, self._send, self._holds = folder, send, holds
         self._outgoing = Outgoing(send)
         self._incoming = Incoming(folder.path, send, self._may_write)
-        self._wanted: list[str] = []
+        self._wanted: dict[str, str] = {}
+        self._found: SimpleQueue[tuple[str, Found]] = SimpleQueue()
 
     def hear(self, message: Message) -> None:
         """Handle a message of the machine.
 
         Raises:
             WireError: it is not that of a process there, or a file that such a process may not write.
-            OSError: a file cannot be read or written; the others go on.
+            OSError: a file cannot be written; the others go on.
         """
         if message.kind == "piece":
             self._incoming.hear(message.fields, message.arrays["bytes"])
         elif message.kind == "taken":
             self._outgoing.hear(message.fields)
         elif message.kind == "want":
-            self._wanted.append(message.fields["about"])
-            for path, file in self._files(message.fields["about"], message.fields["what"]):
-                self._outgoing.give(message.fields["about"], path, file)
-        for about in [about for about in self._wanted if not self._outgoing.holds(about)]:
-            self._wanted.remove(about)
-            self._send(Message("given", {"about": about}))
+            self._look_for(message.fields["about"], message.fields["what"])
 
-    def _files(self, about: str, what: str) -> list[tuple[str, BinaryIO]]:
-        """The files of a request, each with its path below the run's folder; none where there are none."""
+    def serve(self) -> list[str]:
+        """Give what has been found, and say when a request is done; returns a line for each that fails."""
+        lines = []
+        while not self._found.empty():
+            about, found = self._found.get()
+            if isinstance(found, str):
+                self._wanted[about] = found
+                continue
+            self._wanted[about] = ""
+            for path, file in found:
+                self._outgoing.give(about, path, file)
+        for about in [about for about in self._wanted if not self._outgoing.holds(about)]:
+            why = self._wanted.pop(about) or self._outgoing.failed.pop(about, "")
+            self._send(Message("given", {"about": about, **({"failed": why} if why else {})}))
+            if why:
+                lines.append(f"{about.rpartition('.')[0]} cannot be given what it asks for: {why}")
+        return lines
+
+    def _look_for(self, about: str, what: str) -> None:
+        """Begin to find the files of a request."""
         if not (role := self._role(about)):
-            raise WireError("wrong_field_type", f"want.about is {about[:80]!r}, which is no process there")
+            why = f"want.about is {about[:80]!r}, which is no process there"
+            self._send(Message("given", {"about": about, "failed": why}))
+            raise WireError("wrong_field_type", why)
+        threading.Thread(target=self._find, args=(about, role, what), name=about, daemon=True).start()
+
+    def _find(self, about: str, role: str, what: str) -> None:
+        try:
+            self._found.put((about, self._files(role, what)))
+        except OSError as error:
+            self._found.put((about, f"{error.filename}: {error.strerror}"))
+        except CheckpointError as error:
+            self._found.put((about, str(error)))
+
+    def _files(self, role: str, what: str) -> list[tuple[str, BinaryIO]]:
+        """The files of a request; none where there are none."""
         if what == CHECKPOINT:
             return self._checkpoint(role)
         if what != BEST_POLICY:

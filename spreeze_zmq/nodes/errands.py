@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
 from spreeze_zmq.plan.roles import VIDEOS
@@ -28,6 +29,7 @@ class Errands:
     def __init__(self, folder: RunFolder, send: Callable[[Message], object]) -> None:
         self._folder, self._send = folder, send
         self._begun: dict[str, Errand] = {}
+        self._failed: dict[str, str] = {}
         self._outgoing = Outgoing(send)
         self._incoming = Incoming(folder.path, send, lambda _, path: fits(path, GIVEN))
 
@@ -44,6 +46,7 @@ class Errands:
                 self._send(Message("want", {"about": name, "what": errand.want}))
         for name, errand in list(self._begun.items()):
             if not errand.want and not self._outgoing.holds(name):
+                self._outgoing.failed.pop(name, None)  # the head misses the file, and says so
                 self._end(name)
 
     def holds(self, process: str) -> bool:
@@ -53,11 +56,24 @@ class Errands:
     def hear(self, message: Message) -> None:
         """Handle a message of the head. Raises WireError or OSError as :meth:`Incoming.hear` does."""
         if message.kind == "piece":
-            self._incoming.hear(message.fields, message.arrays["bytes"])
+            self._take(message)
         elif message.kind == "taken":
             self._outgoing.hear(message.fields)
-        elif message.kind == "given" and message.fields["about"] in self._begun:
-            self._end(message.fields["about"])
+        elif message.kind == "given" and (name := message.fields["about"]) in self._begun:
+            if why := self._failed.pop(name, message.fields.get("failed", "")):
+                self._begun.pop(name).fail(why)
+            else:
+                self._end(name)
+
+    def _take(self, message: Message) -> None:
+        """Write a piece; the errand fails where that fails, once the head has given the rest."""
+        try:
+            self._incoming.hear(message.fields, message.arrays["bytes"])
+        except (OSError, WireError) as error:
+            if (name := message.fields["about"]) in self._begun:
+                why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+                self._failed.setdefault(name, why)
+            raise
 
     def close(self) -> None:
         self._outgoing.close()

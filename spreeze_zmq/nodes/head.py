@@ -34,7 +34,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import newest_version
-from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
+from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Router, make_keys
 
@@ -167,6 +167,7 @@ class Nodes:
             else:  # a machine that was given up: what it runs is of no use
                 self.router.send(peer, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
         for node in list(self.lent.values()):
+            events += map(NotWritten, node.archive.serve() if node.archive is not None else ())
             patience_s = LOST_S if node.has_beaten else PREPARES_S
             silent_s = self._clock() - node.heard_s
             if silent_s > patience_s:
@@ -285,19 +286,3 @@ class Nodes:
         reason = how if code == REFUSED else "it was given up"
         self._send(node, Message("leave", {"code": code, "reason": reason}))
         return Gone(node, how, names, code)
-
-
-class PlacedSpawner:
-    """Starts each process where it has its place: on a node, or here."""
-
-    def __init__(self, here: Spawner, nodes: Nodes | None) -> None:
-        self._here, self._nodes = here, nodes
-
-    def spawn(self, spec: ProcessSpec) -> Process:
-        """Start one process."""
-        if self._nodes is not None and self._nodes.holds(spec.name):
-            return self._nodes.spawn(spec)
-        return self._here.spawn(spec)
-
-    def close(self) -> None:
-        self._here.close()

@@ -84,9 +84,10 @@ class Membership:
             self._join()
             while True:
                 self._turn()
-        except (InputError, ChannelError) as error:
-            self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
-            raise Left(REFUSED, str(error)) from None
+        except (InputError, ChannelError, OSError) as error:
+            why = _said(error) if isinstance(error, OSError) else str(error)
+            self.dealer.send(Message("leave", {"code": REFUSED, "reason": why}))
+            raise Left(REFUSED, why) from None
         except Left as left:
             self.is_lost = left.code == HEAD_LOST
             self._end_processes()
@@ -170,6 +171,8 @@ class Membership:
                 self.errands.hear(message)
             except WireError as error:
                 self.dealer.refuse(error, "launcher", kind)
+            except OSError as error:
+                self.half.say(f"{fields['about'].rpartition('.')[0]} does not get {_said(error)}")
         elif kind == "leave":
             self._watch()  # its processes have been asked to stop
             raise Left(int(fields["code"]), str(fields["reason"]))
@@ -183,9 +186,10 @@ class Membership:
             spec = self.place.spec(fields)
             self.processes[name] = self.spawner.spawn(spec)
             self.logs[name] = spec.log_path
-        except InputError as error:
+        except (InputError, OSError) as error:
+            why = _said(error) if isinstance(error, OSError) else str(error)
             self.dealer.send(
-                Message("ended", {"name": name, "code": InputError.exit_code, "log": f"{error}\n"})
+                Message("ended", {"name": name, "code": InputError.exit_code, "log": f"{why}\n"})
             )
 
     def _watch(self) -> None:
@@ -257,3 +261,8 @@ class Membership:
         channels.terminate()
         if self.place is not None:
             self.place.close()
+
+
+def _said(error: OSError) -> str:
+    """What cannot be read or written on this machine, and what mends it."""
+    return f"{error.filename or 'a file'}: {error.strerror}: make room there, or mend its permissions"

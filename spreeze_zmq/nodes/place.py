@@ -81,6 +81,7 @@ class Place:
 
         Raises:
             InputError: a component is not there, or cannot be built here.
+            OSError: a file cannot be written; it is named.
         """
         self.sockets = SocketFolder.create(plan.name)
         self._kept: dict[str, int] = {}
@@ -98,8 +99,10 @@ class Place:
                 wire.make_gate()
             self.plan = _fitting(_moved(plan, root, self.roles, self.wires), free_cores)
             self.folder.run_file.write_text(self.plan.to_json())
-        except BaseException:
+        except BaseException as error:
             self.sockets.remove()
+            if isinstance(error, OSError):
+                error.filename = error.filename or str(root)
             raise
 
     def spec(self, start: Mapping[str, Any]) -> ProcessSpec:

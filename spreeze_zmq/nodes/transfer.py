@@ -8,6 +8,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -53,10 +54,14 @@ class Outgoing:
 
     Args:
         send: sends a message to the other end.
+
+    Attributes:
+        failed: errand -> why a file of it cannot be read; none of its files is given any more.
     """
 
     def __init__(self, send: Callable[[Message], object]) -> None:
         self._send = send
+        self.failed: dict[str, str] = {}
         self._gifts: deque[_Gift] = deque()
 
     def give(self, about: str, path: str, file: BinaryIO) -> None:
@@ -94,12 +99,24 @@ class Outgoing:
             return
         gift = self._gifts[0]
         while gift.sent == 0 or (gift.sent < gift.size and gift.sent - gift.taken < WINDOW_BYTES):
-            piece = np.frombuffer(gift.file.read(PIECE_BYTES), np.uint8)
+            try:
+                piece = np.frombuffer(gift.file.read(PIECE_BYTES), np.uint8)
+            except OSError as error:
+                self._fail(gift.about, f"{gift.path}: {error.strerror}")
+                return
             fields = {"about": gift.about, "path": gift.path, "begin": gift.sent, "size": gift.size}
             self._send(Message("piece", fields, {"bytes": piece}))
             gift.sent += len(piece)
             if not len(piece):
                 return
+
+    def _fail(self, about: str, why: str) -> None:
+        """Give no file of an errand any more, and go on with the next one."""
+        self.failed[about] = why
+        for gift in [gift for gift in self._gifts if gift.about == about]:
+            gift.file.close()
+            self._gifts.remove(gift)
+        self._go_on()
 
 
 class Incoming:
@@ -136,9 +153,11 @@ class Incoming:
                 self._finish()
             else:
                 end = written
-        except (OSError, WireError):
+        except (OSError, WireError) as error:
             self.close()
             self._passed_over = path
+            if isinstance(error, OSError):
+                error.filename = error.filename or str(self._root / path)
             raise
         finally:
             self._send(Message("taken", {"about": about, "path": path, "end": end}))
@@ -174,6 +193,7 @@ class Incoming:
     def close(self) -> None:
         """Leave nothing of a file that is not whole."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what it still holds does not fit on the disk either
+                self._file.close()
             self._file = None
             self._temporary.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 RUN/outbox/NAME.NUMBER/          of the process NAME; removed by the machine's half when the head has it
     files/checkpoints/.../x.pt   a link to each file, at its path below the run's folder
     want                         or one word instead: what the process asks for, which is then in RUN
+    failed                       takes the place of that where it cannot be had: the reason
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from spreeze_zmq.run.folder import RunFolder
 #: The words of requests: the best policy, with the videos so far and what each shows; and the newest
 #: checkpoint as far as the role restores it.
 BEST_POLICY, CHECKPOINT = "best policy", "checkpoint"
-_FILES, _WANT = "files", "want"
+_FILES, _WANT, _FAILED = "files", "want", "failed"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Errand:
         """Have the process see that it is done."""
         shutil.rmtree(self.place, ignore_errors=True)
 
+    def fail(self, why: str) -> None:
+        """Have the process see that what it asked for cannot be had, also where its disk is full."""
+        with suppress(OSError):
+            (self.place / _WANT).write_text(why)
+        (self.place / _WANT).rename(self.place / _FAILED)
+
 
 def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
     """Hand files of a run's folder to the head; returns the path that exists until they are there.
@@ -57,10 +65,18 @@ def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
 
 
 def ask_for(folder: RunFolder, process: str, word: str) -> Path:
-    """Ask the head for copies of files; returns the path that exists until they are in the run's folder."""
+    """Ask the head for copies of files; returns the path that exists until they are in the run's folder, or
+    for ever where :func:`failure` says why they will not be.
+    """
     place, made = _begin(folder, process)
     (made / _WANT).write_text(word)
     return made.rename(place)
+
+
+def failure(place: Path) -> str | None:
+    """Why a request has failed; None if it has not."""
+    failed = place / _FAILED
+    return (failed.read_text() or "no room is left for it") if failed.exists() else None
 
 
 def errands(folder: RunFolder) -> list[Errand]:
@@ -68,7 +84,7 @@ def errands(folder: RunFolder) -> list[Errand]:
     found = []
     for place in folder.outbox.iterdir():
         process, _, number = place.name.rpartition(".")
-        if number.isdecimal() and not place.name.startswith("."):
+        if number.isdecimal() and not place.name.startswith(".") and failure(place) is None:
             found.append((int(number), _read(place, process)))
     return [errand for _, errand in sorted(found, key=lambda pair: pair[0])]
 

@@ -169,7 +169,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),
     "want": KindSpec(_fields("about: text, what: text")),
-    "given": KindSpec(_fields("about: text")),
+    "given": KindSpec(_fields("about: text, failed: text?")),
     "piece": KindSpec(
         _fields("about: text, path: text, begin: count<=FILE, size: count<=FILE"),
         {"bytes": ArraySpec(("uint8",), 1, 1)},

@@ -1,17 +1,51 @@
 """What a machine does after the head's welcome and before its first beat, while nobody waits for it."""
 
+import resource
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.nodes import membership
+from spreeze_zmq.nodes.head import REFUSED
 from spreeze_zmq.nodes.listening import Listening
-from spreeze_zmq.nodes.membership import Membership
+from spreeze_zmq.nodes.membership import Left, Membership
 from spreeze_zmq.nodes.relay import Relays
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import make_keys
+
+
+@pytest.fixture
+def welcomed(tmp_path, monkeypatch):
+    """Makes a machine that has the head's welcome, for a run of pendulum; and what it says."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def machine(*settings):
+        plan = Listening.at("127.0.0.1", topology.load("pendulum", settings)).plan
+        arrays = {
+            "plan": np.frombuffer(plan.placed(tmp_path / "run", tmp_path).to_json().encode(), np.uint8),
+            "bundle": np.zeros(0, np.uint8),
+        }
+        keys, said = make_keys(), []
+        welcome = {"node": "node-1", "public": keys.public, "secret": keys.secret, "server": keys.public}
+        half = SimpleNamespace(
+            head="tcp://127.0.0.1:9",
+            invitation=keys,
+            node="",
+            cores=2,
+            free_cores=1,
+            most=None,
+            relays=Relays(),
+        )
+        half.say = said.append
+        joining = Membership(half)
+        monkeypatch.setattr(joining, "_receive", lambda: Message("welcome", welcome, arrays))
+        monkeypatch.setattr(joining.dealer, "send", lambda message: None)
+        return joining, said
+
+    return machine
 
 
 @pytest.mark.parametrize(
@@ -20,27 +54,25 @@ from spreeze_zmq.wire.channels import make_keys
     ids=["samplers", "one"],
 )
 def test_a_machine_that_may_have_a_learner_compiles_its_layers_before_it_starts(
-    tmp_path, monkeypatch, settings, compiles
+    welcomed, monkeypatch, settings, compiles
 ):
     """A slow compiler would else take longer than the start timeout of the first one."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    plan = Listening.at("127.0.0.1", topology.load("pendulum", settings)).plan.placed(
-        tmp_path / "run", tmp_path
-    )
-    arrays = {
-        "plan": np.frombuffer(plan.to_json().encode(), np.uint8),
-        "bundle": np.zeros(0, np.uint8),
-    }
-    keys, said = make_keys(), []
-    welcome = {"node": "node-1", "public": keys.public, "secret": keys.secret, "server": keys.public}
-    half = SimpleNamespace(
-        head="tcp://127.0.0.1:9", invitation=keys, node="", cores=2, free_cores=1, most=None, relays=Relays()
-    )
-    half.say = said.append
-    joining = Membership(half)
-    monkeypatch.setattr(joining, "_receive", lambda: Message("welcome", welcome, arrays))
-    monkeypatch.setattr(joining.dealer, "send", lambda message: None)
+    joining, said = welcomed(*settings)
     monkeypatch.setattr(membership.native, "prepare", lambda say: say("compiling"))
     joining._join()
     assert (said[:-1], said[-1][:6]) == (["compiling"] * compiles, "joined")
     joining._close()
+
+
+def test_a_machine_without_room_leaves_with_a_line(welcomed):
+    """It names the place where there is none, and leaves nothing there."""
+    joining, said = welcomed()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(Left, match=r"^/\S+: File too large: make room there") as left:
+            joining.live()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (left.value.code, said) == (REFUSED, [])
+    assert not Path(str(left.value).partition(":")[0]).exists()

@@ -1,10 +1,17 @@
 """Files between a node's half and the head's, over a real channel: what comes, and what does not."""
 
+import errno
+import io
+import os
+import resource
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS, Errands
@@ -35,6 +42,7 @@ class Pair:
             self.here, resume_from, lambda message: self.router.send(self.peer, message), process.__eq__
         )
         self.under_way = self.most_under_way = 0
+        self.lines = []
 
     def step(self):
         """One look at either end."""
@@ -45,6 +53,7 @@ class Pair:
             self.under_way = message.fields.get("begin", 0) + PIECE_BYTES - self._written()
             self.most_under_way = max(self.most_under_way, self.under_way)
             self.archive.hear(message)
+        self.lines += self.archive.serve()
         while (message := self.dealer.receive()) is not None:
             self.errands.hear(message)
 
@@ -53,8 +62,12 @@ class Pair:
 
     def until_gone(self, place):
         """Go on until an errand is done."""
+        self.until(lambda: not place.exists())
+
+    def until(self, condition):
+        """Go on until something is so."""
         until_s = time.monotonic() + DEADLINE_S
-        while place.exists():
+        while not condition():
             assert time.monotonic() < until_s
             self.step()
 
@@ -127,6 +140,79 @@ def test_what_a_process_asks_for_is_there_when_its_errand_is_done(pair):
     pair.here.best_policy.write_bytes(b"p" * (3 * PIECE_BYTES))
     pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
     assert pair.there.best_policy.read_bytes() == pair.here.best_policy.read_bytes()
+
+
+def fetched(pair, word):
+    """What the process raises that asks for something while its machine is served."""
+
+    def go_on():
+        with suppress(OSError):  # the machine says it, and goes on
+            pair.step()
+        return True
+
+    handing = Handing(pair.there, NAME, lambda message: None)
+    with pytest.raises(ChannelError) as error:
+        handing.fetch(word, go_on)
+    return str(error.value)
+
+
+def test_who_asks_hears_that_what_came_did_not_fit_on_the_disk(pair):
+    """It would else go on as if there were nothing; whatever comes next is taken as before."""
+    pair.here.best_policy.write_bytes(b"p" * (3 * PIECE_BYTES))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PIECE_BYTES + 1000, before[1]))
+    try:
+        why = fetched(pair, BEST_POLICY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert why == f"the best policy has not come from the head: {pair.there.best_policy}: File too large"
+    assert not list(pair.there.path.glob("*.safetensors"))
+    pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
+    assert pair.there.best_policy.read_bytes() == pair.here.best_policy.read_bytes()
+
+
+def test_who_asks_hears_that_the_head_cannot_read_it(pair):
+    """And so does the head."""
+    pair.here.best_policy.mkdir()
+    why = f"{pair.here.best_policy}: Is a directory"
+    assert fetched(pair, BEST_POLICY) == f"the best policy has not come from the head: {why}"
+    assert pair.lines == [f"{NAME} cannot be given what it asks for: {why}"]
+
+
+def test_who_asks_hears_of_a_file_that_could_be_opened_and_not_read(pair, monkeypatch):
+    """It is passed over; the next file comes."""
+
+    class Worn(io.BytesIO):
+        def read(self, size=-1):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pair.archive, "_files", lambda role, what: [("policy.safetensors", Worn(b"p"))])
+        assert fetched(pair, BEST_POLICY).endswith("policy.safetensors: Input/output error")
+    pair.here.best_policy.write_bytes(b"p")
+    pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
+    assert pair.there.best_policy.read_bytes() == b"p"
+
+
+def test_the_head_serves_others_while_it_reads_a_whole_checkpoint(tmp_path):
+    """Its bytes come from a pipe that nobody has written into yet, as from a slow disk."""
+    name = "critic_learner-0"
+    pair = Pair(tmp_path, name)
+    try:
+        place = pair.here.checkpoints / "000000000007-000000001"
+        part = write_part(place, "critic_learner.pt", lambda path: path.write_bytes(b""))
+        complete(place, [part], {})
+        (place / part.name).unlink()
+        os.mkfifo(place / part.name)
+        began_s = time.monotonic()
+        asked = ask_for(pair.there, name, CHECKPOINT)
+        for _ in range(20):
+            pair.step()
+        assert time.monotonic() - began_s < DEADLINE_S
+        assert asked.exists()
+    finally:
+        (place / part.name).open("wb").close()
+        pair.close()
 
 
 @pytest.mark.parametrize("origin", ["own", "resumed"])
