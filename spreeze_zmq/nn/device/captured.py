@@ -81,7 +81,8 @@ class Captured(Generic[ResultT]):
     Args:
         function: takes tensors, or None, as positional arguments.
         recorder: records its kernels.
-        kept: tensors that the function may write to, by name, besides those that its objects hold.
+        kept: tensors that the function may write to, by name, besides its inputs and those that its
+            objects hold.
         name: of the function, for the log.
         ended: gets the reason when recording ends; functions that share it end together.
     """
@@ -173,6 +174,7 @@ class Captured(Generic[ResultT]):
         """A plain call, and a comparison of the replay with it."""
         self._due = next_due(self._replays)
         found = {f"tensor {index} that it holds": each for index, each in enumerate(self._watch.tensors)}
+        found |= {f"input {index}": each for index, each in enumerate(self._tensors) if each is not None}
         device = next((each.device for each in self._tensors if each is not None), torch.device("cpu"))
 
         def plain() -> ResultT:

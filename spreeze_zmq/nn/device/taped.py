@@ -148,10 +148,10 @@ class _Course(Generic[ResultT]):
         self._due = next_due(self._replays)
         assert self._first is not None
         assert self._tape is not None
-        tensors = self._tensors or ()
-        found = [*self._watch.tensors, *self._first.existing(self._tape.written())]
-        inputs = {id(each) for each in tensors}
-        kept = {f"tensor {index}": each for index, each in enumerate(found) if id(each) not in inputs}
+        tensors, written = self._tensors or (), self._tape.written()
+        found = [*self._watch.tensors, *self._first.existing(written)]
+        read = {id(each) for each in tensors if not memory_of(each) & written}
+        kept = {f"tensor {index}": each for index, each in enumerate(found) if id(each) not in read}
         device = next((each.device for each in tensors if each is not None), torch.device("cpu"))
 
         def plain() -> ResultT:

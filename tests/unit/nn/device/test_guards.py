@@ -223,6 +223,18 @@ def test_a_plain_call_beside_the_replay_changes_nothing():
     assert run(Taped) == run(lambda function: function)
 
 
+@pytest.mark.parametrize("recorder", ["tape", "graph"])
+@pytest.mark.parametrize("same", [True, False])
+def test_a_plain_call_beside_the_replay_begins_with_the_batch_as_it_came(recorder, same):
+    """A loss may write to it: the call does not do so a second time."""
+    function, one, numbers = recorded(lambda x: x.mul_(0.5) + 0.0, recorder), torch.ones(()), []
+    for count in range(16):
+        batch = one.fill_(count) if same else torch.full((), float(count))
+        numbers.append(float(function(batch)))
+    assert numbers == [0.5 * count for count in range(16)]
+    assert is_replayed(function) or (recorder == "graph" and not same)
+
+
 def test_what_the_garbage_collector_runs_meanwhile_is_not_read():
     """A callback or finalizer of another part of the program, which reads a clock, ends no recording."""
     asked = []
