@@ -164,7 +164,7 @@ def _is_constant(operation: Operation, written: set[int]) -> bool:
 def _repeated(operation: Operation) -> Callable[[], object]:
     """A function that repeats an operation on the same memory."""
     function, (arguments, keywords), output = operation.function, operation.inputs, operation.output
-    if function._schema.is_mutable:
+    if function._schema.is_mutable and all(each.alias_info is not None for each in function._schema.returns):
         return _bound(function, arguments, keywords)
     packet, outputs = function.overloadpacket, list(tensors_in(output))
     if packet in DRAWN and keywords.get("generator") is None:
@@ -203,7 +203,7 @@ def _into(packet: Any, function: Any) -> tuple[Any, list[str]] | None:
     for name in packet.overloads():
         overload = getattr(packet, name)
         arguments = overload._schema.arguments
-        outputs = [about.name for about in arguments if about.is_out]
+        outputs = [about.name for about in arguments if about.is_out and str(about.type) == "Tensor"]
         if outputs and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
             return overload, outputs
     return None

@@ -213,7 +213,9 @@ class _Trace:
         if operation.function is None:
             return (None,)
         is_constant = operation.function is aten.lift_fresh.default  # of Python's numbers, by torch.tensor
-        inputs = operation.inputs[0][0].tolist() if is_constant else tree_map(self._name, operation.inputs)
+        inputs = (
+            repr(operation.inputs[0][0].tolist()) if is_constant else tree_map(self._name, operation.inputs)
+        )
         existing = set() if is_constant else memory_of(operation.inputs)
         for index, leaf in enumerate(tensors_in(operation.output)):
             address = leaf.untyped_storage().data_ptr()
@@ -222,6 +224,8 @@ class _Trace:
         return operation.function, inputs, [tuple(leaf.shape) for leaf in tensors_in(operation.output)]
 
     def _name(self, leaf: Any) -> Any:
+        if isinstance(leaf, (float, complex)):
+            return repr(leaf)  # NaN is no other number than NaN, and -0.0 is another than 0.0
         if not isinstance(leaf, torch.Tensor):
             return leaf
         address = leaf.untyped_storage().data_ptr()
