@@ -245,6 +245,7 @@ class Nodes:
         if message.kind == "beat":
             events: list[NodeEvent] = [] if node.has_beaten else [Joined(node)]
             node.has_beaten, node.owes = True, fields.get("owes", False)
+            node.is_leaving = fields.get("leaving", False)
             for name in ("busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"):
                 setattr(node, name, fields.get(name, 0))
             for name, row in fields.get("processes", {}).items():
@@ -255,7 +256,10 @@ class Nodes:
             self._send(node, Message("beat"))
             return events
         if message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):
-            process.end(fields.get("code", -fields.get("signal", signal.SIGKILL)), fields["log"])
+            if node.is_leaving:  # as its machine has asked it to, which says that itself
+                add_to_log(process.spec.log_path, fields["log"])
+            else:
+                process.end(fields.get("code", -fields.get("signal", signal.SIGKILL)), fields["log"])
         elif message.kind in ERRANDS and node.archive is not None:
             return self._handle_files(node, node.archive, message)
         elif message.kind == "leave":

@@ -136,9 +136,7 @@ class Membership:
         self._watch()
         now_s = time.monotonic()
         self.half.until_s = now_s + PATIENCE_S
-        if now_s >= self.next_beat_s:
-            self.next_beat_s = now_s + BEAT_S
-            self._beat()
+        self._beat_if_due(now_s)
         self.half.check_wanted()
         if self.dealer.is_replaced:
             raise Left(HEAD_LOST, f"another run listens at {self.half.head} now", for_good=True)
@@ -213,13 +211,16 @@ class Membership:
         """Whether the head still takes files of a process."""
         return self.errands is not None and not self.is_leaving and self.errands.holds(process)
 
-    def _beat(self) -> None:
+    def _beat_if_due(self, now_s: float) -> None:
+        if now_s < self.next_beat_s:
+            return
+        self.next_beat_s = now_s + BEAT_S
         rows = {
             name: {"pid": process.pid, "printed": process.has_printed, **self._life(name, process.pid)}
             for name, process in self.processes.items()
         }
         relays = self.half.relays
-        figures = self.load.figures(relays.now)
+        figures = {**self.load.figures(relays.now), **({"leaving": True} if self.is_leaving else {})}
         self.dealer.send(Message("beat", {"processes": rows, "owes": relays.owes, **figures}))
 
     def _life(self, name: str, pid: int) -> dict[str, int]:
@@ -234,13 +235,15 @@ class Membership:
     def _end_processes(self) -> None:
         """SIGTERM, then SIGKILL after ``GRACE_S``; at once where the head is lost, or gave this machine up
         and others may be in their places: what they had sent by then goes to the head once it can be reached
-        again. The head hears of their ends last, and at once that this machine leaves: they have not failed.
+        again. The head hears first that this machine leaves, and of their ends last: they have not failed.
         """
-        self.is_leaving = True
+        self.is_leaving, self.next_beat_s = True, 0.0
         for process in self.processes.values():
             process.signal(signal.SIGKILL if self.is_lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
         while self.processes or self.half.relays.is_flushing:
+            if not self.is_lost:
+                self._beat_if_due(time.monotonic())
             self._watch()
             if time.monotonic() > until_s:
                 for process in self.processes.values():

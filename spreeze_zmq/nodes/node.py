@@ -67,6 +67,7 @@ class Node:
         has_beaten: whether it has told of its load, as it does once it is prepared; then things run there.
         is_slow: whether the user was told that it takes long to prepare itself.
         next_look_s: when it is tried next whether it is still there, while it prepares itself.
+        is_leaving: whether it ends its processes, to leave the run then.
         owes: whether what it sent before it was given up is still on its way here.
         busy: cores that are busy there.
         memory_bytes: in use there.
@@ -85,6 +86,7 @@ class Node:
     has_beaten: bool = False
     is_slow: bool = False
     next_look_s: float = 0.0
+    is_leaving: bool = False
     owes: bool = False
     busy: float = 0.0
     memory_bytes: int = 0

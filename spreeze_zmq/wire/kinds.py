@@ -164,7 +164,7 @@ KINDS: dict[str, KindSpec] = {
     "beat": KindSpec(
         _fields(
             "processes: rows?, busy: number?, memory_bytes: count?, sent_bytes_per_s: number?, "
-            "received_bytes_per_s: number?, owes: flag?"
+            "received_bytes_per_s: number?, owes: flag?, leaving: flag?"
         )
     ),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),

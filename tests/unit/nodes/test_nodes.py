@@ -191,6 +191,22 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
     assert message.fields["code"] == 3
 
 
+def test_what_ends_as_its_machine_leaves_has_not_failed(head, tmp_path):
+    """The supervisor would start it again; it is gone once the machine is, and its log is kept."""
+    peer = head.machine()
+    [joined] = head.events()
+    head.nodes.place("sampler-8", joined.node)
+    process = head.nodes.spawn(spec(tmp_path, "sampler-8"))
+    peer.send(Message("beat", {"processes": {}, "leaving": True}))
+    peer.send(Message("ended", {"name": "sampler-8", "signal": 15, "log": "last words\n"}))
+    while not (tmp_path / "sampler-8.log").read_text().endswith("last words\n"):
+        assert head.nodes.serve() == []
+    assert process.poll() is None
+    peer.send(Message("leave", {"code": OVER, "reason": "SIGINT"}))
+    [gone] = head.events()
+    assert (gone.names, gone.code) == (("sampler-8",), OVER)
+
+
 def test_a_machine_that_comes_back_says_what_it_still_owes(head):
     """As it joins, and with each beat; one that says nothing of it owes nothing."""
     peer = head.machine(owes=True)

@@ -1,4 +1,4 @@
-"""What a machine does after the head's welcome and before its first beat, while nobody waits for it."""
+"""What a machine does after the head's welcome and before its first beat, and as it leaves."""
 
 import resource
 from pathlib import Path
@@ -13,6 +13,7 @@ from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.nodes.membership import Left, Membership
 from spreeze_zmq.nodes.relay import Relays
 from spreeze_zmq.plan import topology
+from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import make_keys
 
@@ -76,3 +77,20 @@ def test_a_machine_without_room_leaves_with_a_line(welcomed):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (left.value.code, said) == (REFUSED, [])
     assert not Path(str(left.value).partition(":")[0]).exists()
+
+
+def test_a_machine_that_waits_for_a_slow_process_says_that_it_leaves(welcomed, monkeypatch, tmp_path):
+    """It would else be taken for lost; the end of the process comes last."""
+    joining, _ = welcomed()
+    joining._join()
+    sent, log = [], tmp_path / "log"
+    monkeypatch.setattr(joining.dealer, "send", sent.append)
+    slow = ProcessSpec("sampler-0", ("sh", "-c", "trap '' TERM; echo; sleep 1.3"), log)
+    joining.processes["sampler-0"], joining.logs["sampler-0"] = joining.spawner.spawn(slow), log
+    while not joining.processes["sampler-0"].has_printed:
+        pass
+    joining._end_processes()
+    joining._close()
+    *beats, ended = sent
+    assert (len(beats) >= 2, {beat.fields["leaving"] for beat in beats}) == (True, {True})
+    assert (ended.kind, ended.fields["name"]) == ("ended", "sampler-0")
