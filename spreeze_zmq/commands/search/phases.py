@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.errors import ComponentFailed
 from spreeze_zmq.commands.search.space import overrides
-from spreeze_zmq.commands.search.study import NUM_PARTS, Study
+from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.screen.terminal.numbers import decimal
 
@@ -21,6 +21,8 @@ from spreeze_zmq.screen.terminal.numbers import decimal
 MOST_FAILURES = 3
 #: Seconds between two looks at the runs.
 POLL_S = 0.5
+#: Share of its length before which no run is ended early.
+LEAST_SHARE = 0.25
 #: Seeds of repetitions are this far from those of trials.
 FRESH_SEEDS = 100_000
 AS_IT_IS = "as it is"
@@ -52,6 +54,7 @@ class Search:
         seed: of the topology.
         axis: what the length of a run is measured by, one of the axes of its curve.
         length: of each run, on that axis.
+        cost: the axis at whose points runs are compared.
         failures: trials that failed one after the other.
     """
 
@@ -61,13 +64,13 @@ class Search:
     seed: int
     axis: str
     length: float
+    cost: str
     failures: int = 0
 
     def try_values(self, num_trials: int) -> None:
         """Run trials until this many are over, those of an earlier search counted.
 
         Raises:
-            InputError: a run says that the user's input is at fault.
             ComponentFailed: trials failed one after the other.
         """
         while (left := num_trials - self.study.num_over - len(self.runs.live)) > 0 or self.runs.live:
@@ -83,13 +86,14 @@ class Search:
 
     def _watch(self, trial: Trial) -> None:
         """End a trial that is behind."""
-        if trial.pruned or (curve := trial.curve) is None or np.isnan(curve.x[self.axis]).any():
+        if trial.pruned or (curve := trial.curve) is None or np.isnan(spent := curve.x[self.cost]).any():
             return
-        spent = curve.x[self.axis] / self.length
-        trial.reported, behind = self.study.progress(trial.number, spent, curve.mean_return, trial.reported)
+        share = curve.x[self.axis][-1] / self.length
+        trial.reported, behind = self.study.progress(
+            trial.number, spent, curve.mean_return, trial.reported, may_end=share >= LEAST_SHARE
+        )
         if behind:
-            share = (trial.reported + 1) / NUM_PARTS
-            trial.pruned = f"ended after {share:.0%} of its time, behind half of the others"
+            trial.pruned = f"ended after {share:.0%} of its length, behind half of the others"
             self.runs.stop(trial)
 
     def _end(self, trial: Trial) -> None:
@@ -98,14 +102,12 @@ class Search:
         self.study.tell(trial.number, score, pruned=bool(trial.pruned) and score is not None)
         self.failures = 0 if score is not None else self.failures + 1
         if self.failures >= MOST_FAILURES:
-            raise ComponentFailed(f"{MOST_FAILURES} trials failed one after the other; see {trial.log}")
+            raise ComponentFailed(
+                f"{MOST_FAILURES} trials failed one after the other: {trial.last_line}; see {trial.log}"
+            )
 
     def repeat(self, num_finalists: int, num_seeds: int) -> list[Finalist]:
-        """Run the topology as it is and the best trials with fresh seeds; runs of an earlier search count.
-
-        Raises:
-            InputError: a run says that the user's input is at fault.
-        """
+        """Run the topology as it is and the best trials with fresh seeds; runs of an earlier search count."""
         finalists = [Finalist(AS_IT_IS, {})]
         for row in self.study.rows():
             known = [other.values for other in finalists]
@@ -148,13 +150,7 @@ def shown(values: Mapping[str, str]) -> str:
 
 
 def _result(run: Trial) -> float | None:
-    """Say what a run that has ended has reached: its score, None where it has failed.
-
-    Raises:
-        InputError: it says that the user's input is at fault.
-    """
-    if run.code == InputError.exit_code:
-        raise InputError(f"{run.name} ({shown(run.values)}): {run.last_line}")
+    """Say what a run that has ended has reached: its score, None where it has failed."""
     score = run.result
     found = f"failed: {run.last_line}" if score is None else decimal(score)
     pruned = f" ({run.pruned})" if run.pruned else ""

@@ -1,9 +1,10 @@
 """``spreeze search TOPOLOGY --over KEY=VALUES``: runs with other settings, to find those that learn best.
 
 Trials are runs of this machine, each of ``--minutes``, with values chosen by optuna (``pip install
-'spreeze_zmq[search]'``). One that is behind half of the others at equal core-seconds is ended early. The best
-ones and the topology as it is then run once more with other seeds, and the highest mean of these counts. What
-the machine needs for a topology, such as a number of samplers, is found by ``spreeze tune``.
+'spreeze_zmq[search]'``). One that is behind half of the others at equal core-seconds, or at equal env steps
+with ``--env-steps``, is ended early. The best ones and the topology as it is then run once more with other
+seeds, and the highest mean of these counts. What the machine needs for a topology, such as a number of
+samplers, is found by ``spreeze tune``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from spreeze_zmq.run.folder import RunFolder
 
 #: Cores of each run, where there are as many.
 CORES = 4
+NUM_TRIALS = 20
 #: Arguments that a search which is gone on with must have in common with what it was.
 KEPT = ("set", "over", "minutes", "env_steps", "every")
 
@@ -61,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_set(parser)
     for name, default, text in (
-        ("trials", 20, "runs with chosen values (default: %(default)s, or every combination with --every)"),
+        (
+            "trials",
+            None,
+            f"runs with chosen values (default: {NUM_TRIALS}, or every combination with --every)",
+        ),
         ("jobs", None, f"runs beside each other (default: one for every {CORES} cores)"),
         ("finalists", 2, "of the best trials, that run again with other seeds (default: %(default)s)"),
         ("repeats", 3, "seeds of each finalist, and of the topology as it is (default: %(default)s)"),
@@ -150,12 +156,13 @@ def _search(
     arguments: argparse.Namespace,
 ) -> Search:
     """The search, before its first run."""
-    axis, length = "core_s", 60 * arguments.minutes * max(map(len, shares))
+    axis, length, cost = "wall_s", 60 * arguments.minutes, "core_s"
     stop = f"{{ minutes = {arguments.minutes} }}"
     if arguments.env_steps is not None:
-        axis, length, stop = "env_steps", arguments.env_steps, f"{{ env_steps = {arguments.env_steps} }}"
+        axis, length, cost = "env_steps", arguments.env_steps, "env_steps"
+        stop = f"{{ env_steps = {arguments.env_steps} }}"
     command = [*words, *(f"--set={word}" for word in arguments.set), f"--set=run.stop={stop}"]
-    return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length)
+    return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length, cost)
 
 
 def _shares(jobs: int | None, plan: Plan) -> list[frozenset[int]]:
@@ -190,7 +197,13 @@ def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> No
     if arguments.every:
         if ranges := [varied.key for varied in space if isinstance(varied, Range)]:
             raise InputError(f"--every: {ranges[0]} is a range, which has no end of values; write a list")
+        if arguments.trials is not None:
+            raise InputError(
+                f"--trials {arguments.trials}: --every tries each combination once, as many as there are; "
+                "leave one of them out"
+            )
         arguments.trials = math.prod(len(varied.tried) for varied in space)
+    arguments.trials = arguments.trials or NUM_TRIALS
 
 
 def _source(arguments: argparse.Namespace) -> tuple[Any, list[str]]:

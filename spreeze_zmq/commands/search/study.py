@@ -20,10 +20,10 @@ from spreeze_zmq.base.files import append_to
 from spreeze_zmq.commands.search.space import Varied
 from spreeze_zmq.run.curves import Array
 
-#: Parts of a run's length at whose ends runs are compared.
-NUM_PARTS = 20
-#: A run is not ended early before this many of them, nor before so many others have ended.
-LEAST_PARTS, LEAST_TRIALS = 5, 4
+#: Runs are compared where each has spent 1, and wherever it has spent this many times as much as there.
+GROWTH = 1.1
+#: A run is not ended early before this many others have ended.
+LEAST_TRIALS = 4
 #: State of a trial, as optuna names it -> in a table.
 STATES = {"COMPLETE": "", "PRUNED": "ended early", "FAIL": "failed"}
 _ABOUT = "search"
@@ -53,7 +53,7 @@ class Study:
         space: what is varied.
         about: what the search is of; a study that is gone on with must be of the same.
         seed: of the choice of values.
-        every: try every combination of the choices first, each once, and end no run early.
+        every: try every combination of the choices, each once, and end no run early.
 
     Raises:
         InputError: optuna is not installed, the folder holds another search or what is none, or another
@@ -65,7 +65,7 @@ class Study:
     ) -> None:
         optuna = _optuna()
         self._lock = _locked(folder)
-        pruner = optuna.pruners.MedianPruner(LEAST_TRIALS, LEAST_PARTS - 1)  # parts are counted from 0
+        pruner = optuna.pruners.MedianPruner(LEAST_TRIALS)
         self._states = optuna.trial.TrialState
         self._space = space
         try:
@@ -88,8 +88,6 @@ class Study:
         known = self._study.user_attrs.get(_ABOUT)
         if known is None:
             self._study.set_user_attr(_ABOUT, dict(about))
-            for values in product(*(varied.tried for varied in space)) if every else ():
-                self._study.enqueue_trial(dict(zip((varied.key for varied in space), values, strict=True)))
         elif known != dict(about):
             differing = sorted(key for key in known.keys() | about.keys() if known.get(key) != about.get(key))
             was, now = ({key: found.get(key) for key in differing} for found in (known, about))
@@ -97,18 +95,27 @@ class Study:
                 f"--study {folder} holds a search of {was}, and this one is of {now}: choose another folder"
             )
         self._open: dict[int, Any] = {}
+        if every:
+            self._put_in_line()
         self._retry()
+
+    def _put_in_line(self) -> None:
+        """Put every combination in line that is not: an earlier search may have been killed at this."""
+        keys = [varied.key for varied in self._space]
+        for values in product(*(varied.tried for varied in self._space)):
+            self._study.enqueue_trial(dict(zip(keys, values, strict=True)), skip_if_exists=True)
 
     def _retry(self) -> None:
         """Try once more what was under way when an earlier search was killed."""
         for trial in self._study.get_trials(states=(self._states.RUNNING,)):
+            values = trial.system_attrs.get("fixed_params", trial.params)
+            self._study.enqueue_trial(values, user_attrs=dict(trial.user_attrs))
             self._study.tell(trial.number, state=self._states.FAIL)
-            self._study.enqueue_trial(trial.params, user_attrs=dict(trial.user_attrs))
 
     @property
     def num_over(self) -> int:
-        """Trials that have a value, or were ended early."""
-        return len(self._study.get_trials(states=(self._states.COMPLETE, self._states.PRUNED)))
+        """Trials that have a value, were ended early or failed."""
+        return len(self.rows())
 
     def ask(self) -> tuple[int, dict[str, str]]:
         """Number and values, as TOML, of the next trial."""
@@ -118,25 +125,29 @@ class Study:
         trial.set_user_attr("values", values)
         return trial.number, values
 
-    def progress(self, number: int, spent: Array, returns: Array, reported: int) -> tuple[int, bool]:
-        """Compare the best three looks in a row of a run so far with others' last three, at equal length.
+    def progress(
+        self, number: int, spent: Array, returns: Array, reported: int, *, may_end: bool
+    ) -> tuple[int, bool]:
+        """Compare the best three looks in a row of a run so far with others' last three, at equal cost.
 
         Args:
             number: of the trial.
-            spent: ``[K]`` share of a run's length at which each look was.
+            spent: ``[K]`` core-seconds, or env steps, until each look.
             returns: ``[K]`` mean return of each.
-            reported: the last part whose end was compared; -1 for none.
+            reported: the last power of ``GROWTH`` at which it was compared; -1 for none.
+            may_end: whether it has had the time that each run gets.
 
         Returns:
-            The last part whose end has been compared, and whether the run should be ended.
+            The last power at which it has been compared, and whether the run should be ended.
         """
         trial = self._open[number]
-        for part in range(reported + 1, min(NUM_PARTS, int(NUM_PARTS * spent[-1]))):
-            reported, before = part, returns[spent * NUM_PARTS <= part + 1]
+        while (mark := GROWTH ** (reported + 1)) <= spent[-1]:
+            reported += 1
+            before = returns[spent <= mark]
             if len(before):
-                trial.report(float(before[-3:].mean()), part)
-                if trial.should_prune():
-                    return part, True
+                trial.report(float(before[-3:].mean()), reported)
+                if may_end and trial.should_prune():
+                    return reported, True
         return reported, False
 
     def tell(self, number: int, score: float | None, *, pruned: bool) -> None:

@@ -32,7 +32,7 @@ class Trial:
         pruned: why it was ended early; empty if it was not.
         code: its exit code; None while it runs.
         slot: which share of the cores it has.
-        reported: the last part of its length that was compared with others; -1 for none.
+        reported: the last power of ``GROWTH`` at which it was compared with others; -1 for none.
         asked_s: when it was asked to end, by ``time.monotonic``.
     """
 

@@ -1,17 +1,19 @@
 """What ``--over`` varies, what a study makes of it, and the file that is written at the end."""
 
+import itertools
 import json
+import os
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands.search import outcome
-from spreeze_zmq.commands.search.phases import Finalist, best_of
+from spreeze_zmq.commands.search.phases import MOST_FAILURES, Finalist, Search, best_of
 from spreeze_zmq.commands.search.search import _shares, contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
-from spreeze_zmq.commands.search.study import LEAST_PARTS, LEAST_TRIALS, NUM_PARTS, Study
-from spreeze_zmq.commands.search.trials import Trial
+from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
+from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.plan import topology
 
 SPACE = (Range("algorithm.learning_rate", 1e-4, 1e-2, True), Choices("algorithm.n_step", ("1", "3")))
@@ -95,24 +97,27 @@ def test_values_are_within_their_range_and_written_short(tmp_path):
 
 
 def test_a_run_behind_half_of_the_others_is_ended_early(tmp_path):
-    """Not before others have run to their end and a quarter of it is over; one that is ahead goes on."""
-    study, looks = opened(tmp_path), np.linspace(0.02, 1.0, 50)
+    """Not before others have run to their end and it may be ended; one that is ahead goes on. A run whose
+    environment waits, which spends a tenth of the core-seconds, is compared like any other.
+    """
+    study, looks = opened(tmp_path), np.linspace(0.0, 480.0, 50)
+    last = int(np.log(480.0) / np.log(GROWTH))
 
-    def end(returns, until=1.0):
+    def end(returns, may_end=True, waits=1):
         number, _ = study.ask()
-        seen = looks <= until
-        return number, *study.progress(number, looks[seen], np.broadcast_to(returns, looks.shape)[seen], -1)
+        every = np.broadcast_to(returns, looks.shape)
+        return number, *study.progress(number, looks / waits, every, -1, may_end=may_end)
 
     for score in range(LEAST_TRIALS):
-        number, part, behind = end(float(score))
-        assert (part, behind) == (NUM_PARTS - 1, False)
+        number, reported, behind = end(float(score))
+        assert (reported, behind) == (last, False)
         study.tell(number, float(score), pruned=False)
-    number, part, behind = end(-5.0)
-    assert (part, behind) == (LEAST_PARTS - 1, True)
+    number, reported, behind = end(-5.0, waits=10)
+    assert (reported, behind) == (0, True)
     study.tell(number, -5.0, pruned=True)
-    assert end(-5.0, until=0.25)[1:] == (3, False)
-    assert end(10.0)[1:] == (NUM_PARTS - 1, False)
-    assert end(np.where(looks < 0.2, 10.0, -5.0))[1:] == (NUM_PARTS - 1, False), "its best policy counts"
+    assert end(-5.0, may_end=False)[1:] == (last, False)
+    assert end(10.0)[1:] == (last, False)
+    assert end(np.where(looks < 96.0, 10.0, -5.0))[1:] == (last, False), "its best policy counts"
     assert [(row.score, row.state) for row in study.rows()][-1] == (-5.0, "ended early")
     assert study.num_over == LEAST_TRIALS + 1
 
@@ -228,6 +233,53 @@ def test_every_combination_is_tried_once(tmp_path):
         seen.add(tuple(values.values()))
         study.tell(number, 0.0, pruned=False)
     assert len(seen) == 6
+
+
+def test_a_combination_that_failed_or_was_under_way_or_not_yet_in_line_is_tried_once(tmp_path):
+    """A search may be killed at any time; a failure is a result."""
+    space = (Choices("a.b", ("1", "2")), Choices("c.d", ("x", "y", "z")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spreeze_zmq.commands.search.study.product", killed_after(2))
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path, space, every=True)
+    study = opened(tmp_path, space, every=True)
+    number, values = study.ask()
+    study.tell(number, None, pruned=False)
+    study.ask()
+    study.close()
+    study, seen = opened(tmp_path, space, every=True), {tuple(values.values())}
+    assert study.num_over == 1
+    while study.num_over < 6:
+        number, values = study.ask()
+        seen.add(tuple(values.values()))
+        study.tell(number, 0.0, pruned=False)
+    assert len(seen) == 6
+
+
+def killed_after(count):
+    """``itertools.product``, with a Ctrl-C after some of what it gives."""
+
+    def product(*choices):
+        yield from itertools.islice(itertools.product(*choices), count)
+        raise KeyboardInterrupt
+
+    return product
+
+
+@pytest.mark.timeout(60)
+def test_a_trial_whose_values_do_not_go_together_has_failed(tmp_path):
+    """As one that diverges has: the search goes on, and ends where all trials fail; the study has each."""
+    study = opened(tmp_path, (Choices("run.env", ('"Nope-v0"', '"Nope-v1"')),), every=True)
+    runs = Trials(("pendulum",), [frozenset(os.sched_getaffinity(0))])
+    search = Search(study, runs, tmp_path, 1, "wall_s", 60.0, "core_s")
+    try:
+        search.try_values(2)
+        assert search.failures == 2 < MOST_FAILURES
+        with pytest.raises(ComponentFailed, match=r"3 trials failed one after the other: .*Nope-v"):
+            search.try_values(3)
+    finally:
+        runs.close()
+    assert [(row.score, row.state) for row in study.rows()] == [(None, "failed")] * 3
 
 
 def test_what_is_written_is_the_topology_with_the_values_found(tmp_path, monkeypatch):
