@@ -18,13 +18,17 @@ from spreeze_zmq.callbacks import Best, Checkpoint, Ended, Episodes, Evaluation,
 
 
 class StopAtReturn(Callback):
-    """Ends the run at a return that fresh episodes have confirmed, as ``stop={"return": ...}`` does."""
+    """Ends the run at a return that fresh episodes of the best policy have confirmed, as many as for
+    ``stop={"return": ...}``, for which they are played at once; here races play them, by and by.
+    """
 
-    def __init__(self, threshold: float) -> None:
-        self.threshold = threshold
+    def __init__(self, threshold: float, episodes: int = 30) -> None:
+        self.threshold, self.episodes = threshold, episodes
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
-        if evaluation.confirmed and evaluation.best and evaluation.mean_return >= self.threshold:
+        whole = evaluation.num_episodes >= self.episodes and not evaluation.timed_out
+        confirmed = evaluation.confirmed and evaluation.best and whole
+        if confirmed and evaluation.mean_return >= self.threshold:
             run.stop(f"reached {evaluation.mean_return:g}")
 
 
@@ -116,14 +120,16 @@ class CollectReturns(Callback):
 
 
 class LinearSchedule(Callback):
-    """Lets the learning rate fall to 0 at the end (a schedule in the topology is exact, and in order too)."""
+    """Lets the learning rate fall from ``first`` to 0 in so many env steps, by about a twentieth at a time (a
+    schedule in the topology is exact, and in order too).
+    """
 
     def __init__(self, first: float, steps: int) -> None:
-        self.first, self.steps, self.last = first, steps, first
+        self.first, self.steps, self.last = first, steps, float("inf")
 
     def on_status(self, run: LiveRun, status: Status) -> None:
         rate = self.first * max(0.0, 1.0 - status.env_steps / self.steps)
-        if abs(rate - self.last) > 0.05 * self.first:
+        if abs(rate - self.last) > 0.05 * self.first or rate == 0.0 < self.last:
             self.last = rate
             run.set("learning_rate", rate)
 

@@ -92,6 +92,7 @@ class Evaluation(Event):
         env_steps: transitions that had been sampled when it was made.
         mean_return: over the episodes; likewise ``std_return``, ``min``, ``max`` and ``mean_length``.
         num_episodes: how many.
+        timed_out: a limit of time cut some, so that the mean compares with no other.
         confirmed: the policy had been chosen before these episodes were played; only such figures are to be
             believed.
         best: the policy is the best so far.
@@ -108,6 +109,7 @@ class Evaluation(Event):
     max: float = 0.0
     mean_length: float = 0.0
     num_episodes: int = 0
+    timed_out: bool = False
     confirmed: bool = False
     best: bool = False
     final: bool = False

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.callbacks import Callback, Logger, MLflow, Trackio, WandB, beside, caller, observers
 from spreeze_zmq.callbacks.beside import watched
-from spreeze_zmq.callbacks.events import Story
+from spreeze_zmq.callbacks.events import Status, Story
 from spreeze_zmq.callbacks.named import checked, kind_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -463,14 +464,18 @@ def test_a_folder_of_another_run_is_none_to_watch(broker):
     ],
 )
 def test_a_recipe_stops_the_run_when_it_should(broker, recipe, number, reason, monkeypatch):
-    """Not by a look, whose score chose the policy, and not while better ones come."""
+    """Not by a look, whose score chose the policy, by few or cut episodes, nor while better ones come."""
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "components" / "examples")
     asks = getattr(importlib.import_module("callbacks"), recipe)(number)
     look = {**EVALUATION, "best": False}
     with broker.watched(asks):
         for about in (look, look, EVALUATION, look, look):
             broker.tell("evaluation", about)
-        last = {**EVALUATION, "confirmed": True} if recipe == "StopAtReturn" else look
+        last = look
+        if recipe == "StopAtReturn":
+            last = {**EVALUATION, "confirmed": True, "num_episodes": 30}
+            for less in ({"num_episodes": 5}, {"timed_out": True}):
+                broker.tell("evaluation", {**last, "mean_return": -1.0, **less})
         broker.tell("evaluation", last)
         found = broker.heard("request").fields
         assert (found["who"], found["what"], found["text"]) == (recipe, "stop", reason)
@@ -495,3 +500,13 @@ def test_what_an_evaluator_takes_up_is_no_evaluation():
         about = best if rescored is None else {**best, "rescored": rescored}
         assert [method for method, _ in story.calls("evaluation", 2.0, about)] == called
     assert story.ended().best_return == best["mean_return"]
+
+
+def test_the_recipe_of_a_schedule_begins_and_ends_where_it_says(monkeypatch):
+    """It sets the first rate, since the topology may have another, and 0 from the last step on, once."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "components" / "examples")
+    schedule, rates = importlib.import_module("callbacks").LinearSchedule(1e-3, 1000), []
+    run = SimpleNamespace(set=lambda name, rate: rates.append(rate))
+    for env_steps in (0, 10, 500, 980, 1000, 1500):
+        schedule.on_status(run, Status(env_steps=env_steps))
+    assert rates == [1e-3, 5e-4, pytest.approx(2e-5), 0.0]
