@@ -12,6 +12,7 @@ from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, wire
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.base.schema.option import TYPES
 from spreeze_zmq.broker.status import SHOWN, Shared, StatusMessage
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import plan as plan_file
@@ -270,3 +271,9 @@ def test_the_worked_evaluation_agrees_with_the_policy():
     action, log_prob = policy.act(obs, np.random.default_rng(9), log_prob=True)
     np.testing.assert_allclose(np.stack(mine), action, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(mine_log_prob, log_prob, rtol=1e-3, atol=1e-3)
+
+
+def test_the_types_of_options_are_those_that_component_files_may_name():
+    """All but that of the launcher's own counts."""
+    (named,) = re.findall(r'^    type = "int" +# (.*)$', TEXT, re.MULTILINE)
+    assert set(named.split()) == TYPES.keys() - {"count"}
