@@ -141,7 +141,9 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
 
 def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
     if not found["movable"]:
-        return "the topology fixes the count, so nothing is kept"
+        fixes = "an on-policy algorithm" if plan.learning.on_policy else "the topology"
+        fixes = "a fixed order" if plan.balance.in_order else fixes
+        return f"{fixes} fixes the count, so nothing is kept"
     if not found["settled"]:
         return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
     return f"kept in {machine.file_of(tuning.subject_of(plan))}"
