@@ -59,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs", metavar="RUN", nargs="+", help="a run's folder, or a folder of runs, as of several seeds"
     )
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw the curves")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the curves: a line a point and axis")
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help="write the joint curves: a line a point and axis"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:

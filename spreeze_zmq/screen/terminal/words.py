@@ -225,7 +225,7 @@ def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]])
 
 def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
     """``t=12.0s state=training env_steps=...``: always the same keys in the same order, ``-`` for no value.
-    A figure that summary.json has too has the same name there.
+    Counts and rates that summary.json has are named as there; of a table a figure is shown.
 
     Args:
         status: the newest.

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from plant import Plant, live, run
 
 from spreeze_zmq.broker.hosts import Host
-from spreeze_zmq.broker.knobs import GAIN, Samplers
+from spreeze_zmq.broker.knobs import GAIN, LOSS, SPARE, Samplers
 from spreeze_zmq.broker.rule import REST_S, Rule
-from spreeze_zmq.broker.window import Spell, Window
+from spreeze_zmq.broker.window import LARGE, Spell, Window
 
 #: Four of these samplers feed the learners: a step is mostly waiting.
 NAPPING = Plant(sampler_wait_s=2e-3, sampler_cpu_s=1e-4, critic_cpu_s=7e-5, actor_cpu_s=7e-5)
@@ -382,3 +382,16 @@ def test_nobody_leaves_whose_samples_are_taken():
     assert sum(window.makes_per_s[:3]) < window.produced_per_s
     change = Rule([Samplers(5, 1, 8)]).decide(window, 0.0)
     assert change is None or sum(window.makes_per_s[: change.count]) >= window.produced_per_s
+
+
+def test_the_readme_has_the_rules_numbers():
+    """In "How many samplers"."""
+    readme = (Path(__file__).parents[3] / "launch" / "README.md").read_text()
+    text = " ".join(readme.split("## How many samplers\n")[1].split("\n## ")[0].split())
+    for said in (
+        f"samplers to make {1 + LOSS:.2f} times what it takes",
+        f"still make {SPARE:.2f} times what it takes",
+        f"rose by {100 * GAIN:.0f} %, a smaller one if they fell by at most {100 * LOSS:.0f} %",
+        f"at the same count change by {100 * LARGE:.0f} %",
+    ):
+        assert said in text

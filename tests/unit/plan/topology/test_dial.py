@@ -1,11 +1,16 @@
 """A mode is a name for numbers, and each number can be written on its own."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER, roles_of
 from spreeze_zmq.plan.topology import Plan, load
+from spreeze_zmq.plan.topology.dial import MODES, ON_POLICY_LAG
 
+README = Path(__file__).parents[4] / "launch" / "README.md"
 ROUND = ("components.sampler.count=2", "components.sampler.envs=8", "components.sampler.rollout_steps=16")
 
 
@@ -65,3 +70,18 @@ def test_only_what_is_counted_and_bounded_has_a_schedule():
     assert schedule.num_samplers == 3
     assert schedule.publish_every == 32 * plan.components["sampler"].count.initial
     assert schedule.share == 20 * 256 * plan.components["sampler"].count.initial // 3
+
+
+def test_the_readme_has_the_numbers_of_each_mode():
+    """Those of on-policy algorithms in a row of their own, where they differ."""
+    lines = README.read_text().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    place = rows.index([f"`{mode}`" for mode in MODES])
+    said, key = {}, ""
+    for about, *cells in rows[place + 1 : place + 7]:
+        key = about.split("`")[1] if about.startswith("`") else f"{key} on-policy"
+        said[key] = [None if cell == "none" else json.loads(cell) for cell in cells]
+    expected = {key: [numbers[key] for numbers in MODES.values()] for key in MODES["free"]}
+    expected["max_policy_lag on-policy"] = list(ON_POLICY_LAG.values())
+    expected["publish_every_updates on-policy"] = ["round"] * 3
+    assert said == expected
