@@ -83,7 +83,8 @@ def make(
             last step of each episode. Final observations and episode statistics are always returned.
         max_failures: failures in 100 episodes that are tolerated. An environment that raises, hangs or gives
             a number that is not finite is logged, its episode is truncated, and the next one begins.
-        step_timeout_s: with workers, seconds after which a step counts as hanging; ``None`` for never.
+        step_timeout_s: with workers, seconds after which one environment's step, or reset, counts as hanging;
+            ``None`` for never.
         on_failure: called with each tolerated failure.
         on_tick: the batch's ``on_tick``, also called while the batch is made.
         randomize: ranges from which each reset draws parameters of a MuJoCo task's model, such as

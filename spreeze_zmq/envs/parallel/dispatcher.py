@@ -14,6 +14,9 @@ from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.parallel.pool import TICK_S, WorkerPool
 
+#: Where a worker is that makes its environments.
+MAKING = -1
+
 
 class Dispatcher:
     """The units of a batch, and which of them are under way.
@@ -24,9 +27,11 @@ class Dispatcher:
         units: for each worker, the first environment and the size of each of its units.
         lengths: ``[num_envs]``, steps of each environment's episode so far, as the batch counts them.
         on_tick: called a few times a second while workers are waited for.
-        timeout_s: seconds after which a worker counts as hanging; ``math.inf`` for never.
+        start_s: seconds within which a worker makes its environments, and makes them again.
 
     Attributes:
+        timeout_s: seconds after which a worker counts as hanging that is still at the same environment;
+            ``math.inf`` for never.
         rows: for each unit, the numbers of its environments.
         unit_of: ``[num_envs]``, the unit of each environment.
         busy: ``[num_units]``, whether a unit is under way.
@@ -40,18 +45,20 @@ class Dispatcher:
         units: Sequence[Sequence[tuple[int, int]]],
         lengths: NDArray[np.integer[Any]],
         on_tick: Callable[[], None],
-        timeout_s: float,
+        start_s: float,
     ) -> None:
         self._batch, self._pool, self._length = batch, pool, lengths
-        self._on_tick, self.timeout_s = on_tick, timeout_s
+        self._on_tick, self._start_s, self.timeout_s = on_tick, start_s, start_s
         self.rows = [np.arange(first, first + count) for own in units for first, count in own]
         self.unit_of = np.repeat(np.arange(len(self.rows)), [len(rows) for rows in self.rows])
         self._worker_of = [worker for worker, own in enumerate(units) for _ in own]
         self.busy = np.ones(len(self.rows), np.bool_)
-        # For each worker: its units, how many of them are under way, since when.
+        # For each worker: its units, how many of them are under way, at which environment since when.
         self._own = [np.flatnonzero(np.equal(self._worker_of, w)).tolist() for w in range(len(units))]
         self._pending = [len(own) for own in units]
         self._since_s = [time.monotonic()] * len(units)
+        self._at = np.full_like(pool.slots.at, MAKING)
+        pool.slots.at[:] = MAKING
         self._checked_s = 0.0  # when hanging workers were last looked for
         self._killed: dict[int, str] = {}  # worker -> why, in words
         self._num_read = np.zeros(len(units), np.int64)  # messages read from each worker
@@ -66,7 +73,7 @@ class Dispatcher:
         self.busy[units] = True
         for worker, own in by_worker.items():
             if not self._pending[worker]:
-                self._since_s[worker] = now_s
+                self._since_s[worker] = max(self._since_s[worker], now_s)  # later for one being made
             self._pending[worker] += len(own)
         return by_worker
 
@@ -96,7 +103,13 @@ class Dispatcher:
         return units
 
     def _kill_hanging(self, now_s: float) -> None:
-        """Kill the workers whose step takes longer than the timeout; ``_on_death`` replaces them."""
+        """Kill the workers that are at one environment for longer than the timeout; ``_on_death`` replaces
+        them.
+        """
+        moved = (self._pool.slots.at != self._at).any(axis=1)
+        self._at[:] = self._pool.slots.at
+        for worker in moved.nonzero()[0].tolist():
+            self._since_s[worker] = now_s
         for worker, since_s in enumerate(self._since_s):
             if self._pending[worker] and now_s - since_s > self.timeout_s and worker not in self._killed:
                 self._killed[worker] = f"hung for more than {self.timeout_s:g} s"
@@ -132,19 +145,20 @@ class Dispatcher:
         own = self._own[worker]
         for unit in own:
             self._pool.slots.lost[self.rows[unit]] = True
+        self._at[worker] = self._pool.slots.at[worker] = MAKING
         self._pool.restart(worker)
-        self._since_s[worker] = time.monotonic()
+        self._since_s[worker] = time.monotonic() + self._start_s
         if unfinished := [unit for unit in own if self.busy[unit]]:
             self._pool.step(worker, unfinished)
 
     def _where(self, worker: int) -> str:
         """Environments and step at which a worker died, in words."""
         first, within = self._pool.slots.at[worker].tolist()
-        rows = self.rows[self.unit_of[first]]
-        if not self._pending[worker]:
-            own = self._own[worker]
+        if first == MAKING or not self._pending[worker]:
+            own, when = self._own[worker], "being made" if first == MAKING else "between two steps"
             first, last = self.rows[own[0]][0], self.rows[own[-1]][-1]
-            return f"environments {first} to {last} of {self._batch.num_envs}, between two steps"
+            return f"environments {first} to {last} of {self._batch.num_envs}, {when}"
+        rows = self.rows[self.unit_of[first]]
         if engine_of(self._batch.backend).one_by_one or len(rows) == 1:
             row = first + within
             step = int(self._length[row]) + 1

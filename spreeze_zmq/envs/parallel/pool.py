@@ -89,7 +89,7 @@ class Slots:
     pids: NDArray[np.int64]  # [workers]: process ids, 0 after the process has ended
     exits: NDArray[np.int64]  # [workers]: exit code of the last process, negative for a signal
     num_messages: NDArray[np.int64]  # [workers]: failures and infos that each worker has sent
-    at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within it
+    at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within
 
     def __init__(self, arrays: Arrays, fd: int | None = None):
         self.arrays = arrays

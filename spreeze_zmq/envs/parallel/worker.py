@@ -208,6 +208,7 @@ class Worker:
                 env.at = self.at[1:]
             self.units[number] = slice(first, first + count), env
             if restarts:  # not written to the slots yet: results of the dead worker may still be unread
+                self.at[:] = first, 0
                 seeds = [seed_after_failure(seed, row, restarts) for row in range(first, first + count)]
                 self.first_obs[first] = env.reset(seed=seeds)[0]
 

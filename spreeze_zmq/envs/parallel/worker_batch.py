@@ -27,8 +27,8 @@ class WorkerBatch(BatchedEnv):
     fast as one. The environments' own infos are not returned, except the scalars of the last steps of
     episodes with ``step_info="final"``.
 
-    A worker that dies, or whose step takes longer than ``step_timeout_s``, is restarted. The episodes of its
-    environments are truncated at the last observation that was returned.
+    A worker that dies, or in which one environment takes longer than ``step_timeout_s``, is restarted. The
+    episodes of its environments are truncated at the last observation that was returned.
 
     Args:
         like: one such environment in this process, which gives spaces, limit and backend.
@@ -37,7 +37,8 @@ class WorkerBatch(BatchedEnv):
         batch_size: number of environments that ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         settings: plain data, see ``WorkerForkServer``; seed and units are added here.
-        step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
+        step_timeout_s: seconds after which one environment's step, or reset, counts as hanging; ``None`` for
+            never.
         on_tick: called a few times a second while the batch waits for workers.
         start_timeout_s: seconds within which a worker makes its environments.
 
