@@ -25,12 +25,13 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         num_envs: environments of this batch.
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within a larger batch of ``num_rows``.
+        restarts: how often the process of these environments has been replaced.
     """
 
     def __init__(self, env_id: str, num_envs: int, seed: int) -> None:
         self.env_id, self.num_envs = env_id, num_envs
         self.failures = Failures(0)
-        self.first_row, self.num_rows = 0, num_envs
+        self.first_row, self.num_rows, self.restarts = 0, num_envs, 0
         self._num_steps = 0
         self._length = np.zeros(num_envs, np.int64)
         self._seed = seed
@@ -52,7 +53,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         continues a random state.
         """
         self._replace(row)
-        return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
+        return seed_after_failure(self._seed, self.first_row + row, self.failures.count, self.restarts)
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in

@@ -201,7 +201,7 @@ class Worker:
         for number, (first, count) in enumerate(settings["units"][index], first_number):
             own = {**options, "first_index": options["first_index"] + first}
             env = choice.make(count, seed + first, **own)
-            env.first_row, env.num_rows = first, len(self.slots.reward)
+            env.first_row, env.num_rows, env.restarts = first, len(self.slots.reward), restarts
             env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
             env.whole_rows = True  # the batch parts masks from observations
             if isinstance(env, GymnasiumLoop):
@@ -209,7 +209,7 @@ class Worker:
             self.units[number] = slice(first, first + count), env
             if restarts:  # not written to the slots yet: results of the dead worker may still be unread
                 self.at[:] = first, 0
-                seeds = [seed_after_failure(seed, row, restarts) for row in range(first, first + count)]
+                seeds = [seed_after_failure(seed, row, 0, restarts) for row in range(first, first + count)]
                 self.first_obs[first] = env.reset(seed=seeds)[0]
 
     def run(self) -> None:

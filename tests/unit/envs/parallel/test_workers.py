@@ -13,23 +13,9 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.parallel.pool import divide
-from tests.unit.envs.own_environments import Count
 from tests.unit.supervisor.lives import gone, until
 
 OWN = "tests.unit.envs.own_environments"
-
-
-class Slow(Count):
-    """Made in 0.3 s, and reset in as long."""
-
-    def __init__(self, index):
-        time.sleep(0.3)
-        super().__init__(length=2 + index)
-
-    def reset(self, **options):
-        """As a simulator that loads its scene."""
-        time.sleep(0.3)
-        return super().reset(**options)
 
 
 @pytest.fixture
@@ -90,18 +76,6 @@ def test_a_mask_resets_some_alone(make):
     obs, _ = env.reset(options={"reset_mask": np.array([False, True, False, True])})
     assert obs[[0, 2]].any() == np.False_
     assert env.step(np.zeros((4, 1)))[0][:, 0].tolist() == [2.0, 1.0, 2.0, 1.0]
-
-
-def test_a_worker_hangs_only_where_one_environment_does(make):
-    """Not where its whole share takes longer: in a reset, in a step, or once it is replaced."""
-    options = {"num_workers": 1, "step_timeout_s": 0.8, "max_failures": 1}
-    env = make(f"{__name__}:Slow", 4, index="{index}", **options)
-    env.reset()
-    env.step(np.zeros((4, 1)))
-    assert env.step(np.zeros((4, 1)))[2].tolist() == [True, False, False, False]
-    os.kill(int(env.slots.pids[0]), signal.SIGKILL)
-    assert env.step(np.zeros((4, 1)))[3].all()
-    assert env.failures.count == 1
 
 
 def test_the_first_that_finish_come_first(make):
