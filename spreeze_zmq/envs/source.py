@@ -23,7 +23,7 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.base.schema import near_ones
-from spreeze_zmq.envs.engines.fitting import raised
+from spreeze_zmq.envs.engines.fitting import given_limit, raised
 from spreeze_zmq.envs.task import NativeBatch, Task
 from spreeze_zmq.envs.tasks import NATIVE
 
@@ -52,7 +52,10 @@ class EnvironmentSource:
 
     def is_gymnasiums_own(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether it is Gymnasium's own environment with default arguments, which other engines reproduce."""
-        return self._from_gymnasium and not set(kwargs) - {"max_episode_steps"}
+        return self._from_gymnasium and not self._with_registered(kwargs).keys() - {"max_episode_steps"}
+
+    def _with_registered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**(self.registered.kwargs if self.registered is not None else {}), **kwargs}
 
     @property
     def _from_gymnasium(self) -> bool:
@@ -72,7 +75,7 @@ class EnvironmentSource:
             return None, f"no native task does {self.env_id}"
         if not self._from_gymnasium:
             return None, f"the registered {spec.id} is not Gymnasium's own"
-        if kwargs.get("render_mode") is not None:
+        if self._with_registered(kwargs).get("render_mode") is not None:
             return None, "rendering needs Gymnasium's own environment"
         module, name = NATIVE[spec.id]
         if module != "classic" and find_spec("mujoco.batch") is None:
@@ -97,11 +100,10 @@ class EnvironmentSource:
             InvalidRandomization: its model has no such parameters.
         """
         default = self.registered.max_episode_steps if self.registered else task.max_episode_steps
-        limit = kwargs.get("max_episode_steps", default)
+        limit = given_limit(self.env_id, kwargs) or default
         limit = None if limit == -1 else limit
-        own = {name: value for name, value in kwargs.items() if name not in _MAKE}
-        if self.registered is not None:
-            own = {name: value for name, value in own.items() if name not in _VIEW}
+        not_its = _MAKE if self.registered is None else _MAKE + _VIEW
+        own = {name: value for name, value in self._with_registered(kwargs).items() if name not in not_its}
         try:
             instance = task(**own)
             instance.num_threads = num_threads
@@ -134,8 +136,8 @@ class EnvironmentSource:
             entry = self.registered.entry_point
             creator = load_env_creator(entry) if isinstance(entry, str) else entry
             spec = replace(self.registered, order_enforce=False, kwargs=dict(self.registered.kwargs))
-            made = gymnasium.make(spec, disable_env_checker=True, **kwargs)
-            return raised(made, kwargs.get("max_episode_steps"))
+            limit = given_limit(self.env_id, kwargs)
+            return raised(gymnasium.make(spec, disable_env_checker=True, **kwargs), limit)
         except InvalidEnvironment:
             raise
         except BaseException as error:
@@ -145,8 +147,8 @@ class EnvironmentSource:
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         assert self.factory is not None
         takes = "max_episode_steps" in _parameters(self.factory)
-        limit = None if takes else kwargs.pop("max_episode_steps", None)
-        env = self.factory(**kwargs)
+        limit = None if takes else given_limit(self.env_id, kwargs)
+        env = self.factory(**{n: v for n, v in kwargs.items() if takes or n != "max_episode_steps"})
         if not isinstance(env, gymnasium.Env):
             kind = f"{type(env).__module__}.{type(env).__qualname__}"
             raise InvalidEnvironment(f"{self.env_id}: it returned a {kind}, not a gymnasium.Env")
@@ -217,8 +219,9 @@ def _import(env_id: str, module_name: str) -> Any:
         ) from error
     except BaseException as error:
         let_interrupts_pass(error)
-        kind = type(error).__name__
-        said = f"{kind}: {error.msg}" if isinstance(error, SyntaxError) else in_one_line(error)
+        said = (
+            f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else in_one_line(error)
+        )
         problem = f"importing module '{module_name}' failed: {said} [{place_of(error)}]"
         raise InvalidEnvironment(f"{env_id}: {problem}") from error
 
@@ -254,8 +257,9 @@ def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> st
     own += [spec.id for spec in gymnasium.registry.values() if _module_of(spec).startswith(module_name)]
     near = near_ones(name, own, 0.5)
     hint = f" (did you mean {_listed(near, 'or')}?)" if near else ""
-    message = f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name"
-    return message + hint
+    return (
+        f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name{hint}"
+    )
 
 
 def _module_of(spec: EnvSpec) -> str:

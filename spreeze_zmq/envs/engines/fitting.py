@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -31,6 +31,21 @@ def limits(env: gymnasium.Env[Any, Any]) -> Iterator[TimeLimit[Any, Any]]:
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     """Steps after which the lowest ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
     return min((int(limit._max_episode_steps) for limit in limits(env)), default=None)
+
+
+def given_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
+    """The time limit among the arguments of an environment, -1 for none; None where they leave it to the
+    environment.
+
+    Raises:
+        InvalidEnvironment: it is no number of steps.
+    """
+    steps = kwargs.get("max_episode_steps")
+    whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
+    if steps is not None and not (whole and (steps == -1 or steps > 0)):
+        expected = "expected a whole number from 1 on, or -1 for no limit"
+        raise InvalidEnvironment(f"{env_id}: max_episode_steps is {steps!r:.60}, {expected}")
+    return None if steps is None else int(steps)
 
 
 def raised(env: gymnasium.Env[Any, Any], steps: int | None) -> gymnasium.Env[Any, Any]:

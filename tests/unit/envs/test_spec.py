@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines import ENGINES
+from spreeze_zmq.envs.source import EnvironmentSource
 
 OWN = "tests.unit.envs.own_environments"
 
@@ -154,6 +157,11 @@ def test_a_module_in_the_current_directory_is_found(tmp_path):
         (f"{OWN}:sequence", {}, "observations are a Sequence.*TransformObservation"),
         (f"{OWN}:Misspelt", {}, "MuJoCo cannot compile its mjcf.*worldbodi"),
         (f"{OWN}:Balance", {"nois": 2}, "did you mean 'noise'"),
+        *(
+            (env_id, {"max_episode_steps": odd}, "max_episode_steps is .*, expected a whole number from 1 on")
+            for env_id in ("Pendulum-v1", "Acrobot-v1", f"{OWN}:Count", f"{OWN}:Balance")
+            for odd in (200.0, 0, -5, True, "200")
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(env_id, kwargs, says):
@@ -178,6 +186,14 @@ def test_a_batch_that_cannot_be_is_refused(arguments, says):
     """Before anything is made."""
     with pytest.raises(InvalidEnvironment, match=says):
         envs.make("Pendulum-v1", **arguments)
+
+
+def test_the_arguments_of_a_registration_are_the_environments():
+    """Of a native task too, and what a topology says overrules them."""
+    source = EnvironmentSource("Pendulum-v1", replace(gymnasium.registry["Pendulum-v1"], kwargs={"g": 1.6}))
+    assert not source.is_gymnasiums_own({})
+    task, _ = source.native({})
+    assert [source.make_native(task, 1, kwargs, 0, False).task.g for kwargs in ({}, {"g": 3.0})] == [1.6, 3.0]
 
 
 @pytest.mark.parametrize(
