@@ -30,8 +30,8 @@ def seeds_of(env_id: str, num_envs: int, seed: int | Sequence[int | None] | None
 
 
 def seed_after_failure(seed: int, row: int, num_failures: int, restarts: int) -> int:
-    """A new seed for the environment ``row`` of a batch; it differs from failure to failure, and after each of
-    the ``restarts`` of its process, which counts them again.
+    """A new seed for the environment ``row`` of a batch; it differs from failure to failure, and for each
+    number of ``restarts`` of its process, which counts them again.
     """
     word = np.random.SeedSequence((seed % 2**63, row, num_failures, restarts)).generate_state(1)[0]
     return int(word) % SEEDS
