@@ -39,7 +39,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_data, check_fit, read_run
-from spreeze_zmq.screen.terminal.ending import done
+from spreeze_zmq.screen.terminal.ending import done, say_last
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 from spreeze_zmq.screen.terminal.view import StatusView
 from spreeze_zmq.screen.terminal.words import cut_by_time, ended_by, finding_line
@@ -138,7 +138,7 @@ def _launch_on(
     try:
         return launch.run()
     finally:
-        launch.report_end()
+        say_last(launch.outcome.lines())
 
 
 def _check_dry_run(arguments: argparse.Namespace) -> None:

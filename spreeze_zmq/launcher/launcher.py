@@ -31,7 +31,6 @@ from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER, stop_order
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.screen.terminal.ending import say_last
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Exited
@@ -52,6 +51,7 @@ class Launch:
         threads: run components as threads of this process, which a debugger may hold for any time.
         listening: where other machines join; None for nowhere.
         shares: CPUs of the members that run here.
+        interrupts: requests to stop; None for those of this process's signals.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Launch:
         threads: bool = False,
         listening: Listening | None = None,
         shares: Mapping[str, frozenset[int]] = {},
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.folder, self.view = folder, view
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
@@ -82,7 +83,7 @@ class Launch:
         self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
         self.disk_watch = DiskWatch(folder.path, folder.shown)
-        self.interrupts, self.pauses = Interrupts(), Pauses()
+        self.interrupts, self.pauses = interrupts or Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
             self.lending = Lending(nodes, listening.ways, folder, self.crew, self.line.tell, view.note)
@@ -295,7 +296,3 @@ class Launch:
             if evaluating and time.monotonic() >= note_s:
                 note_s = math.inf
                 self.view.note("the last policy is evaluated (Ctrl-C to leave it out)")
-
-    def report_end(self) -> None:
-        """Print the outcome of the run and the commands that use it."""
-        say_last(self.outcome.lines())

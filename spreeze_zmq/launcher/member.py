@@ -71,8 +71,7 @@ class MemberRun(threading.Thread):
     def run(self) -> None:
         """Launch the group, and see it to its end."""
         try:
-            launch = Launch(self._plan, self._new_folder(), LogView())
-            launch.interrupts = self._asked
+            launch = Launch(self._plan, self._new_folder(), LogView(), interrupts=self._asked)
             self.code = launch.run()
             self.last_word = launch.outcome.why
             self.crashed_at_end = bool(launch.outcome.end_fault)

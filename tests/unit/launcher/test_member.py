@@ -1,5 +1,6 @@
 """What the run hears of the end of one of its groups."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -9,16 +10,24 @@ from spreeze_zmq.launcher import member
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from tests.unit.launcher.test_ends import exited
 
 
 @pytest.fixture
-def ended(tmp_path, monkeypatch):
-    """Makes the second group of a run, which has ended as ``happens`` says to its outcome."""
+def plan(tmp_path):
+    """Of a run of two groups."""
     made = topology.load("pendulum", ["groups.count=2"], cores=4)
     plan, sockets = write_plan(made, RunFolder.create("run", str(tmp_path / "run")))
+    yield plan
+    sockets.remove()
+
+
+@pytest.fixture
+def ended(plan, monkeypatch):
+    """Makes the second group of a run, which has ended as ``happens`` says to its outcome."""
 
     def group(happens):
-        def launch(own_plan, folder, view):
+        def launch(own_plan, folder, view, *, interrupts):
             outcome = Outcome(folder, own_plan, stop_reason="interrupted by the run")
             return SimpleNamespace(outcome=outcome, run=lambda: happens(outcome))
 
@@ -27,8 +36,7 @@ def ended(tmp_path, monkeypatch):
         made.run()
         return made
 
-    yield group
-    sockets.remove()
+    return group
 
 
 def crash(outcome, fault=None):
@@ -59,3 +67,20 @@ def test_a_group_that_was_asked_to_end_before_its_first_step_is_no_failure(ended
     group = ended(lambda outcome: 1)
     assert group.failure(asked=True) is None
     assert "group 1 has ended: " in str(group.failure(asked=False))
+
+
+def test_who_ends_by_sigterm_after_its_group_was_asked_to_is_no_failure(plan, monkeypatch):
+    """Its launcher knows of the request at once: SIGTERM may have reached all processes of a run."""
+    group = member.MemberRun(plan, 0)
+
+    def run(launch):
+        group.stop("the end of the run")
+        launch.ends.on_event(exited("sampler-0", number=signal.SIGTERM, expected=False))
+        launch.line.close()
+        launch.sockets.remove()
+        launch.crew.close()
+        return len(launch.outcome.failures)
+
+    monkeypatch.setattr(member.Launch, "run", run)
+    group.run()
+    assert group.code == 0, group.last_word
