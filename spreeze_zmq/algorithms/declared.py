@@ -20,7 +20,7 @@ from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
-from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError
+from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError, let_interrupts_pass
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
@@ -53,7 +53,8 @@ def blaming(algorithm: object, what: str) -> Iterator[None]:
         yield
     except (SpreezeError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        let_interrupts_pass(error)
         message = (str(error).strip() or "no message").splitlines()[0]
         if isinstance(error, RuntimeError) and ("CUDA error" in message or "allocate memory" in message):
             raise
@@ -62,7 +63,7 @@ def blaming(algorithm: object, what: str) -> Iterator[None]:
         raise AlgorithmError(algorithm, f"{what}: {place}{type(error).__name__}: {message}") from error
 
 
-def _place(algorithm: object, error: Exception) -> str:
+def _place(algorithm: object, error: BaseException) -> str:
     """``"file:line: "`` of the innermost call in the algorithm's own files or outside of torch and this
     library; empty if there is none, as in a ``Sequential`` of torch's layers.
     """

@@ -14,7 +14,14 @@ from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, s
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
-from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
+from spreeze_zmq.base.errors import (
+    AlgorithmError,
+    InputError,
+    InvalidEnvironment,
+    in_one_line,
+    let_interrupts_pass,
+    place_of,
+)
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, STEP_FIELDS
 from spreeze_zmq.base.schema import one_of, options_of, suggestion
 from spreeze_zmq.base.trust import IS_IT_THERE
@@ -96,8 +103,9 @@ def _import(module_name: str, name: str) -> Any:
         raise InputError(f"{name}: no module is called {error.name!r}; {hint}".rstrip("; ")) from None
     except SyntaxError as error:
         raise InputError(f"{name}: {place_of(error)}: {error.msg}") from None
-    except Exception as error:
-        raise InputError(f"{name}: {place_of(error)}: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        let_interrupts_pass(error)
+        raise InputError(f"{name}: {place_of(error)}: {in_one_line(error)}") from error
 
 
 def _problems(kind: Any) -> Iterator[str]:

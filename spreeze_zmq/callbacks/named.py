@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from spreeze_zmq.base.errors import InputError, in_one_line, place_of
+from spreeze_zmq.base.errors import InputError, in_one_line, let_interrupts_pass, place_of
 from spreeze_zmq.base.schema import did_you_mean, nearest
 from spreeze_zmq.base.trust import IS_IT_THERE
 from spreeze_zmq.callbacks import loggers
@@ -30,7 +30,8 @@ def kind_of(name: str) -> type[Callback]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(f"callback {name}: no module is called {error.name!r}; {IS_IT_THERE}") from None
-    except Exception as error:
+    except BaseException as error:
+        let_interrupts_pass(error)
         raise InputError(f"callback {name}: {place_of(error)}: {in_one_line(error)}") from error
     kind = getattr(module, class_name, None)
     if kind is None:
@@ -53,7 +54,8 @@ def made(name: str) -> Callback:
     kind = kind_of(name)
     try:
         return kind()
-    except Exception as error:
+    except BaseException as error:
+        let_interrupts_pass(error)
         where = place_of(error)
         raise InputError(
             f"callback {name}: it cannot be made without arguments: {in_one_line(error)} [{where}]"

@@ -50,6 +50,13 @@ class Case(NamedTuple):
 
 BEFORE = {
     "syntax error": Case(changed("networks(self):", "networks(self:"), ("redq.py:", "never closed")),
+    "leaves at its import": Case(
+        changed("import torch\n", "import torch\nraise SystemExit(0)\n"), ("redq.py:", "SystemExit: 0")
+    ),
+    "leaves in a method": Case(
+        changed("networks(self):\n", "networks(self):\n        raise SystemExit(0)\n"),
+        ("networks, ", "redq.py:", "SystemExit: 0"),
+    ),
     "missing module": Case(changed("import torch\n", "import torhc\n"), ("no module is called 'torhc'",)),
     "missing method": Case(changed("def critic_loss", "def critic_los"), ("critic_loss must be defined",)),
     "a misspelt hook": Case(

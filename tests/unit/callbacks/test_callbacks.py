@@ -344,6 +344,29 @@ def test_a_name_of_no_callback_is_one_clear_line(name, line):
     assert "\n" not in str(caught.value)
 
 
+LEAVES = """
+import sys
+from spreeze_zmq import Callback
+{at_import}
+class Mine(Callback):
+    def __init__(self):
+        sys.exit()
+"""
+
+
+@pytest.mark.parametrize(("at_import", "line"), [("sys.exit()", 4), ("", 7)], ids=["module", "class"])
+def test_one_that_ends_its_program_is_named(at_import, line, tmp_path, monkeypatch):
+    """With file and line: a launcher that left with it would say nothing, and exit with code 0."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaving", raising=False)
+    (tmp_path / "leaving.py").write_text(LEAVES.format(at_import=at_import))
+    with pytest.raises(InputError) as caught:
+        checked(["leaving:Mine"])
+    assert str(caught.value).startswith("callback leaving:Mine: ")
+    assert "SystemExit: sys.exit()" in str(caught.value)
+    assert f"{tmp_path}/leaving.py:{line}" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [
