@@ -1,12 +1,17 @@
-"""Marks the programs that import what a user names, so that none of these modules begins another run."""
+"""The modules that a user names: a run's processes find them, and none of them begins another run."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-#: Set in such a program, and therefore in the processes that it starts.
+from spreeze_zmq.base.errors import is_installed
+from spreeze_zmq.base.trust import import_folder
+
+#: Set in a program that imports them, and therefore in the processes that it starts.
 VARIABLE = "SPREEZE_IMPORTS"
 
 
@@ -26,3 +31,17 @@ def marked() -> Iterator[None]:
 def is_marked() -> bool:
     """Whether this process, or one that it comes from, is marked."""
     return VARIABLE in os.environ
+
+
+def hand_down(modules: Iterable[str], beside: Path) -> None:
+    """Let the processes that this one starts import modules from where it does itself.
+
+    Args:
+        modules: of the user's own.
+        beside: the folder of the topology, where processes look anyway, behind all others.
+    """
+    found = (import_folder(module.partition(".")[0], sys.path) for module in modules)
+    behind = os.path.realpath(beside)
+    theirs = [each for each in found if each and not is_installed(each) and os.path.realpath(each) != behind]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*given, *theirs]))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, interrupt
-from spreeze_zmq.base.importing import marked
-from spreeze_zmq.base.trust import grant_of, module_of, modules_folder
+from spreeze_zmq.base.importing import hand_down, marked
+from spreeze_zmq.base.trust import grant_of, make_importable, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
@@ -66,6 +66,8 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         begun = Path(arguments.resume)
         arguments = parser().parse_args([*_command_of(begun), *argv])
         arguments.beside = modules_folder(read_run(begun).plan["topology_file"])
+        for folder in grant_of(begun).import_paths:
+            make_importable(Path(folder))
     if arguments.list:
         table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
         return 0
@@ -177,12 +179,14 @@ def _command_of(run: Path) -> list[str]:
 
 
 def _check_modules(plan: Plan, run: Path) -> None:
-    """Raise InputError if a run's own command would now import another module than the run did."""
-    callbacks = plan.components[OBSERVER].options["callbacks"] if OBSERVER in plan.components else ()
+    """Have the run's processes import the modules that are imported here. Raises InputError if a run's own
+    command would now import another module than the run did.
+    """
+    observer = plan.components.get(OBSERVER)  # one of the user's own takes no callbacks
+    callbacks = observer.options.get("callbacks", ()) if observer else ()
     modules = (*own_modules(plan), *filter(None, map(module_of, callbacks)))
-    grant = grant_of(run)
-    search = [*sys.path, str(modules_folder(plan.topology_file)), *grant.import_paths]
-    grant.check_same(modules, search, "write TOPOLOGY or --env ID beside --resume")
+    grant_of(run).check_same(modules, sys.path, "write TOPOLOGY or --env ID beside --resume")
+    hand_down(modules, modules_folder(plan.topology_file))
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.importing import hand_down
 from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of, modules_folder
 from spreeze_zmq.commands.evaluate import add_trust
+from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.peers.playback import Pace, Playback, in_fixed_order
 from spreeze_zmq.plan.plan import Plan
@@ -128,7 +130,9 @@ def _plan_of(recording: RecordingReader, trust: Sequence[str]) -> Plan:
         if (module := module_of(name)) and module not in {*trust, *grant.modules}:
             raise grant.refusal(recording.path, what, module)
     grant.make_importable(trust)
-    make_importable(modules_folder(plan.topology_file))
+    beside = modules_folder(plan.topology_file)
+    make_importable(beside)
+    hand_down(own_modules(plan), beside)
     return replace(plan, channels=places, recording={}, launcher=0)  # nobody plays it
 
 

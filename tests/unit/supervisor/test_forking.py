@@ -34,7 +34,7 @@ if __name__ == "__main__":
             "child": process and process.pid,
         },
         "leads": os.getpgrp() == os.getsid(0) == os.getpid(), "parent": os.getppid(), "argv": sys.argv,
-        "program": sys.modules["__main__"].__file__, "path": sys.path[0], "nice": os.nice(0),
+        "program": sys.modules["__main__"].__file__, "path": sys.path, "nice": os.nice(0),
         "cpus": sorted(os.sched_getaffinity(0)), "folder": os.getcwd(),
         "environment": {name: os.environ.get(name) for name in names},
         "inherited": inherited and os.pread(int(inherited), 9, 0).decode(),
@@ -116,8 +116,11 @@ def gone(pid):
 
 
 def test_a_forked_process_finds_what_a_started_one_finds(supervisor, spec, tmp_path, monkeypatch):
-    """Parent, group, descriptors, environment, folder, CPUs, command line; but no module is loaded again."""
+    """Parent, group, descriptors, environment, folders of modules, CPUs, command line; but no module is
+    loaded again.
+    """
     monkeypatch.setenv("TEST_LATER", "set after the server had begun")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/later", prepend=os.pathsep)
     kept = os.memfd_create("kept")
     os.write(kept, b"inherited")
     environment = {"TEST_DESCRIPTOR": str(kept)}
