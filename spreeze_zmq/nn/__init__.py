@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+    from spreeze_zmq.nn.adam import *
     from spreeze_zmq.nn.atoms import *
     from spreeze_zmq.nn.described import *
     from spreeze_zmq.nn.fused import *
@@ -64,7 +65,17 @@ __all__ = [
     "unroll",
 ]
 
-_MODULES = ("atoms", "described", "fused", "layers", "native_calls", "native_choice", "networks", "parts")
+_MODULES = (
+    "adam",
+    "atoms",
+    "described",
+    "fused",
+    "layers",
+    "native_calls",
+    "native_choice",
+    "networks",
+    "parts",
+)
 
 
 class LazyModule:

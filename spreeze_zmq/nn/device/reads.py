@@ -74,7 +74,7 @@ def names_of(code: CodeType) -> Names:
         else:
             found["variables" if is_global else "loaded"].add(step.argval)
     texts = (text for text in code.co_consts if isinstance(text, str) and text.isidentifier())
-    found["loaded"].update((code.co_name, *texts))
+    found["loaded"].update(texts)
     return Names(*map(frozenset, found.values()))
 
 
@@ -125,7 +125,7 @@ class Reads:
         return {name for code in self.codes for name in names_of(code).stored}
 
     def place_of(self, name: str, stored: bool = False) -> str:
-        """``" (file:line)"`` where authors' code, or else a library's, uses a name first."""
+        """``" (file:line)"`` where authors' code, or else a library's, uses a name first; or empty."""
         kinds = {AUTHOR: 0, LIBRARY: 1, STANDARD: 2}
         for code in sorted(self.codes, key=lambda code: kinds[origin(code.co_filename)]):
             line = code.co_firstlineno
@@ -135,8 +135,7 @@ class Reads:
                     return f" ({code.co_filename}:{line})"
         if stored:
             return self.place_of(name)
-        first = next(iter(self.authors), None)
-        return f" ({first.co_filename}:{first.co_firstlineno})" if first is not None else ""
+        return ""
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         kind = origin(frame.f_code.co_filename)
@@ -158,11 +157,14 @@ class Reads:
                 self._keep({"self": frame.f_locals["self"]})
 
     def _see_code(self, frame: FrameType, kind: str) -> None:
-        code = frame.f_code
+        code, is_inner = frame.f_code, _runs_for(frame.f_back) == INTERNAL
+        if kind == STANDARD and is_inner:
+            return
         if code not in self.codes:
             self.codes[code] = None
-            names = names_of(code)
-            self.names |= names.loaded
+            self.names |= names_of(code).loaded
+        if kind == AUTHOR or not is_inner:  # by that name it was found; internal code has found it before
+            self.names.add(code.co_name)
         if kind == AUTHOR and frame.f_globals.get("__name__") in sys.modules:
             self.authors[code] = None
             _, read, assigned = self.modules.setdefault(id(frame.f_globals), (frame.f_globals, set(), set()))
@@ -216,11 +218,16 @@ class Reads:
         self.refusal = self.refusal or f"{why}{where}"
 
 
-def _is_authors(frame: FrameType | None) -> bool:
-    """Whether an author's code runs, or Python's library for it."""
+def _runs_for(frame: FrameType | None) -> str:
+    """Whose code runs: where it is Python's own library, whose code has called that."""
     while frame is not None and origin(frame.f_code.co_filename) == STANDARD:
         frame = frame.f_back
-    return frame is not None and origin(frame.f_code.co_filename) == AUTHOR
+    return STANDARD if frame is None else origin(frame.f_code.co_filename)
+
+
+def _is_authors(frame: FrameType | None) -> bool:
+    """Whether an author's code runs, or Python's library for it."""
+    return _runs_for(frame) == AUTHOR
 
 
 @contextlib.contextmanager

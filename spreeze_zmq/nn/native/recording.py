@@ -23,11 +23,11 @@ _AROUND = (
     *(
         f"algorithms/{name}.py"
         for name in (
-            *("half", "learner_networks", "flat_networks"),
+            *("half", "gradient_steps", "learner_networks", "flat_networks"),
             *("optimiser", "moving", "declared", "observations"),
         )
     ),
-    *("nn/device/", "nn/native/"),
+    *("nn/adam.py", "nn/device/", "nn/native/"),
 )
 #: The files that a recorded call starts from.
 _START = tuple(f"spreeze_zmq/nn/device/{name}.py" for name in ("watched", "taped", "captured"))

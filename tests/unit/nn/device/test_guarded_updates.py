@@ -1,5 +1,8 @@
 """A whole update that is recorded does what the call does, whatever of its modules is switched."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +10,8 @@ from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, gradient_steps
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.commands.bench.trial import random_batch
+from spreeze_zmq.nn.device import taped
+from spreeze_zmq.nn.native import recording
 from tests.unit.nn.device.test_guards import is_replayed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,6 +82,52 @@ def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
         weights[how] = torch.cat([half.state_dict()[name] for name in ("own", "targets")])
     far = (weights["without"] - weights["plain"]).abs().max()
     assert (weights["recorded"] - weights["plain"]).abs().max() < 0.1 * far
+
+
+class Counted(Trained):
+    """After each update a number moves that no loss reads."""
+
+    name = ""
+
+    def after_critic_step(self):
+        """One more."""
+        vars(self)[self.name] = vars(self).get(self.name, 0) + 1
+
+
+@pytest.mark.parametrize("name", ["num_updates", "loss", "priorities", "metrics", "step", "level", "part"])
+def test_a_name_that_only_the_library_reads_is_free_to_move(name):
+    """In objects of its own: the updates are recorded."""
+    spec = envs.probe("CartPole-v1")
+    kind = type("Kind", (Counted,), {"name": name})
+    half = algorithms.make("critic", kind, kind.Options(precision="fp32"), spec, "cpu", 1)
+    batch = random_batch(spec, 16)
+    for _ in range(12):
+        half.update(batch)
+    assert vars(half.algorithm)[name] == 12
+    assert is_replayed(half._launch[True])
+
+
+def test_what_runs_a_loss_is_no_part_of_it():
+    """Else the names of its own attributes would count as what the loss reads."""
+    spec, outside = envs.probe("CartPole-v1"), set()
+    half = algorithms.make("critic", Trained, Trained.Options(precision="fp32"), spec, "cpu", 1)
+    batch, folder = random_batch(spec, 16), Path(algorithms.__file__).parent
+
+    def see(frame, event, _):
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.parent == folder and recording.origin(str(file)) != recording.INTERNAL:
+            above = frame.f_back
+            while above.f_code.co_filename not in (taped.__file__, __file__):
+                above = above.f_back
+            if above.f_code.co_filename == taped.__file__:  # and no author's code is between
+                outside.add(f"{file.name}: {frame.f_code.co_name}")
+
+    sys.setprofile(see)
+    try:
+        half.update(batch)
+    finally:
+        sys.setprofile(None)
+    assert not outside
 
 
 class Sparse(Trained):

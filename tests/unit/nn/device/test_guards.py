@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from spreeze_zmq.nn.device import Captured
+from spreeze_zmq.nn.device.reads import Reads
 from spreeze_zmq.nn.device.taped import Taped
 from tests.unit.nn.device import settings
 from tests.unit.nn.device.places import PLACES, put_back
@@ -182,6 +183,15 @@ def test_what_a_call_assigns_is_assigned_by_a_replay():
         holder.mean = None
     assert is_replayed(taped)
     assert [float(each) for each in seen] == [2.0 * count for count in range(8)]
+
+
+def test_what_no_code_names_has_no_place():
+    """The line of another function would mislead."""
+    reads = Reads()
+    with reads.watching():
+        hidden()
+    assert reads.place_of("getrecursionlimit").startswith(f" ({__file__}:")
+    assert reads.place_of("nowhere") == ""
 
 
 def hidden():
