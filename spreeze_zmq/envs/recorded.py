@@ -50,7 +50,8 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps what an environment gives, and hands on each episode that ends by itself.
+    """Keeps what an environment gives, and hands on each episode that ends by itself, once the next one
+    begins: an environment whose last step the batch refuses is closed instead.
 
     Args:
         env: the environment.
@@ -61,10 +62,13 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._keep = keep
         self._episode: OwnEpisode | None = None
+        self._is_whole = False
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """As the environment's."""
-        self._episode = None
+        if self._episode is not None and self._is_whole:
+            self._keep(self._episode)
+        self._episode, self._is_whole = None, False
         obs, info = self.env.reset(**options)
         self._episode = OwnEpisode([copy.deepcopy(obs)])
         return obs, info
@@ -79,10 +83,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
             episode.actions.append(given)
             episode.rewards.append(float(reward))
             episode.terminated = bool(terminated)
-            if terminated or truncated:
-                self._keep(episode)
-            else:
-                self._episode = episode
+            self._episode, self._is_whole = episode, bool(terminated or truncated)
         return obs, reward, terminated, truncated, info
 
 

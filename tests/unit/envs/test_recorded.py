@@ -19,13 +19,15 @@ OWN = "tests.unit.envs.test_recorded"
 
 
 class Sensor(gymnasium.Env):
-    """Episodes of three steps; in every ``each``-th the sensor is gone, and what is closed stays closed."""
+    """Episodes of three steps; in every ``each``-th the sensor is gone, and what is closed stays closed. With
+    ``odd`` it gives no number in the last step instead.
+    """
 
     observation_space, action_space = Box(-1.0, 1.0, (3,), np.float32), Box(-1.0, 1.0, (1,), np.float32)
     episodes = 0
 
-    def __init__(self, each):
-        self.each, self.closed = each, False
+    def __init__(self, each, odd=False):
+        self.each, self.odd, self.closed = each, odd, False
 
     def reset(self, *, seed=None, options=None):
         assert not self.closed
@@ -38,27 +40,32 @@ class Sensor(gymnasium.Env):
         assert not self.closed
         self.t += 1
         Sensor.episodes += self.t == 1
-        if Sensor.episodes % self.each == 0 and self.t == 2:
+        fails = Sensor.episodes % self.each == 0 and self.t == 2 + self.odd
+        if fails and not self.odd:
             raise OSError("no sensor")
-        return np.zeros(3, np.float32), 1.0, self.t == 3, False, {}
+        return np.zeros(3, np.float32), np.nan if fails else 1.0, self.t == 3, False, {}
 
     def close(self):
         self.closed = True
 
 
-def kept_of(each, num_episodes):
+def kept_of(each, num_episodes, odd=False):
     """The episodes that are kept of these."""
     episodes = []
-    spec = replace(envs.probe(f"{OWN}:Sensor", {"each": 10**9}), kwargs={"each": each})
+    spec = replace(envs.probe(f"{OWN}:Sensor", {"each": 10**9}), kwargs={"each": each, "odd": odd})
     batch, _ = recorded(spec, episodes.append)
     with closing(batch):
         play(batch, policy_of(), 0, num_episodes)
     return episodes
 
 
-def test_an_episode_that_fails_is_played_again_in_another_environment():
-    """As many are kept as were asked for, each whole; what was recorded before is not lost."""
-    kept = kept_of(each=8, num_episodes=12)
+@pytest.mark.parametrize("odd", [False, True])
+def test_an_episode_that_fails_is_played_again_in_another_environment(odd):
+    """As many are kept as were asked for, each whole, also where its last step is refused; what was recorded
+    before is not lost.
+    """
+    kept = kept_of(each=8, num_episodes=12, odd=odd)
+    assert all(one.rewards == [1.0] * 3 for one in kept)
     assert [(len(one.rewards), len(one.observations), one.terminated) for one in kept] == [(3, 4, True)] * 12
 
 
