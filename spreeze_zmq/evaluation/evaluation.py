@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.policy import FrameStack, Policy, played, without_noise
 from spreeze_zmq.policy.actor import Actions
@@ -29,6 +30,8 @@ _T_975 = (
 )
 
 
+#: Failures for each episode after which a round without a time limit gives up.
+MOST_FAILED = 20
 #: Returns that differ by this share are the same: the order of a batch's sums rounds them.
 ROUNDING = 1e-6
 
@@ -163,6 +166,9 @@ def play(
         clock: in seconds.
         on_step: called after every step; an exception that it raises abandons the evaluation.
         act: how the policy acts; by default without noise.
+
+    Raises:
+        EnvironmentFailure: there is no time limit, and nearly all episodes end with a failure.
     """
     rounds: list[Score] = []
     infos: list[dict[str, float]] = []
@@ -175,6 +181,7 @@ def play(
             step_cap,
             lambda: clock() >= until_s,
             on_step,
+            MOST_FAILED * envs.num_envs if until_s == math.inf else math.inf,
         )
         if not score.timed_out or not rounds:
             rounds.append(score)
@@ -192,6 +199,7 @@ def _play_round(
     step_cap: int | None,
     is_late: Callable[[], bool],
     on_step: Callable[[], None],
+    most_failed: float,
 ) -> tuple[Score, list[dict[str, float]]]:
     """Play one episode in each environment; returns their score and the info of each one's last step."""
     num_envs: int = envs.num_envs
@@ -208,6 +216,8 @@ def _play_round(
         again = playing & step.failed  # an episode that ended with a failure of its environment
         returns[again], lengths[again] = 0.0, 0
         num_failed += int(again.sum())
+        if num_failed > most_failed:
+            raise EnvironmentFailure(_hopeless(envs, num_failed, int((~playing).sum())))
         for row in again.nonzero()[0].tolist():
             starts[row] = zlib.crc32(step.obs[row].tobytes())
         ended = playing & step.ended & ~step.failed
@@ -225,6 +235,13 @@ def _play_round(
             cut, timed_out = cut | playing, True
             break
     return Score(returns, lengths, starts, cut, timed_out, num_failed=num_failed), infos
+
+
+def _hopeless(envs: BatchedEnv, num_failed: int, num_whole: int) -> str:
+    return (
+        f"{envs.env_id}: {num_failed} episodes ended with a failure of their environment, as named above, "
+        f"and {num_whole} of {envs.num_envs} without one: the policy gets no score"
+    )
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, int]]:

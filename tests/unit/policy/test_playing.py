@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.errors import EnvironmentFailure, InputError, WireError
 from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.stage import ShownEpisode, Stage
 from spreeze_zmq.policy import Policy, played, without_noise
@@ -55,6 +55,16 @@ def test_an_evaluation_plays_broken_episodes_again():
     score = play(envs.make(LINE, 2, step_info="final", info=infos), policy_of(), 0)
     assert score.returns.tolist() == [5.0, 5.0]
     assert score.info == {"failed": 1.0, "is_success": 1.0}
+
+
+def test_an_evaluation_in_which_all_episodes_fail_mildly_ends():
+    """Such failures are tolerated without end; the evaluation of a run, whose time is limited, goes on."""
+    slide, policy = "tests.unit.envs.mujoco.test_unstable:Slide", policy_of(2)
+    with pytest.raises(EnvironmentFailure, match=r"42 episodes ended with a failure .* 0 of 2 without one"):
+        play(envs.make(slide, 2), policy, 0)
+    steps = iter(range(10**9))
+    score = play(envs.make(slide, 2), policy, 0, until_s=300.0, clock=lambda: next(steps))
+    assert (score.timed_out, score.num_failed) == (True, 200)
 
 
 def test_a_policy_refuses_what_is_not_finite():
