@@ -61,12 +61,17 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     if env.backend == "mujoco":
         task: Any = env.task
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
-    own: Any = env.envs[0].unwrapped if env.envs else None
+    own: Any = _unwrapped(env) if env.envs else None
     if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
         step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
-        return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())
+        return Stage(env, step_s, model=own.model, qpos=lambda: _unwrapped(env).data.qpos.copy())
     env.close()
     return _with_pictures(spec, number)
+
+
+def _unwrapped(env: BatchedEnv) -> Any:
+    """The environment itself: another one after it has failed."""
+    return env.envs[0].unwrapped
 
 
 def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:

@@ -43,23 +43,33 @@ def show(
     stage = open_stage(spec, FILM)
     if stage.model is None:
         stage.env.close()
-        stage = _own_window(spec, speed)
+        stage = _own_window(spec)
     with closing(stage.env):
         yield from (
             _in_viewer(stage, policy, episodes, seed, speed)
             if stage.model is not None
-            else _played(stage, policy, episodes, seed, lambda: True)
+            else _played(stage, policy, episodes, seed, keeps_pace(stage, speed))
         )
 
 
-def _own_window(spec: EnvironmentSpec, speed: float) -> Stage:
-    """The environment with ``render_mode="human"``, which draws itself and keeps its own pace."""
+def _own_window(spec: EnvironmentSpec) -> Stage:
+    """The environment with ``render_mode="human"``, which draws itself."""
     drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "human"})
     env = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=FILM)
-    own = env.envs[0].unwrapped
-    per_s = float(own.metadata.get("render_fps") or 30.0)
-    own.metadata = {**own.metadata, "render_fps": max(1, round(per_s * speed))}
-    return Stage(env, 1.0 / per_s)
+    return Stage(env, 1.0 / float(env.envs[0].unwrapped.metadata.get("render_fps") or 30.0))
+
+
+def keeps_pace(stage: Stage, speed: float) -> Callable[[], bool]:
+    """Makes the environment, or another one after it has failed, draw itself at this speed."""
+    per_s = max(1, round(speed / stage.step_s))
+
+    def keep_pace() -> bool:
+        own = stage.env.envs[0].unwrapped
+        if own.metadata.get("render_fps") != per_s:
+            own.metadata = {**own.metadata, "render_fps": per_s}
+        return True
+
+    return keep_pace
 
 
 def _in_viewer(

@@ -5,6 +5,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.evaluation.stage import open_stage, picture_of
+from spreeze_zmq.evaluation.video.window import keeps_pace
 
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "CartPole-v1"])
@@ -34,6 +35,23 @@ def test_a_mujoco_model_is_given_to_the_browser_with_its_positions():
     assert stage.step_s == pytest.approx(0.05)
     assert stage.draw is None
     stage.env.close()
+
+
+def test_a_mujoco_environment_that_has_failed_is_shown_as_the_one_in_its_place():
+    """Which takes the steps from then on, in a window at the speed that was asked for."""
+    stage = open_stage(envs.probe("tests.unit.envs.mujoco.test_unstable:Slide"))
+    stage.env.failures.max_failures = 1
+    stage.env.reset(seed=1)
+    heights, keep_pace, paces = [], keeps_pace(stage, 2.0), set()
+    for _ in range(8):
+        keep_pace()
+        paces.add(stage.env.envs[0].unwrapped.metadata["render_fps"])
+        stage.env.step(np.zeros((1, 1), np.float32))
+        heights.append(stage.qpos()[0])
+    stage.env.close()
+    assert heights[2] == heights[5] == -5.0, "a new one begins there"
+    assert heights[3] != heights[4] != heights[5]
+    assert paces == {round(2.0 / stage.step_s)}
 
 
 def test_without_a_renderer_it_says_why():
