@@ -53,3 +53,4 @@ def demonstrations(keep, episodes, seed=0):
             obs, reward, terminated, truncated, _ = env.step(known_way(obs, rng))
             over = terminated or truncated
         assert reward == 1.0
+    env.reset()

@@ -27,6 +27,7 @@ def dataset(name, env=None, episodes=2, steps=5, change=None):
         while not over:
             _, _, terminated, truncated, _ = own.step(own.action_space.sample())
             over = terminated or truncated
+    own.reset()
     if change is not None:
         change(found)
     return data.write(name, found, env, "made for a test")
