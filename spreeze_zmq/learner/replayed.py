@@ -21,7 +21,7 @@ from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import BATCH
-from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.plan import Plan, first_index
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 
 #: One update in this many computes the expensive metrics: three means take a tenth of a short update.
@@ -191,7 +191,8 @@ def relabelling(component: Component, half: AutogradHalf) -> Relabelling:
 def _rewards(component: Component, plan: Plan) -> GoalRewards:
     from spreeze_zmq.envs.in_process import choose  # imports Gymnasium, which other learners do not need
 
-    env = choose(plan.environment.id, plan.environment.kwargs).make_one(0)
+    number = first_index(plan, component.role)
+    env = choose(plan.environment.id, plan.environment.kwargs).make_one(number)
     component.at_end.append(env.close)
     env.reset(seed=seed_for(plan.run.seed, 1))
     rewards = GoalRewards(env, plan.environment.id)

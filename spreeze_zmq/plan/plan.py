@@ -17,7 +17,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, LearningPlan, RunPlan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
-from spreeze_zmq.plan.roles import EVALUATOR, MEMBER, SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, MEMBER, SAMPLER
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
@@ -165,25 +165,29 @@ class Plan:
 
 
 #: The numbers of a run's environments, which ``{index}`` in ``env_kwargs`` stands for, no two equal: 0 is
-#: tried before the run, then come the page's, that of films and windows, the evaluator's and the samplers'.
+#: tried before the run, then come the page's, that of films and windows, the evaluator's, the learners' and
+#: the samplers'.
 PAGE, FILM, FIRST = 1, 2, 3
 
 
 def first_index(plan: Plan, role: str, index: int = 0) -> int:
-    """The number of a process's first environment: the evaluator's come first, then each sampler's in turn,
-    of several groups one of each in turn, however many each has.
+    """The number of a process's first environment: the evaluator's come first, then one of each learner,
+    which judges goals in hindsight, then each sampler's in turn, of several groups one of each in turn,
+    however many each has.
 
     Args:
         plan: of the run.
-        role: the evaluator or the sampler.
+        role: the evaluator, a learner or the sampler.
         index: of the process within its role.
     """
     if role == EVALUATOR:
         return FIRST
-    evaluators = plan.components[EVALUATOR].options.get("episodes", 0)
-    sampler = plan.components[role]
+    learners = FIRST + int(plan.components[EVALUATOR].options.get("episodes", 0))
+    if role in LEARNERS:
+        return learners + plan.groups.number * len(LEARNERS) + LEARNERS.index(role)
     index = index * plan.groups.count + plan.groups.number
-    return FIRST + int(evaluators) + index * int(sampler.options.get("envs", 1))
+    samplers = learners + plan.groups.count * len(LEARNERS)
+    return samplers + index * int(plan.components[role].options.get("envs", 1))
 
 
 def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:

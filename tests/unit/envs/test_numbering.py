@@ -1,6 +1,7 @@
 """Each environment of a run can be given a number of its own."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.numbering import has_number, numbered
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import FILM, PAGE, first_index
+from spreeze_zmq.plan.roles import LEARNERS
 from tests.unit.envs.mistaken_environments import Right
 
 HERE = "tests.unit.envs.test_numbering"
@@ -92,11 +94,14 @@ def test_a_native_task_has_no_numbers():
 
 
 def test_no_two_environments_of_a_run_have_the_same_number():
-    """Whatever the number of samplers becomes."""
+    """Whatever the number of samplers becomes, in each of three groups."""
     plan = topology.load("pendulum", ["components.sampler.envs=4", "components.evaluator.episodes=6"])
-    firsts = {("evaluator", 0): 6, **{("sampler", index): 4 for index in range(8)}}
-    taken = [0, PAGE, FILM]
-    for (role, index), count in firsts.items():
-        first = first_index(plan, role, index)
-        taken += range(first, first + count)
+    first = first_index(plan, "evaluator")
+    taken = [0, PAGE, FILM, *range(first, first + 6)]
+    ones = {**{(learner, 0): 1 for learner in LEARNERS}, **{("sampler", index): 4 for index in range(8)}}
+    for number in range(3):
+        group = replace(plan, groups=replace(plan.groups, count=3, number=number))
+        for (role, index), count in ones.items():
+            first = first_index(group, role, index)
+            taken += range(first, first + count)
     assert sorted(taken) == list(range(len(taken)))
