@@ -1,17 +1,22 @@
 """Each environment of a run can be given a number of its own."""
 
+import sys
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from spreeze_zmq import envs
+from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.numbering import has_number, numbered
+from spreeze_zmq.learner.replayed import relabelling
+from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import FILM, PAGE, first_index
 from spreeze_zmq.plan.roles import LEARNERS
+from tests.system.maze import Maze
 from tests.unit.envs.mistaken_environments import Right
 
 HERE = "tests.unit.envs.test_numbering"
@@ -105,3 +110,23 @@ def test_no_two_environments_of_a_run_have_the_same_number():
             first = first_index(group, role, index)
             taken += range(first, first + count)
     assert sorted(taken) == list(range(len(taken)))
+
+
+class NumberedMaze(Maze):
+    """Of goals, so that a learner makes one too."""
+
+    made: list[int] = []  # noqa: RUF012
+
+    def __init__(self, number):
+        super().__init__()
+        NumberedMaze.made.append(number)
+
+
+def test_a_learner_that_judges_goals_makes_the_environment_of_its_own_number():
+    """For as long as it lives; the one that was tried before the run has long been closed."""
+    run = {"env": f"{HERE}:NumberedMaze", "env_kwargs": {"number": "{index}"}, "algorithm": "sac"}
+    plan = topology.load({"run": run, "algorithm": {"hindsight": "future", "hidden_sizes": [8]}})
+    half = algorithms.make("critic", *algorithm_of(plan), plan.environment, "cpu", 1)
+    about = {"plan": plan, "environment": plan.environment, "role": "critic_learner"}
+    relabelling(SimpleNamespace(**about, at_end=[]), half)
+    assert sys.modules[HERE].NumberedMaze.made == [first_index(plan, "critic_learner")]
