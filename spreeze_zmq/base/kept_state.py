@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ _BITS = {
     kind.__name__: kind
     for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
-_PLAIN = (bool, str, float, type(None))
-_LISTS: Mapping[str, type[Any]] = {"list": list, "tuple": tuple, "set": set}
+#: Kinds of values that are kept as they are; integers that are not too large, too.
+PLAIN = (bool, str, float, type(None))
+_LISTS: Mapping[str, type[Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_PATHS = {kind.__name__: kind for kind in (PurePosixPath, PureWindowsPath, type(Path()))}
 
 
 class Keeper:
@@ -48,7 +51,7 @@ class Keeper:
             StateNotKept: it is, or holds, something else.
         """
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             return value
         if kind is int:
             return value if abs(value) < _LARGEST_INT else {"int": str(value)}
@@ -71,6 +74,10 @@ class Keeper:
         for name, listed in _LISTS.items():
             if kind is listed:
                 return {name: [self.keep(item, place) for item in value]}
+        if kind is range:
+            return {"range": [value.start, value.stop, value.step]}
+        if kind.__name__ in _PATHS and kind is _PATHS[kind.__name__]:
+            return {"path": [kind.__name__, str(value)]}
         if kind is np.random.Generator and type(value.bit_generator).__name__ in _BITS:
             return {"generator": self.keep(value.bit_generator.state, place)}
         if kind is np.random.RandomState:
@@ -136,6 +143,11 @@ class Maker:
         for name, listed in _LISTS.items():
             if name in plain:
                 return listed(map(self.make, plain[name]))
+        if "range" in plain:
+            return range(*plain["range"])
+        if "path" in plain:
+            name, text = plain["path"]
+            return _PATHS[name](text)
         if "generator" in plain:
             state = self.make(plain["generator"])
             there = type(present) is np.random.Generator

@@ -3,7 +3,8 @@
 
 An environment may speak for itself, and for what it wraps, by two methods: ``get_state()`` returns plain
 values (numbers, texts, arrays, lists, and maps), ``set_state(state)`` goes on from there. Of any other its
-attributes are kept, if they are plain values, random generators or MuJoCo's data.
+attributes are kept, if they are plain values, random generators or MuJoCo's data; of spaces their generators,
+of functions their names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import sys
 import types
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
 import gymnasium
@@ -23,14 +23,13 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import StateNotKept, in_one_line, let_interrupts_pass
-from spreeze_zmq.base.kept_state import Keeper, Maker, put_into
+from spreeze_zmq.base.kept_state import PLAIN, Keeper, Maker, put_into
 from spreeze_zmq.envs.failing import FailingRows
 
 #: What does not change while an environment is stepped: how it was made.
-_STATIC = (
-    *(gymnasium.Space, EnvSpec, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
-    *(functools.partial, types.ModuleType, np.dtype, np.ufunc, logging.Logger, PurePath, range, frozenset),
-)
+_STATIC = (EnvSpec, types.ModuleType, np.dtype, np.ufunc, logging.Logger)
+#: What is known by its name.
+_NAMED = (*(type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial),)
 #: Attributes of a layer that are what it wraps, or its arguments as they were given.
 _PASSED_OVER = ("env", "_saved_kwargs")
 #: Attributes of tasks that are made from their arguments.
@@ -127,7 +126,8 @@ def _put_attributes(owner: Any, state: Mapping[str, Any], maker: Maker, passed_o
         raise StateNotKept(f"it is the state of a {str(state.get('class'))[:60]}, not of a {name}")
     for attribute, plain in attributes.items():
         present = getattr(owner, attribute, None)
-        if attribute in passed_over or attribute.startswith("__") or _is_static(present):
+        is_methods = isinstance(present, _NAMED) and attribute not in vars(owner)
+        if attribute in passed_over or attribute.startswith("__") or is_methods or _is_static(present):
             raise StateNotKept(f"{name}.{attribute[:60]} is no part of its state")
         vars(owner)[attribute] = maker.make(plain, present)
 
@@ -150,10 +150,15 @@ def _mapped(state: Any, name: str) -> dict[str, Any]:
     return state
 
 
-# --- MuJoCo's model and data, of environments that are stepped in Python
+# --- spaces and functions, and MuJoCo's model and data, of environments that are stepped in Python
 
 
 def _known(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, gymnasium.Space):
+        own = [Keeper().keep(space._np_random, "the generator of a space") for space in _spaces_in(value)]
+        return {"space": own}
+    if isinstance(value, _NAMED):
+        return {"named": _name_of(value)}
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is None:
         return None
@@ -168,6 +173,14 @@ def _known(value: Any) -> dict[str, Any] | None:
 
 
 def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
+    if "space" in plain and isinstance(present, gymnasium.Space):
+        for space, generator in zip(_spaces_in(present), plain["space"], strict=True):
+            space._np_random = Maker().make(generator, space._np_random)
+        return present
+    if "named" in plain and isinstance(present, _NAMED):
+        if plain["named"] != (name := _name_of(present)):
+            raise StateNotKept(f"it holds {str(plain['named'])[:60]} where a new one holds {name}")
+        return present
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is not None and "model" in plain and isinstance(present, mujoco.MjModel):
         if plain["model"] != _sum_of(present):
@@ -181,6 +194,23 @@ def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
                 put_into(array, plain["fields"][name])
         return present
     raise StateNotKept("it is not what is there in a new one")
+
+
+def _spaces_in(space: Any) -> Iterator[Any]:
+    """A space and those that it is made of, each with a generator of its own."""
+    yield space
+    parts = getattr(space, "spaces", ())
+    for part in parts.values() if isinstance(parts, Mapping) else parts:
+        yield from _spaces_in(part)
+
+
+def _name_of(named: Any) -> str:
+    if isinstance(named, functools.partial):
+        given = [
+            repr(value) for value in (*named.args, *named.keywords.values()) if type(value) in (*PLAIN, int)
+        ]
+        return f"{_name_of(named.func)}({', '.join(given)})"
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', type(named).__qualname__)}"
 
 
 def _fields(data: Any) -> Iterator[tuple[str, Any]]:

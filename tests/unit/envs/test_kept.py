@@ -1,5 +1,9 @@
 """A batch that is brought to the state of another one goes on bit by bit as that one does."""
 
+import functools
+from contextlib import nullcontext
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -32,6 +36,42 @@ class Own(gymnasium.Env):
 
     def _obs(self):
         return np.array((*self.newest, sum(self.seen)), np.float32)
+
+
+class Changing(Own):
+    """One whose goals a space draws, and whose other attributes change in the second step of an episode."""
+
+    def __init__(self):
+        goals = gymnasium.spaces.Tuple((gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(5)))
+        self.goals, self.behave = gymnasium.spaces.Dict({"all": goals}), self.walk
+        self.told = functools.partial(self.walk, 1)
+
+    def reset(self, **options):
+        """Draw a goal."""
+        begun = super().reset(**options)
+        self.left, self.doors, self.at = range(9), frozenset({"a"}), Path("here")
+        self._draw()
+        return begun
+
+    def step(self, action):
+        """Draw another."""
+        if len(self.seen) == 1:
+            self.left, self.doors, self.at = range(3, 1, -1), frozenset({"b", 2}), Path("there")
+        self._draw()
+        obs, reward, *rest = super().step(action)
+        kept = sum(self.left) + 10 * len(self.doors) + 100 * (self.at == Path("there"))
+        return obs, reward + self.behave(0) + self.goal[0].sum() + kept, *rest
+
+    def _draw(self):
+        self.goal = self.goals.sample()["all"]
+
+    def walk(self, number):
+        """Any number."""
+        return number
+
+    def turn(self, number):
+        """Another."""
+        return -number
 
 
 class Speaking(Own):
@@ -71,6 +111,7 @@ CASES = {
     "Gymnasium": ("Acrobot-v1", {"max_episode_steps": 13}),
     "Gymnasium's MuJoCo": ("Humanoid-v5", {"backend": "gymnasium"}),
     "one's own": (f"{HERE}:Own", {}),
+    "one whose spaces draw": (f"{HERE}:Changing", {}),
     "one that speaks for itself": (f"{HERE}:Speaking", {}),
 }
 
@@ -122,6 +163,23 @@ def test_what_cannot_be_kept_is_named():
     batch.envs[0].unwrapped.view = batch.envs[0].unwrapped.place[:1]
     with pytest.raises(StateNotKept, match=r"Own.view is a view of another array"):
         batch.get_state()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("behave", lambda env: env.turn, r"holds .*Changing.turn where a new one holds .*Changing.walk"),
+        ("told", lambda env: functools.partial(env.walk, 2), r"walk\(2\) where .*walk\(1\)"),
+        ("told", lambda env: None, ""),
+    ],
+)
+def test_a_function_that_was_exchanged_is_not_gone_on_without(attribute, value, said):
+    """Only its name is kept."""
+    one, other = (made(f"{HERE}:Changing", seed, {}) for seed in (1, 2))
+    inner = one.envs[0].unwrapped
+    setattr(inner, attribute, value(inner))
+    with pytest.raises(StateNotKept, match=said) if said else nullcontext():
+        other.set_state(unpacked(packed(one.get_state())))
 
 
 @pytest.mark.parametrize(
