@@ -30,7 +30,7 @@ class RunningStatistics:
     """Mean and variance of all observations, by the pairwise update of Chan et al. 1979.
 
     They are float64 on the host, because float32 cannot count so far. Each pixel of an image has its own,
-    which the images of a stack share.
+    which the images of a stack share. One-hot choices stay as they are.
 
     Args:
         env: has the observations' shape and dtype.
@@ -44,8 +44,9 @@ class RunningStatistics:
         self.mean = np.zeros(math.prod(env.obs_shape))
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
         self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD if self._pixels else 0.0)
-        for span in env.pixel_spans:
+        for span in env.spans_of("pixels"):
             self._least_std[span] = LEAST_PIXEL_STD
+        self._one_hot = env.spans_of("sizes")
 
     def add(self, obs: NDArray[Any]) -> None:
         """Add observations ``[M, *obs_shape]``; of many images only some, from each environment in turn of
@@ -69,9 +70,11 @@ class RunningStatistics:
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The arrays for a policy message, ``[stack * size]`` each; only after observations were added."""
-        std = np.sqrt(self.squares / self.count)
-        scale = np.maximum(std if self._pixels else divisors(self.mean, std), self._least_std)
-        mean, std32 = (np.tile(array.astype(np.float32), self._stack) for array in (self.mean, scale))
+        std, offset = np.sqrt(self.squares / self.count), self.mean.copy()
+        scale = np.maximum(std if self._pixels else divisors(offset, std), self._least_std)
+        for span in self._one_hot:  # the only choice so far would be 0, and a rare one far away
+            offset[span], scale[span] = 0.0, 1.0
+        mean, std32 = (np.tile(array.astype(np.float32), self._stack) for array in (offset, scale))
         return {"observation_mean": mean, "observation_std": std32}
 
     def sums(self) -> NDArray[np.float64]:

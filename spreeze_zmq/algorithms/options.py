@@ -76,8 +76,8 @@ class TrainingOptions:
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
         False,
-        "to mean 0 and deviation 1 over all so far; the statistics are published with the policy (a topology "
-        "that does not say it: true for ppo in a box without images)",
+        "to mean 0 and deviation 1 over all so far, but for one-hot choices; published with the policy (a "
+        "topology that does not say it: true for ppo in a box without images)",
         fixed=True,
     )
     frame_stack: int = option(

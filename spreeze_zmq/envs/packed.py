@@ -35,7 +35,7 @@ class Packing:
     @classmethod
     def of(cls, env: EnvironmentSpec) -> Packing | None:
         """That of an environment's observations; None where nothing would be gained."""
-        spans = env.pixel_spans
+        spans = env.spans_of("pixels")
         return cls(env.obs_shape[0], spans) if spans else None
 
     @property

@@ -85,9 +85,10 @@ class EnvironmentSpec:
         """Flags of an action mask: one for each choice of each discrete action."""
         return sum(self.action_sizes)
 
-    @property
-    def pixel_spans(self) -> tuple[slice, ...]:
-        """Where an observation that is flattened to float32 has the pixels of its images, in order."""
+    def spans_of(self, key: str) -> tuple[slice, ...]:
+        """Where an observation that is flattened to float32 has the parts with this key, in order:
+        ``"pixels"`` of images, ``"sizes"`` of one-hot choices.
+        """
         sizes = [
             sum(part["sizes"]) if "sizes" in part else math.prod(part["shape"]) for part in self.obs_parts
         ]
@@ -95,7 +96,7 @@ class EnvironmentSpec:
             return ()
         ends = itertools.accumulate(sizes, initial=0)
         spans = zip(self.obs_parts, itertools.pairwise(ends), strict=True)
-        return tuple(slice(*span) for part, span in spans if part.get("pixels"))
+        return tuple(slice(*span) for part, span in spans if part.get(key))
 
     @property
     def has_bounds(self) -> bool:

@@ -48,7 +48,7 @@ def random_rollout(
     pixels = env.obs_dtype == "uint8"
     obs: Any = rng.integers(0, 256, shape, np.uint8) if pixels else rng.standard_normal(shape)
     obs = obs.astype(env.obs_dtype, copy=False)
-    for span in env.pixel_spans:
+    for span in env.spans_of("pixels"):
         obs[..., span] = rng.integers(0, 256, obs[..., span].shape)
     arrays |= {"obs": obs[before:], **({"history": obs[:before]} if before else {})}
     shape = (*steps, *env.action_shape)

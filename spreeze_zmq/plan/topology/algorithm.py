@@ -94,7 +94,7 @@ def with_suited(algorithm: type[Algorithm] | None, table: Any, env: EnvironmentS
 
 
 def _is_box_of_vectors(env: EnvironmentSpec) -> bool:
-    return env.action_kind == "box" and env.obs_dtype != "uint8" and not env.pixel_spans
+    return env.action_kind == "box" and env.obs_dtype != "uint8" and not env.spans_of("pixels")
 
 
 def read_algorithm(

@@ -13,6 +13,7 @@ from spreeze_zmq.algorithms.observations import (
     ObservationRows,
     RunningStatistics,
 )
+from spreeze_zmq.nn.parts import Embedding
 from spreeze_zmq.policy.observations import ObservationScaling
 from tests.unit.replay.made import spec
 
@@ -168,6 +169,23 @@ def test_a_checkpoint_of_deviations_with_a_floor_is_resumed():
     statistics.add(seen)
     rows.adopt(statistics.arrays())
     assert rows(torch.from_numpy(seen)).std().item() == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_choice_is_the_same_whichever_others_have_been_seen():
+    """One that has been the only one is not taken for the first; the vector beside it is scaled."""
+    env = replace(spec((5,)), obs_parts=({"shape": [2]}, {"shape": [], "sizes": [3], "start": [0]}))
+    rows, statistics = ObservationRows(env, True, torch.device("cpu")), RunningStatistics(env)
+    embedding, choices = Embedding([3]), torch.eye(3)
+    seen = np.full((1000, 5), 7.0, np.float32)
+    seen[:, 2:] = [0.0, 0.0, 1.0]
+    for _ in range(2):
+        statistics.add(seen)
+        rows.adopt(statistics.arrays())
+        scaled = rows(torch.cat([torch.full((3, 2), 7.0), choices], 1))
+        assert torch.equal(embedding(scaled[:, 2:]), embedding(choices))
+        assert torch.equal(scaled[:, 2:], choices)
+        seen[0, 2:] = [0.0, 1.0, 0.0]
+    assert not scaled[:, :2].any()
 
 
 def test_pixels_in_a_dict_have_the_floor_of_an_image():
