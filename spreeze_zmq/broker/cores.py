@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
@@ -69,6 +70,18 @@ class Cores:
     def _mark(self, now_s: float, products_s: float = 0.0) -> _Mark:
         self._busy_s = busy_cpu_s(os.getppid())
         return _Mark(now_s, self._busy_s, products_s, self.cpu_s.copy())
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able state that :meth:`shares` count on from."""
+        first = None if self._first is None else {**vars(self._first), "by_role": dict(self._first.by_role)}
+        return {"cpu_s": dict(self.cpu_s), "first": first}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`, on the same machine."""
+        self.cpu_s = Counter(state["cpu_s"])
+        if (first := state["first"]) is not None:
+            self._first = _Mark(**{**first, "by_role": Counter(first["by_role"])})
+            self._busy_s = busy_cpu_s(os.getppid())
 
     def stood_still(self) -> None:
         """Leave out a time that the run's clock leaves out: other programs went on in it. To be called at its

@@ -23,7 +23,7 @@ log = logging.getLogger("spreeze")
 
 #: Reports that are noted for the journal and observers as they come.
 NOTED = ("hello", "evaluation", "failure", "exited", "workers")
-#: What a life says of itself: of one that has ended, its samples count, and nothing is done.
+#: What a life says of itself: of one that has ended, its samples and refusals count, and nothing is done.
 OWN = ("hello", "report", "bye")
 
 
@@ -74,13 +74,15 @@ class Hearing:
             self.notes.note(message.kind, message.fields, now_s)
 
     def hear_late(self, message: Message, now_s: float) -> None:
-        """Handle what a life says that has ended, while another one has its name: its samples count, and its
-        evaluations, of which none is the best any more where the next life is set up and says itself which
-        policy it holds. A part of a checkpoint is no use, as its learner has gone back to an older one.
+        """Handle what a life says that has ended, while another one has its name: its samples and refusals
+        count, and its evaluations, of which none is the best any more where the next life is set up and says
+        itself which policy it holds. A part of a checkpoint is no use, as its learner has gone back to an
+        older one.
         """
         fields, name = message.fields, message.sender
         if message.kind in OWN:
             self.record.take_late(name, message.incarnation, fields, now_s)
+            self._take_refused(message, now_s)
         elif message.kind == "evaluation":
             best = fields["best"] and not self.record.processes[name].ready
             self.handle(message._replace(fields={**fields, "best": best}), now_s)
@@ -92,13 +94,17 @@ class Hearing:
 
     def on_report(self, message: Message, now_s: float) -> None:
         self.record.take_report(message.sender, message.incarnation, message.fields, now_s)
-        news = self.record.take_refused(message.sender, message.fields, now_s)
-        self.notes.refusals(news, now_s)
+        self._take_refused(message, now_s)
         self.helm.balancer.take(message.sender, message.incarnation, message.fields, now_s)
 
     def on_bye(self, message: Message, now_s: float) -> None:
         self.record.take_bye(message.sender, message.incarnation, message.fields, now_s)
+        self._take_refused(message, now_s)
         self.helm.balancer.lose(message.sender, now_s)
+
+    def _take_refused(self, message: Message, now_s: float) -> None:
+        news = self.record.take_refused(message.sender, message.incarnation, message.fields, now_s)
+        self.notes.refusals(news, now_s)
 
     def on_episodes(self, message: Message, now_s: float) -> None:
         self.record.episodes.take(message.arrays["returns"], message.arrays["lengths"])
@@ -141,7 +147,8 @@ class Hearing:
     def on_turned_away(self, message: Message, now_s: float) -> None:
         """The launcher has refused machines, or what they sent."""
         rows = message.fields["refused"]
-        self.notes.refusals(self.record.refusals.take(message.sender, rows, now_s), now_s)
+        news = self.record.refusals.take(message.sender, rows, now_s, message.incarnation)
+        self.notes.refusals(news, now_s)
 
     def on_stop_request(self, message: Message, now_s: float) -> None:
         self.helm.end(message.fields["reason"], now_s)

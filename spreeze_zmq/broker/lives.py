@@ -156,17 +156,17 @@ class Lives:
     def state(self) -> dict[str, list[Any]]:
         """JSON-able rows of all processes, by name."""
         return {
-            name: [p.role, p.incarnation, p.pid, p.gone, p.clock.get("cpu", 0.0)]
+            name: [p.role, p.incarnation, p.pid, p.ready, p.gone, p.clock.get("cpu", 0.0)]
             for name, p in self._processes.items()
         }
 
     def restore(self, state: Mapping[str, Sequence[Any]], now_s: float) -> None:
         """Inverse of :meth:`state`; all were heard now."""
-        for name, (role, incarnation, pid, gone, cpu_s) in state.items():
+        for name, (role, incarnation, pid, ready, gone, cpu_s) in state.items():
             self._processes[name] = ProcessRecord(
                 role,
                 pid,
-                ready=True,
+                ready,
                 incarnation=incarnation,
                 heard_s=now_s,
                 gone=gone,

@@ -4,13 +4,16 @@ tracebacks, and refused messages: who sent what, which rule it broke, and how of
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.endpoints import BAD_KEYS
+from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.rows import inner
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.wire.channels.refusals import NO_MISTAKES
 
@@ -25,6 +28,8 @@ _NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
 #: Most rows that are kept of mistakes, of messages that became too old, and of missing ones, so that a peer
 #: that invents names cannot fill the memory.
 MOST_ROWS = 64
+#: Lives of a process whose counts are told apart: of the one before, something may come late.
+LIVES_KEPT = 2
 #: Kinds that a process exists to send. It is stuck if this many of one kind are refused over this time and
 #: none is accepted.
 VITAL = ("hello", "report", "rollout", "policy", "critic")
@@ -133,16 +138,21 @@ class Refused:
     stuck: bool = False
     line: str = ""
     shown: int = inner(int)
-    _reported: int = inner(int)
+    _reported: dict[int, int] = inner(dict)
     _accepted: int = inner(lambda: -1)
     _count_since: int = inner(int)
     _since_s: float = inner(float)
     _last_s: float = inner(float)
     patience_s: float = inner(lambda: STUCK_AFTER_S)
 
-    def take(self, count: int, accepted: int, now_s: float) -> None:
-        """Record the taker's cumulative counts: refused, and accepted from the same sender and kind."""
-        before, self._reported = self._reported, count
+    def take(self, count: int, accepted: int, now_s: float, life: int) -> None:
+        """Record the cumulative counts of a life of the taker: refused, and accepted from the same sender and
+        kind.
+        """
+        before = self._reported.pop(life, 0)
+        self._reported[life] = count
+        if len(self._reported) > LIVES_KEPT:
+            del self._reported[next(iter(self._reported))]
         new = count - before if count >= before else count  # a restarted taker counts from 0
         if accepted != self._accepted:
             self._accepted, self._count_since, self._since_s = accepted, self.count, now_s
@@ -179,6 +189,22 @@ class Refused:
         return f"{sender}: {self.taker} refused {what}: {self.word}: {self.first}{never}"
 
 
+def patience_s(
+    plan: Plan, processes: Mapping[str, ProcessRecord], sender: str, kind: str, taker: str
+) -> float:
+    """How long all messages of a kind must have been refused before their sender is stuck: for ever where
+    it does not send that kind there, or is not known to have. Another may use its name.
+    """
+    role, process = sender.rpartition("-")[0], processes.get(sender)
+    if not plan.carries(kind, role, taker.rpartition("-")[0]):
+        return math.inf
+    if kind == "hello" and process is not None:  # it reports: its start has a deadline
+        return math.inf
+    if kind == "rollout":
+        return STUCK_AFTER_S if process is not None and process.pushed else math.inf
+    return STUCK_AFTER_S if process is not None or kind in ("policy", "critic") else UNKNOWN_AFTER_S
+
+
 class RefusalRecord:
     """All refusals of a run.
 
@@ -190,8 +216,10 @@ class RefusalRecord:
         self._patience_s = patience_s
         self._refused: dict[tuple[str, str, str, str], Refused] = {}
 
-    def take(self, taker: str, rows: Iterable[Mapping[str, Any]], now_s: float) -> list[Refused]:
-        """Record the ``refused`` rows of a report at ``now_s`` seconds.
+    def take(
+        self, taker: str, rows: Iterable[Mapping[str, Any]], now_s: float, life: int = 0
+    ) -> list[Refused]:
+        """Record the ``refused`` rows of a report at ``now_s`` seconds, by an incarnation of the taker.
 
         Returns:
             The refusals to display: each at its first message, and again at each tenfold count.
@@ -203,7 +231,7 @@ class RefusalRecord:
                 continue
             refused = self._refused.setdefault(key, Refused(*key, first=str(same[0].get("first", ""))[:300]))
             count, accepted = (sum(_count(row.get(name)) for row in same) for name in ("count", "good"))
-            refused.take(count, accepted, now_s)
+            refused.take(count, accepted, now_s, life)
             if refused.count >= max(1, 10 * refused.shown):
                 refused.shown = refused.count
                 news.append(refused)
@@ -221,6 +249,19 @@ class RefusalRecord:
         row = {"sender": sender, "word": word, "first": MISSING[word], "count": 1}
         known = (taker, sender, "", word) in self._refused
         return [] if known else self.take(taker, [row], now_s)
+
+    def state(self) -> list[dict[str, Any]]:
+        """JSON-able rows of all refusals, with what the takers have reported."""
+        return [
+            {**asdict(one), "_reported": [*one._reported.items()], "patience_s": STUCK_AFTER_S}
+            for one in self._refused.values()
+        ]
+
+    def restore(self, state: Iterable[Mapping[str, Any]]) -> None:
+        """Inverse of :meth:`state`."""
+        for row in state:
+            one = Refused(**{**row, "_reported": dict(row["_reported"])})
+            self._refused[one.taker, one.sender, one.kind, one.word] = one
 
     @property
     def mistakes(self) -> int:

@@ -6,10 +6,10 @@ Messages and times go in; status, summary and stop conditions come out. It holds
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from spreeze_zmq.base.machine import usable_cores
@@ -27,12 +27,11 @@ from spreeze_zmq.broker.problems import (
     NO_HELLO,
     NO_REPORT,
     SILENT_S,
-    STUCK_AFTER_S,
-    UNKNOWN_AFTER_S,
     FailureRecord,
     RefusalRecord,
     Refused,
     WentBack,
+    patience_s,
 )
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import EpisodeStatistics, Evaluations
@@ -100,7 +99,7 @@ class RunRecord:
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
-        self.refusals = RefusalRecord(self._patience_s)
+        self.refusals = RefusalRecord(partial(patience_s, self.plan, self.processes))
         silent_s = self.plan.components[BROKER].options["heartbeat_timeout_s"]
         self.lives = Lives(self.processes, self.watched, silent_s, launched=bool(self.plan.launcher))
 
@@ -198,29 +197,18 @@ class RunRecord:
         self.went_back = [*self.went_back, row][-FAILURES_KEPT:]
         return row
 
-    def take_refused(self, taker: str, fields: Mapping[str, Any], now_s: float) -> list[Refused]:
-        """Record what a report says was refused, or that the reporter has sent no ``hello``.
-
-        Returns:
-            The refusals to display.
+    def take_refused(
+        self, taker: str, incarnation: int, fields: Mapping[str, Any], now_s: float
+    ) -> list[Refused]:
+        """Record what a life says was refused, or that it has the name, pushes rollouts and has sent no
+        ``hello``; returns the refusals to display.
         """
-        news = self.refusals.take(taker, fields.get("refused", ()), now_s)
-        if not self.processes[taker].ready and any(fields.get("pushed", {}).values()):
+        news = self.refusals.take(taker, fields.get("refused", ()), now_s, incarnation)
+        process = self.processes[taker]
+        is_unready = process.incarnation == incarnation and not process.ready
+        if is_unready and any(fields.get("pushed", {}).values()):
             news += self.refusals.miss(taker, NO_HELLO, now_s)
         return news
-
-    def _patience_s(self, sender: str, kind: str, taker: str) -> float:
-        """How long all messages of a kind must have been refused before their sender is stuck: for ever where
-        it does not send that kind there, or is not known to have. Another may use its name.
-        """
-        role, process = sender.rpartition("-")[0], self.processes.get(sender)
-        if not self.plan.carries(kind, role, taker.rpartition("-")[0]):
-            return math.inf
-        if kind == "hello" and process is not None:  # it reports: its start has a deadline
-            return math.inf
-        if kind == "rollout":
-            return STUCK_AFTER_S if process is not None and process.pushed else math.inf
-        return STUCK_AFTER_S if process is not None or kind in ("policy", "critic") else UNKNOWN_AFTER_S
 
     def silent(self, now_s: float) -> list[Refused]:
         """The processes that have stopped reporting, each returned once."""
@@ -291,7 +279,8 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
-        return {**state_of(self), "processes": self.lives.state()}
+        own = {"processes": self.lives.state(), "cores": self.cores.state()}
+        return {**state_of(self), **own, "refusals": self.refusals.state()}
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
@@ -299,3 +288,5 @@ class RunRecord:
             self.resume(state["resumed"])
         restore(self, state)
         self.lives.restore(state["processes"], now_s)
+        self.cores.restore(state["cores"])
+        self.refusals.restore(state["refusals"])

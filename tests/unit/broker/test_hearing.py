@@ -26,7 +26,7 @@ def heard(tmp_path):
             hearing.handle(message, 1.0)
             return hearing.is_pressing
 
-        hear.record = steered.record
+        hear.record, hear.hearing = steered.record, hearing
         yield hear
 
 
@@ -59,3 +59,22 @@ def test_another_replay_ratio_is_measured_from_the_request_on(heard):
     heard(Message("request", {**about, "option": "replay_ratio", "value": 2.0}))
     learning.counts |= {"trained_transitions": 8200, "sampled_transitions": 1100}
     assert learning.replay_ratio(2.0).measured == 2.0
+
+
+def test_what_a_process_refused_last_counts(heard):
+    """It says so as it leaves; and a life that has ended, while another one has its name."""
+    about = {"sender": "sampler-0", "kind": "rollout", "word": "bad_shape", "first": "it is [3]", "good": 0}
+    fields = {**MESSAGES["bye"].fields, "role": "critic_learner", "name": "critic_learner-0"}
+    count = {"count": 3}
+
+    def bye(incarnation):
+        return Message(
+            "bye", {**fields, "refused": [{**about, **count}]}, {}, "critic_learner-0", incarnation
+        )
+
+    heard(bye(7))
+    assert heard.record.refusals.mistakes == 3
+    heard(Message("hello", {**fields, "pid": 9}, {}, "critic_learner-0", 8))
+    count["count"] = 5
+    heard.hearing.hear_late(bye(7), 2.0)
+    assert heard.record.refusals.mistakes == 5

@@ -91,6 +91,14 @@ def test_a_new_life_of_the_taker_counts_on():
     assert record.mistakes == 11
 
 
+def test_what_the_last_life_of_the_taker_says_late_counts():
+    """Its successor has refused some already, and goes on."""
+    record = RefusalRecord()
+    for count, life in ((7, 1), (2, 2), (9, 1), (3, 2)):
+        record.take("c-0", [row(count)], 1.0, life)
+    assert record.rows(1.0)[0].count == 9 + 3
+
+
 def test_the_channels_of_a_process_are_summed():
     """Two channels refuse for the same reason, report after report."""
     record = RefusalRecord()

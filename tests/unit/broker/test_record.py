@@ -169,8 +169,12 @@ def test_the_cores_time_is_told_by_its_uses_since_the_first_update(monkeypatch):
     live(5.0, 0, **ours)
     live(10.0, 1, critic_learner=1.0)
     assert run.summary("", 12.0, final=False)["cores"] is None
+    busy_s = 10.0
+    live(15.0, 16, critic_learner=4.0, sampler=3.0)
+    before, run = run, record()
+    run.restore(json.loads(json.dumps(before.to_dict())), 16.0)  # a broker that was started again counts on
     busy_s = 30.0
-    live(20.0, 31, critic_learner=8.0, actor_learner=6.0, sampler=7.0, evaluator=2.0, broker=1.0)
+    live(20.0, 31, critic_learner=4.0, actor_learner=6.0, sampler=4.0, evaluator=2.0, broker=1.0)
     found = run.summary("", 20.0, final=True)["cores"]
     used = {"products": 3.0, "updates": 11.0, "sampling": 7.0, "evaluation": 2.0, "messages": 1.0}
     expected = {**used, "others": 6.0, "idle": 10.0}
@@ -329,10 +333,21 @@ def test_a_restarted_broker_goes_on_with_the_record():
     run.episodes.take(np.array([-900.0], np.float32), np.array([200], np.int32))
     run.take_move("sampler", "envs", 32, "environments in each sampler 16 -> 32: because", 3.5)
     run.restarts = 1
+    refused = {
+        "sender": "sampler-9",
+        "kind": "rollout",
+        "word": "bad_shape",
+        "first": "it is [3]",
+        "count": 4,
+    }
+    run.take_refused("sampler-0", 7, {"refused": [refused]}, 3.6)
     again = record()
     again.restore(json.loads(json.dumps(run.to_dict())), 4.0)
     before, after = (r.summary("", 5.0, final=True) for r in (run, again))
     assert before == after
+    assert (after["refusals"][0]["count"], again.processes["sampler-0"].ready) == (4, False)
+    assert again.take_refused("sampler-0", 7, {"refused": [refused]}, 5.0) == []
+    assert again.refusals.mistakes == 4
     assert after["moves"] == {"sampler.envs": [[3.5, 32, "environments in each sampler 16 -> 32: because"]]}
     assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
 
