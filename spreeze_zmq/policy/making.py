@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, WireError
-from spreeze_zmq.policy.actor import Actor, Arrays, Floats, load_class, module_of
+from spreeze_zmq.base.rollout import odd_number, within_limits
+from spreeze_zmq.policy.actor import Actions, Actor, Arrays, Floats, load_class, module_of
 from spreeze_zmq.policy.description import Layer, load_weights, read_layers
 from spreeze_zmq.policy.heads import CHOICES, make_head
 from spreeze_zmq.policy.network import Network
@@ -107,3 +108,15 @@ def floats(name: str, array: NDArray[Any]) -> Floats:
         raise ValueError(f"{name} holds NaN or infinity")
     # A view into a received frame may be unaligned; every product would then copy it again.
     return np.require(array, requirements=["C", "A"])
+
+
+def finite(action: Actions, output: Floats) -> Actions:
+    """The same actions. Raises WireError for NaN, which no environment and no motor may be given, and among
+    which there is no choice.
+    """
+    if action.dtype.kind != "f":
+        if output.dtype.kind == "f" and np.isnan(output).any():
+            raise WireError("bad_policy", "its action is a choice among NaN")
+    elif not within_limits(action) and not np.isfinite(action).all():
+        raise WireError("bad_policy", f"its action holds {odd_number(action)}")
+    return action

@@ -18,7 +18,7 @@ from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, 
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
 from spreeze_zmq.policy.legal import mask_rows
-from spreeze_zmq.policy.making import alike, check_memory, floats, made_of, refused, takes_masks
+from spreeze_zmq.policy.making import alike, check_memory, finite, floats, made_of, refused, takes_masks
 from spreeze_zmq.policy.observations import FrameStack
 from spreeze_zmq.policy.own_environment import OwnEnvironment
 
@@ -183,8 +183,8 @@ class Policy:
             clipped to the bounds) or int64 from 0, and their log densities ``[N]`` float32, or None.
 
         Raises:
-            WireError: ``bad_policy``, where the observations are of another size, an action is NaN, or log
-                densities are requested of a policy that has none.
+            WireError: ``bad_policy``, where the observations are of another size, an action is NaN or a
+                choice among NaN, or log densities are requested of a policy that has none.
             InputError: the mask is missing, of another shape, or allows no action.
         """
         actor = self._among(action_mask, len(obs))
@@ -194,10 +194,11 @@ class Policy:
                 self._output(obs, memory)  # what is remembered of steps that were taken at random
             return uniform if log_prob else (uniform[0], None)
         try:
-            action, density = actor.draw(self._output(obs, memory), rng, place, log_prob)
+            output = self._output(obs, memory)
+            action, density = actor.draw(output, rng, place, log_prob)
         except ValueError as error:
             raise WireError("bad_policy", str(error)) from error
-        return _finite(action), density
+        return finite(action, output), density
 
     def mode(
         self,
@@ -209,7 +210,8 @@ class Policy:
 
         ``memory``, ``action_mask`` and errors as for :meth:`act`.
         """
-        return _finite(self._among(action_mask, len(obs)).mode(self._output(obs, memory)))
+        actor, output = self._among(action_mask, len(obs)), self._output(obs, memory)
+        return finite(actor.mode(output), output)
 
     def env_action(self, action: Actions) -> Actions:
         """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
@@ -287,10 +289,3 @@ def usable(version: int) -> Iterator[None]:
         yield
     except WireError as error:
         raise InputError(f"policy version {version} cannot be used: {error}") from error
-
-
-def _finite(action: Actions) -> Actions:
-    """The same actions. Raises WireError for NaN, which no environment and no motor may be given."""
-    if action.dtype.kind == "f" and not within_limits(action) and not np.isfinite(action).all():
-        raise WireError("bad_policy", f"its action holds {odd_number(action)}")
-    return action

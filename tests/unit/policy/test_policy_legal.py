@@ -24,6 +24,19 @@ def policy_of(kind, version=1, bias=(3.0, 2.0, 1.0, 0.0), **more):
     return Policy({"version": version, "description": description}, {"parameters": parameters})
 
 
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("kind", CHOICES)
+def test_among_what_is_no_number_there_is_no_choice(kind, masked):
+    """As from a network that overflows, here by an infinite observation: the first one is no answer."""
+    policy = policy_of(kind, **({} if masked else {"action_mask": False}))
+    obs, legal = np.full((3, 1), np.inf, np.float32), LEGAL if masked else None
+    with np.errstate(all="ignore"):
+        with pytest.raises(WireError, match="its action is a choice among NaN"):
+            policy.mode(obs, action_mask=legal)
+        with pytest.raises(WireError, match="its action is a choice among NaN"):
+            policy.act(obs, np.random.default_rng(0), action_mask=legal)
+
+
 @pytest.mark.parametrize("kind", CHOICES)
 def test_the_best_legal_action_is_taken(kind):
     """The first of the falling numbers that is allowed."""
