@@ -69,6 +69,16 @@ def test_an_episode_that_fails_is_played_again_in_another_environment(odd):
     assert [(len(one.rewards), len(one.observations), one.terminated) for one in kept] == [(3, 4, True)] * 12
 
 
+def test_episodes_end_at_the_limit_of_the_evaluation():
+    """Which no argument of the environment says."""
+    episodes = []
+    spec = replace(envs.probe(f"{OWN}:Sensor", {"each": 10**9}), max_episode_steps=2)
+    batch, _ = recorded(spec, episodes.append)
+    with closing(batch):
+        play(batch, policy_of(), 0, 3)
+    assert [(len(one.rewards), one.terminated) for one in episodes] == [(2, False)] * 3
+
+
 def test_more_failures_than_a_run_tolerates_are_an_error():
     """With their number, and the first of them."""
     with pytest.raises(EnvironmentFailure, match=f"no sensor.* at most {TOLERATED} are tolerated"):
