@@ -11,6 +11,8 @@ from pathlib import Path
 from spreeze_zmq.base.errors import is_installed
 from spreeze_zmq.base.trust import import_folder
 
+#: Runs a module of this package as a program: no file of the current folder is taken for one of a library.
+PROGRAM = (sys.executable, "-P", "-m")
 #: Set in a program that imports them, and therefore in the processes that it starts.
 VARIABLE = "SPREEZE_IMPORTS"
 

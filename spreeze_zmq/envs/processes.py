@@ -49,7 +49,7 @@ def interpreter(module: str, fds: Sequence[int], text: str, **options: Any) -> s
     """
     code = f"from {module} import main; main(*map(int, sys.argv[2:]))"
     code = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]);{code}"
-    command = [sys.executable, "-c", code, json.dumps(sys.path), *map(str, fds)]
+    command = [sys.executable, "-P", "-c", code, json.dumps(sys.path), *map(str, fds)]
     process = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.PIPE, **options)
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its death shows as for any other

@@ -191,7 +191,9 @@ def within(budget_s: float, clock: Callable[[], float]) -> Callable[[], bool]:
 
 
 def main() -> int:
-    """Measure for the plan on standard input; returns the exit code."""
+    """Measure for the plan on standard input; returns the exit code. An error of the input is written to the
+    output in place of the curves.
+    """
     try:
         plan = Plan.from_json(sys.stdin.read())
         make_importable(modules_folder(plan.topology_file))
@@ -199,7 +201,7 @@ def main() -> int:
             curves = measure(plan)
         print(json.dumps(curves))
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(error)
         return error.exit_code
     return 0
 

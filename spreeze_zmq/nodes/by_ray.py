@@ -60,7 +60,7 @@ class Agent:
         import subprocess
 
         (folder / "code").unlink(missing_ok=True)
-        join = ("-m", "spreeze_zmq.commands.spreeze", "join", head, "--samplers", str(samplers))
+        join = ("-P", "-m", "spreeze_zmq.commands.spreeze", "join", head, "--samplers", str(samplers))
         script = 'exec 3<&0; ("$@" <&3 3<&- >log 2>&1; echo $? >code) >/dev/null 2>&1 &'
         subprocess.run(
             ("/bin/sh", "-c", script, "sh", sys.executable, *join),

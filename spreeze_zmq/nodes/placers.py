@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.nodes.slurm import other_nodes, over_srun
 from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Supervisor
 
@@ -101,7 +102,7 @@ def _by_ray(match: re.Match[str]) -> Way:
     if importlib.util.find_spec("ray") is None:
         raise InputError(f"--nodes {match[0]}: Ray is not installed here: pip install 'spreeze_zmq[ray]'")
     labels = filter(None, match["labels"].split(","))
-    program = (sys.executable, "-m", "spreeze_zmq.nodes.by_ray")
+    program = (*PROGRAM, "spreeze_zmq.nodes.by_ray")
     return Way("ray", (*program, match["address"] or "auto", HEAD, *labels), prefix="ray: ")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.importing import PROGRAM
 
 #: ``exec``: the shell's SIGINT is the run's; the address is that from which the second node is reached.
 SCRIPT = """\
@@ -32,7 +33,7 @@ set -eu
 # what your cluster needs before a program starts, such as: module load python
 
 other=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 2p)
-address=$({python} -c '
+address=$({python} -P -c '
 import socket, sys
 probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 probe.connect((sys.argv[1], 9))
@@ -81,4 +82,4 @@ def over_srun(node: str, head: str) -> tuple[str, ...]:
     cpus = os.environ.get("SLURM_CPUS_PER_TASK")
     cores = (f"--cpus-per-task={cpus}",) if cpus else ()
     step = ("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", *cores)
-    return (*step, sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join", head)
+    return (*step, *PROGRAM, "spreeze_zmq.commands.spreeze", "join", head)

@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
@@ -33,7 +33,7 @@ log = logging.getLogger("spreeze")
 
 BATCH_SIZE = "algorithm.batch_size"
 THREADS = {role: f"components.{role}.threads" for role in LEARNERS}
-MEASURE = (sys.executable, "-m", "spreeze_zmq.learner.measure_updates")
+MEASURE = (*PROGRAM, "spreeze_zmq.learner.measure_updates")
 #: The measuring program takes seconds; after this time it hangs.
 TIMEOUT_S = 120.0
 #: Options that the speed of an update does not depend on, beside those that follow the batch size.
@@ -127,15 +127,21 @@ def measure(plan: Plan) -> Curves:
     began_s = time.monotonic()
     try:
         done = subprocess.run(
-            MEASURE, input=plan.to_json(), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+            MEASURE,
+            input=plan.to_json(),
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",  # the user's code may print anything
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         problem = f"measuring took longer than {TIMEOUT_S:.0f} s; write a number"
         raise ComponentFailed(f"{what}: {problem}") from None
     words = done.stderr.strip()
     if done.returncode == InputError.exit_code:
-        raise InputError(words)
-    if done.returncode != 0:
+        raise InputError(done.stdout.strip())
+    if done.returncode != 0 or not done.stdout:
         raise ComponentFailed(f"{what}: measuring failed; a number needs none\n{words}")
     return Curves.read({**json.loads(done.stdout), "took_s": time.monotonic() - began_s})
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_text
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.process import (
     GroupProcess,
@@ -48,7 +49,7 @@ class ForkServer:
         self._threads, self._sets_threads = spec.threads, sets_threads
         self._waiting: deque[ForkedProcess] = deque()
         self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-P", "-m", "spreeze_zmq.supervisor.forkserver", str(asked.fileno())]
+        command = [*PROGRAM, "spreeze_zmq.supervisor.forkserver", str(asked.fileno())]
         shown = len(" ".join([*command, *self._programs]))
         self._process = subprocess.Popen(
             [*command, *self._programs, " " * (COMMAND_BYTES - shown)],

@@ -18,6 +18,7 @@ import zmq
 
 from spreeze_zmq.base.endpoints import KEYS_VARIABLE, Keys, read_keys, write_keys
 from spreeze_zmq.base.errors import PeerTimeout
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.commands.bench.figures import (
     TURN_S,
     Figure,
@@ -127,7 +128,7 @@ def start(
 
     arguments = [act, way, endpoint, str(size), str(num_messages)]
     return subprocess.Popen(
-        [sys.executable, "-m", "spreeze_zmq.commands.bench.channels", *arguments],
+        [*PROGRAM, "spreeze_zmq.commands.bench.channels", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

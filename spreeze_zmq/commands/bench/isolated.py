@@ -15,6 +15,7 @@ import torch
 
 from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.commands.bench.figures import Figure, Job
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 
@@ -36,7 +37,7 @@ def figures_of(section: str, job: Job) -> list[Figure]:
         PeerTimeout: the process did not end and was killed.
     """
     timeout_s = job.seconds + TIMEOUT_S
-    command = (sys.executable, "-m", "spreeze_zmq.commands.bench.isolated", section, json.dumps(asdict(job)))
+    command = (*PROGRAM, "spreeze_zmq.commands.bench.isolated", section, json.dumps(asdict(job)))
     try:
         done = subprocess.run(
             command, env={**os.environ, **environment()}, capture_output=True, text=True, timeout=timeout_s

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.commands.bench.figures import Figure, Job, Rate, Section, in_turn, paired
 from spreeze_zmq.nn.native import library
 
@@ -49,7 +50,7 @@ def figures(rates: dict[str, list[Rate]]) -> list[Figure]:
 
 def torch_alone() -> list[str]:
     """What every learner costs at least."""
-    return [sys.executable, "-c", "import torch"]
+    return [sys.executable, "-P", "-c", "import torch"]
 
 
 def whole(job: Job) -> Rate:
@@ -61,7 +62,7 @@ def whole(job: Job) -> Rate:
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         return once(
             [
-                *(sys.executable, "-m", "spreeze_zmq.commands.begin", "--env", job.env_id),
+                *(*PROGRAM, "spreeze_zmq.commands.begin", "--env", job.env_id),
                 *("--algorithm", job.algorithm, "--without", "evaluator", "--without", "visualizer"),
                 *("--run-dir", f"{folder}/run", *(word for each in sets for word in ("--set", each))),
             ]

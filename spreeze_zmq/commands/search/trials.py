@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.run.curves import Curve, read_curve
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
@@ -122,7 +122,7 @@ class Trials:
         own += [f"--set=run.seed={trial.seed}", f"--run-dir={trial.folder}"]
         spec = ProcessSpec(
             name=f"{trial.name}-0",
-            command=(sys.executable, "-m", "spreeze_zmq.commands.launch", *self._command, *own),
+            command=(*PROGRAM, "spreeze_zmq.commands.launch", *self._command, *own),
             log_path=trial.log,
             threads=0,
             parent_death_signal=signal.SIGTERM,

@@ -17,14 +17,15 @@ from pathlib import Path
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.trust import make_importable, with_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.evaluation.video.recorder import record
 from spreeze_zmq.run.folder import RunFolder
 
-#: The program at the end of this file; -P leaves the current directory out of its import path.
-WRITER = (sys.executable, "-P", "-m", "spreeze_zmq.evaluation.video.films")
+#: The program at the end of this file.
+WRITER = (*PROGRAM, "spreeze_zmq.evaluation.video.films")
 #: Longest duration of a video.
 SECONDS = 60
 #: Characters of its log that a failure keeps: the last ones, which name the reason.

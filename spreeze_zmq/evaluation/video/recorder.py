@@ -194,7 +194,7 @@ def _try(name: str) -> str:
     environment = {**os.environ, "MUJOCO_GL": name, "PYOPENGL_PLATFORM": name}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             env=environment,
             capture_output=True,
             text=True,

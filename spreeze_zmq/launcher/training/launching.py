@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 
-LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.begin")
+LAUNCHER = (*PROGRAM, "spreeze_zmq.commands.begin")
 #: Variables that make programs write escape sequences to a pipe.
 TERMINAL = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 

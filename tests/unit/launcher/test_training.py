@@ -6,8 +6,9 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.envs import probing
 from spreeze_zmq.launcher.training import entry
-from spreeze_zmq.launcher.training.launching import End
+from spreeze_zmq.launcher.training.launching import End, launch
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.topology.document import read_source
 from tests.unit.data.made import dataset
@@ -87,3 +88,13 @@ def test_a_second_interrupt_is_one_whatever_the_run_has_come_to(code, tmp_path, 
     monkeypatch.setattr(entry, "launch", lambda *_, show: End(1, "no env step was taken", 1))
     with pytest.raises(ComponentFailed, match="no env step was taken"):
         spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False)
+
+
+def test_a_file_of_the_current_folder_is_none_of_the_librarys(tmp_path, monkeypatch):
+    """To the launcher, and to a new interpreter that looks at an environment."""
+    (tmp_path / "json.py").write_text("raise RuntimeError('not the one of the library')\n")
+    monkeypatch.chdir(tmp_path)
+    end = launch(["--list"], [], show=False)
+    assert (end.code, end.message) == (0, "")
+    monkeypatch.setattr(probing, "may_fork", lambda: False)
+    assert probing.look("CartPole-v1").spec.id == "CartPole-v1"

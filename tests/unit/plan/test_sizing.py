@@ -100,8 +100,13 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
         sizing.settle(plan(SMALL), remeasure=True)
 
 
-def test_an_algorithm_of_the_users_is_measured_whatever_it_prints(tmp_path):
-    """Its module is beside the topology, and prints where it is imported: where it is measured too."""
+def test_an_algorithm_of_the_users_is_measured_whatever_it_prints(tmp_path, monkeypatch):
+    """Its module is beside the topology, and prints where it is imported: where it is measured too. A file of
+    the current folder is none of the library's, whatever its name.
+    """
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "json.py").write_text("raise RuntimeError('not the one of the library')\n")
+    monkeypatch.chdir(tmp_path / "here")
     code = "from spreeze_zmq.algorithms.sac import SAC as Mine\nprint('hello')\n"
     (tmp_path / "talking.py").write_text(code)
     own = '[run]\nenv = "Pendulum-v1"\nalgorithm = "talking:Mine"\n'
