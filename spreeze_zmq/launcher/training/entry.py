@@ -119,13 +119,13 @@ def train(
     words += [word for setting in settings(tables) for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
-    folder = RunFolder(place)
+    folder = RunFolder(place.absolute())  # a callback may change the current folder
     with _watched(folder, called):
         end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
-    if not run_dir and end.code in (InputError.exit_code, *NOT_BEGUN):
+    if end.code != 0 and not run_dir:
         with contextlib.suppress(OSError):  # the folder is not empty
-            place.rmdir()
-            place.parent.rmdir()
+            folder.path.rmdir()
+            folder.path.parent.rmdir()
     _check_end(end, name)
     plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
     make_importable(modules_folder(plan.topology_file))

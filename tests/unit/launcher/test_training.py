@@ -1,5 +1,6 @@
 """``spreeze_zmq.train``: its arguments are the tables of a topology."""
 
+import os
 from itertools import pairwise
 
 import pytest
@@ -11,6 +12,7 @@ from spreeze_zmq.launcher.training import entry
 from spreeze_zmq.launcher.training.launching import End, launch
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.topology.document import read_source
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.unit.data.made import dataset
 
 ALONE = {"data": {"own": {"source": "minari:own-v0"}}, "components": {"sampler": {"count": 0}}}
@@ -77,6 +79,30 @@ def test_who_interrupts_a_script_before_its_run_has_begun_is_obeyed(code, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         spreeze_zmq.train("Pendulum-v1", progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_launcher_that_fails_before_its_run_begins_leaves_no_folder(tmp_path, monkeypatch):
+    """As where measuring fails: none is left that no run made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(1, "measuring failed", 0))
+    with pytest.raises(ComponentFailed, match="measuring failed"):
+        spreeze_zmq.train("Pendulum-v1", progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_callback_may_go_elsewhere_while_its_run_goes_on(tmp_path, monkeypatch):
+    """The folder of the run is found where it was made."""
+    monkeypatch.chdir(tmp_path)
+
+    def launch(words, *_, show):
+        _, sockets = write_plan(topology.load("pendulum"), RunFolder.create("run", words[-1]))
+        sockets.remove()
+        os.chdir("/")
+        return End(0, "", 0)
+
+    monkeypatch.setattr(entry, "launch", launch)
+    run = spreeze_zmq.train("Pendulum-v1", run_dir="mine", progress=False)
+    assert run.folder == tmp_path / "mine"
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
