@@ -103,6 +103,20 @@ def exit_code(program: str, command: Callable[..., int], *given: object) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    except FileNotFoundError:
+        if _stands_somewhere():
+            raise
+        say(f"{program}: the current folder has been deleted: change to one that exists", file=sys.stderr)
+        return InputError.exit_code
+
+
+def _stands_somewhere() -> bool:
+    """Whether the current folder exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 
@@ -79,3 +80,13 @@ def test_an_odd_folder_hides_no_other(place, capsys, words):
     """Neither wrong types nor a FIFO, nor JSON nested too deep."""
     assert main([words[0], str(place), *words[1:]]) == 0
     assert "good" in capsys.readouterr().out or words[0] == "compare"
+
+
+def test_a_current_folder_that_is_deleted_is_one_clear_line(tmp_path, monkeypatch, capsys):
+    """Exit code 2."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert launch.main(["pendulum", "--check"]) == 2
+    said = capsys.readouterr().err
+    assert said == "spreeze-launch: the current folder has been deleted: change to one that exists\n"
