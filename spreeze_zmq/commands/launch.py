@@ -200,9 +200,12 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
     if never := endless(plan):
         raise InputError(f"--seeds N: the first run would never end: {never}")
     parent = RunFolder.place(plan.name, arguments.run_dir)
+    seeds = range(plan.run.seed, plan.run.seed + arguments.seeds)
+    folders = {seed: parent / f"seed-{seed}" for seed in seeds}
+    for folder in folders.values():
+        RunFolder.check_new(folder)
     codes, outcomes = [0], []
-    for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
-        folder = parent / f"seed-{seed}"
+    for seed, folder in folders.items():
         seeded = load(arguments, look, [f"run.seed={seed}"])
         codes.append(_launch(seeded, arguments, look, lines, str(folder)))
         summary = read_run(folder).summary

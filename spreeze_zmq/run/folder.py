@@ -98,10 +98,7 @@ class RunFolder:
                     _make_private(path)
                 (path / "logs").mkdir()  # fails for the second of two runs that choose one folder at once
             except FileExistsError:
-                raise InputError(
-                    f"--run-dir {path} holds something already; choose a new folder, "
-                    f"or go on from it with --resume {path}"
-                ) from None
+                raise _in_use(path) from None
             (path / "checkpoints").mkdir()
         except OSError as error:
             raise InputError(f"run folder {path}: {error.strerror}; choose another with --run-dir") from error
@@ -120,6 +117,13 @@ class RunFolder:
             return _make_unique(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         except OSError as error:
             raise InputError(f"run folder runs: {error.strerror}; choose another with --run-dir") from error
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Raise InputError if a folder that :meth:`create` is to make holds something already."""
+        with contextlib.suppress(OSError):  # which ``create`` says
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise _in_use(path)
 
     @property
     def is_full(self) -> bool:
@@ -184,6 +188,11 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
         sockets.remove()
         raise DiskFull(folder.path) if DiskFull.caused(error) else error from None
     return placed, sockets
+
+
+def _in_use(path: Path) -> InputError:
+    hint = f"choose a new folder, or go on from it with --resume {path}"
+    return InputError(f"--run-dir {path} holds something already; {hint}")
 
 
 def _make_private(path: Path) -> None:

@@ -76,6 +76,18 @@ def spreeze(folder, *arguments):
     return printed
 
 
+def test_a_seed_that_is_there_already_is_refused_before_the_first_run(tmp_path):
+    """Not when its turn comes, hours later."""
+    (tmp_path / "all" / "seed-9").mkdir(parents=True)
+    (tmp_path / "all" / "seed-9" / "run.json").write_text("{}")
+    words = ("--env", "CartPole-v1", "--seeds", "3", "--set", "run.seed=7", *QUICK, "--run-dir", "all")
+    code, _, errors = said_in(tmp_path, *words)
+    assert (code, [path.name for path in (tmp_path / "all").iterdir()]) == (2, ["seed-9"])
+    assert errors.startswith(
+        "spreeze-launch: --run-dir all/seed-9 holds something already; choose a new folder"
+    )
+
+
 @pytest.mark.long("two runs, one after the other")
 @pytest.mark.timeout(200)
 def test_seeds_run_one_after_another_without_a_topology_file(seeds):
