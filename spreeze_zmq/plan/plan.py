@@ -126,7 +126,7 @@ class Plan:
 
     def resuming(self, checkpoint: Path, ancestors: tuple[str, ...] = ()) -> Plan:
         """This plan, resumed from a run's folder or checkpoint, by the ids of the runs before it."""
-        run = replace(self.run, resume_from=str(checkpoint.absolute()))
+        run = replace(self.run, resume_from=str(checkpoint.resolve()))  # a link may lead elsewhere later
         return replace(self, run=run, ancestors=ancestors)
 
     def to_json(self) -> str:

@@ -110,6 +110,15 @@ def test_the_curve_goes_on_from_what_led_to_the_checkpoint(parent, tmp_path):
     assert Policy.load(child.path).metadata["mean_return"] == "-2.0"
 
 
+def test_a_run_that_is_named_by_a_link_is_the_one_behind_it(parent, tmp_path):
+    """A restarted process goes on from it wherever the link leads by then."""
+    link = tmp_path / "latest"
+    link.symlink_to(parent.path)
+    origin = Origin.of(link)
+    found = plan_of(minutes=1).resuming(origin.checkpoint.path, origin.ancestors).run.resume_from
+    assert found == str(Origin.of(parent.path).checkpoint.path)
+
+
 def test_what_counts_and_what_is_left_is_said(parent, tmp_path):
     """The clock, the best policy and the wait for a replay."""
     _, said = resume(tmp_path / "child", parent, plan_of(minutes=10, env_steps=1000))
