@@ -20,7 +20,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
 
-#: Transitions of the small replay by which the size of one transition is measured.
+#: Transitions of the small replay by which the size of one transition is measured, or one sequence of more.
 SAMPLE = 1 << 10
 
 
@@ -41,10 +41,10 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
     for role in plan.learning.learners:
         fields = kind.kept_fields(PART_OF[role], options)
         # A table that nobody has written to takes no memory yet.
-        sample = replay_of(fields, plan.environment, small, "cpu", 0)
+        sample = replay_of(fields, plan.environment, small, "cpu", 0).ring
         shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
         rows = options.replay_capacity + shared * (1 + options.hindsight_goals * kind.relabels(options))
-        sizes[role] = int(rows / SAMPLE * sample.ring.memory_bytes)
+        sizes[role] = int(rows / (sample.capacity * sample.transitions_per_row) * sample.memory_bytes)
     return sizes
 
 

@@ -5,6 +5,19 @@ import pytest
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner import setup
 from spreeze_zmq.plan import topology
+from spreeze_zmq.replay import replay_of
+
+
+@pytest.mark.parametrize("steps", [7, 300, 1500])
+def test_the_memory_of_sequences_is_that_of_their_replay(steps):
+    """Of any length: those of the sample may be few, and its only one longer than the sample."""
+    told = {"memory_size": 8, "sequence_length": steps, "replay_capacity": 21_000, "batch_size": steps}
+    plan = topology.load({"run": {"env": "CartPole-v1", "algorithm": "dqn"}, "algorithm": told})
+    kind, options = setup.algorithm_of(plan)
+    fields = kind.kept_fields("critic", options)
+    made = replay_of(fields, plan.environment, options, "cpu", 0)
+    assert setup.replay_bytes(plan)["critic_learner"] == made.ring.memory_bytes
+
 
 GROUPS = ("groups.count=2", "placement.critic_learner=node")
 
