@@ -186,7 +186,7 @@ class Replay(_RingReplay):
         self.more, self._kind = tuple(more), Batch.having(more)
         settings = {"gamma": self.gamma, "n_step": self.n_step}
         beside = self.bytes_beside
-        action_dtype = "int64" if env.action_kind == "discrete" else "float32"
+        action_dtype = "float32" if env.action_kind == "box" else "int64"
         action = Column("action", action_dtype, tuple(env.action_shape))
         numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()), *_columns(more, env))
         if env.action_mask:

@@ -205,6 +205,20 @@ def test_float_transitions_lie_in_one_row():
     assert len(storages) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("box", "float32"), ("discrete", "int64"), ("multi_discrete", "int64")]
+)
+def test_a_batch_has_actions_as_they_were_taken(kind, dtype):
+    """Whole numbers where they are choices, of which float32 holds not every one."""
+    shape = () if kind == "discrete" else (2,)
+    replay, made = make_replay(action_shape=shape, action_kind=kind), make_rollout([1.0])
+    taken = np.full((1, 1, *shape), 2**24 - 1 if kind == "box" else 2**24 + 1, dtype)
+    replay.add(replace(made, action=taken))
+    action = replay.sample(4).action
+    assert (action == int(taken.flat[0])).all()
+    assert str(action.dtype) == f"torch.{dtype}"
+
+
 def test_a_replay_beyond_the_memory_is_refused_with_the_sizes():
     """Before anything is allocated, with the largest capacity that would do."""
     with pytest.raises(
