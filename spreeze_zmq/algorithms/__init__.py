@@ -18,6 +18,7 @@ from spreeze_zmq.algorithms.registry import (
     memory_size,
     names,
     suited,
+    takes_vectors,
 )
 from spreeze_zmq.algorithms.sequences import SequenceOptions
 from spreeze_zmq.base.schema import option, with_default
@@ -39,5 +40,6 @@ __all__ = [
     "option",
     "options_from",
     "suited",
+    "takes_vectors",
     "with_default",
 ]

@@ -37,8 +37,8 @@ class Algorithm(ABC):
         needs_bounds: whether a box of ``acts_in`` must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: rollout arrays that the actor-learner asks the samplers for.
-        box_options: values of options that suit a box of vectors better than their defaults, where they are
-            not stated.
+        box_options: values of options that suit actions of a box better than their defaults, where they are
+            not stated and networks take observations as vectors.
         box_round: transitions that suit a round there, where samplers are not told how long a rollout is; 0
             for any.
         takes_masks: whether losses and :meth:`distribution` take the action masks of an environment that
@@ -205,6 +205,16 @@ class Algorithm(ABC):
         return int(options.memory_size) if isinstance(options, SequenceOptions) else 0
 
     # --- derived from these
+
+    @classmethod
+    def suits_box(cls) -> dict[str, Any]:
+        """:attr:`box_options`, but for those with another default in ``Options`` that inherit those of the
+        class that names them: that is stated.
+        """
+        naming = next(kind for kind in cls.__mro__ if "box_options" in vars(kind))
+        below = set(cls.Options.__mro__).difference(getattr(naming, "Options", object).__mro__)
+        stated = {name for options in below for name in vars(options).get("__annotations__", ())}
+        return {name: value for name, value in cls.box_options.items() if name not in stated}
 
     @classmethod
     def acts_by_itself(cls) -> bool:

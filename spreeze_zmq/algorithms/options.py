@@ -77,7 +77,7 @@ class TrainingOptions:
     normalize_observations: bool = option(
         False,
         "to mean 0 and deviation 1 over all so far, but for one-hot choices; published with the policy (a "
-        "topology that does not say it: true for ppo in a box without images)",
+        "topology that does not say it: true for ppo, and what inherits it, in a box of vectors)",
         fixed=True,
     )
     frame_stack: int = option(
@@ -258,7 +258,7 @@ class RolloutOptions(TrainingOptions):
     normalize_rewards: bool = option(
         False,
         "divide rewards by the deviation of the running return (a topology that does not say it: true for "
-        "ppo in a box without images)",
+        "ppo, and what inherits it, in a box of vectors)",
         fixed=True,
     )
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_FIELDS
-from spreeze_zmq.algorithms.encoders import MEMORY_OF_VECTORS, EncoderOptions, seen, takes_images, takes_parts
+from spreeze_zmq.algorithms.encoders import (
+    MEMORY_OF_VECTORS,
+    EncoderOptions,
+    convolves,
+    seen,
+    takes_images,
+    takes_parts,
+)
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
@@ -70,6 +77,11 @@ def suited(env: EnvironmentSpec) -> str:
 def has_part_encoders(kind: type[Algorithm], env: EnvironmentSpec, network: str | None) -> bool:
     """Whether an algorithm with this option ``network`` has an encoder for each part of observations."""
     return hasattr(kind.Options, "network") and takes_parts(env, EncoderOptions(str(network)))
+
+
+def takes_vectors(env: EnvironmentSpec, network: Any) -> bool:
+    """Whether networks by this option ``network`` take observations as vectors, without convolutions."""
+    return not convolves(seen(env, TrainingOptions()), EncoderOptions(str(network)))
 
 
 def get(name: str) -> type[Algorithm]:

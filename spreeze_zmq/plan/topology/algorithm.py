@@ -87,14 +87,17 @@ def learning_plan(algorithm: type[Algorithm], options: TrainingOptions) -> Learn
 
 def with_suited(algorithm: type[Algorithm] | None, table: Any, env: EnvironmentSpec | None) -> Any:
     """``[algorithm]`` with the options that are not stated and that suit the environment."""
-    if algorithm is None or env is None or not isinstance(table, Mapping) or not _is_box_of_vectors(env):
+    if algorithm is None or env is None or not isinstance(table, Mapping):
         return table
-    known = {option.name for option in options_of(algorithm.Options)}
-    return {**{name: algorithm.box_options[name] for name in known & algorithm.box_options.keys()}, **table}
+    written = {option.name: option.default for option in options_of(algorithm.Options)} | dict(table)
+    if not _is_box_of_vectors(env, written.get("network", "auto")):
+        return table
+    suits = algorithm.suits_box()
+    return {**{name: suits[name] for name in written.keys() & suits.keys()}, **table}
 
 
-def _is_box_of_vectors(env: EnvironmentSpec) -> bool:
-    return env.action_kind == "box" and env.obs_dtype != "uint8" and not env.spans_of("pixels")
+def _is_box_of_vectors(env: EnvironmentSpec, network: Any) -> bool:
+    return env.action_kind == "box" and algorithms.takes_vectors(env, network)
 
 
 def read_algorithm(
@@ -173,7 +176,8 @@ def with_rollouts(
     if sampler.options.get("rollout_steps") != "auto":
         return dict(components)
     length = getattr(options, "sequence_length", 0) if algorithm.memory_size(options) else 0
-    round_size = algorithm.box_round if _is_box_of_vectors(env) else 0
+    of_vectors = _is_box_of_vectors(env, getattr(options, "network", "auto"))
+    round_size = algorithm.box_round if of_vectors else 0
     together = max(1, sampler.count.initial) * int(sampler.options.get("envs", 1))
     steps = length or max(ROLLOUT_STEPS, round_size // together)
     return {**components, SAMPLER: replace(sampler, options={**sampler.options, "rollout_steps": steps})}
