@@ -14,6 +14,7 @@ from spreeze_zmq.plan.topology import load
 HERE = "tests.unit.plan.topology.test_rollouts"
 BOX = {"obs_shape": [11], "action_low": [-1.0], "action_high": [1.0]}
 PARTS = {"obs_shape": [3], "action_sizes": [4]}
+EXAMPLES = ("examples/sampler_python", "examples/sampler_node")
 IMAGE = {**BOX, "obs_shape": [84, 84, 1], "obs_dtype": "uint8"}
 BYTES = {**BOX, "obs_dtype": "uint8"}
 LENS = {"env": f"{HERE}:Lens"}
@@ -76,7 +77,7 @@ class Suited(Plain):
         (BOX, {"name": "ppo", "memory_size": 8}, {"count": 1}, 128),
     ],
 )
-@pytest.mark.parametrize("shipped", ["sampler", "sampler_cpp"])
+@pytest.mark.parametrize("shipped", ["sampler", "sampler_cpp", *EXAMPLES])
 def test_rollouts_are_as_long_as_what_learns_from_them_needs(shipped, task, algorithm, sampler, steps):
     """Rounds of about 2,048 for PPO in a box of vectors, whatever the number of samplers; a sequence for a
     memory that learns from a replay; what is stated stays.
@@ -85,7 +86,7 @@ def test_rollouts_are_as_long_as_what_learns_from_them_needs(shipped, task, algo
     tables = {
         "run": {"env": "crane", "algorithm": options.pop("name"), **task},
         "algorithm": {**options, "batch_size": 64} if "memory_size" in options else options,
-        "components": {"sampler": {"use": f"components/{shipped}", **sampler}},
+        "components": {"sampler": {"use": f"components/{shipped}", "envs": 16, **sampler}},
     }
     plan = load(tables)
     found = plan.components["sampler"].options["rollout_steps"]
