@@ -58,15 +58,19 @@ def names() -> tuple[str, ...]:
 
 def suited(env: EnvironmentSpec) -> str:
     """The shipped algorithm where the user names none: SAC for bounded boxes of actions on vectors, and on
-    images that are too small for convolutions; DQN for one discrete action on images, PPO for anything else,
-    also on images, which fill SAC's replay of a million.
+    images that are too small for convolutions; DQN for one discrete action on images by themselves, PPO for
+    anything else, also on images, which fill SAC's replay of a million, and beside other parts DQN's.
 
     Raises:
         InvalidEnvironment: no shipped algorithm can act there.
     """
-    images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
-    large = takes_images(seen(env, TrainingOptions()), EncoderOptions())
-    for name in ("dqn", "ppo") if large else ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
+    able: tuple[str, ...] = ("sac", "ppo")
+    if takes_parts(env, EncoderOptions()):
+        able = ("ppo",)
+    elif env.obs_dtype == "uint8" and len(env.obs_shape) > 1:
+        large = takes_images(seen(env, TrainingOptions()), EncoderOptions())
+        able = ("dqn", "ppo") if large else ("sac", "dqn", "ppo")
+    for name in able:
         if _fits(get(name), env):
             return name
     raise InvalidEnvironment(

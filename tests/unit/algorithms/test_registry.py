@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.declarations import PARTS
@@ -14,6 +15,7 @@ from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
 from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.spec import obs_parts
 
 
 def test_importing_the_registry_costs_no_torch():
@@ -119,6 +121,11 @@ def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
             algorithms.make(part, sac, sac.Options(), environment(**changes), "cpu", 0)
 
 
+def with_lens(side):
+    """Observations of a camera and 20 joints."""
+    return Dict({"joints": Box(-1.0, 1.0, (20,), np.float32), "lens": Box(0, 255, (side, side, 3), np.uint8)})
+
+
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
@@ -126,6 +133,9 @@ def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
         ("ppo", {"action_kind": "box", "action_shape": (2,)}),
         ("ppo", {"obs_shape": (36, 36, 3), "obs_dtype": "uint8", **BOUNDED}),
         ("sac", {"obs_shape": (8, 8, 3), "obs_dtype": "uint8", **BOUNDED}),
+        ("ppo", {"obs_shape": (21188,), "obs_parts": obs_parts(with_lens(84)), **BOUNDED}),
+        ("ppo", {"obs_shape": (21188,), "obs_parts": obs_parts(with_lens(84)), **DISCRETE}),
+        ("sac", {"obs_shape": (212,), "obs_parts": obs_parts(with_lens(8)), **BOUNDED}),
         ("ppo", {"action_kind": "discrete", "action_sizes": (3,)}),
         ("ppo", {"action_kind": "multi_discrete", "action_shape": (2,), "action_sizes": (3, 2)}),
         (
