@@ -18,7 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.base.schema.scheduled import schedules_in
-from spreeze_zmq.commands import table
+from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.runs import cut, turned
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
@@ -67,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print a line for each setting, and write its curves to the files asked for."""
     _check_installed("scipy", *(["matplotlib"] if arguments.png else []))
+    if arguments.png:
+        picture.check(arguments.png)
     groups = grouped(evaluated_runs(arguments.runs))
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
@@ -227,7 +229,7 @@ def draw(groups: Sequence[Setting], path: Path) -> None:
         row[0].set_ylabel("return of evaluations")
         row[0].set_title(env, loc="left")
         row[0].legend(loc="best", fontsize="small")
-    figure.savefig(path)
+    picture.save(figure, path)
 
 
 def _draw_group(panel: Any, group: Setting, axis: str, color: str) -> None:

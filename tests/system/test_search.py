@@ -72,6 +72,7 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
         (("pendulum", *OVER, "--jobs", "999"), "cores, and each run needs one"),
         (("pendulum", *OVER, "--every"), "is a range"),
         (("pendulum", *OVER[2:], "--every", "--trials", "3"), "leave one of them out"),
+        (("pendulum", *OVER, "--png", "found.v2"), "no kind of picture is called v2"),
         (("pendulun", *OVER), "pendulum"),
     ],
 )

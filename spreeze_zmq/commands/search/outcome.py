@@ -10,7 +10,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.commands import table
+from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.search.phases import Finalist, shown
 from spreeze_zmq.commands.search.space import Choices, Varied, overrides
 from spreeze_zmq.commands.search.study import Row
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Row], space: Sequence[Varied], path: Path) -> None:
     """Draw the return of each trial over each key.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written, or not as a picture of its kind.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -67,9 +67,9 @@ def draw(rows: Sequence[Row], space: Sequence[Varied], path: Path) -> None:
     panels[0].set_ylabel("return (crosses: ended early)")
     try:
         with output(path) as file:
-            figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+            picture.save(figure, file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _place(varied: Varied, row: Row) -> float:

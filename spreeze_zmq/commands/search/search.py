@@ -23,8 +23,8 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, TopologyError
-from spreeze_zmq.base.files import check_output
 from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.commands import picture
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.commands.search import outcome
@@ -191,7 +191,7 @@ def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> No
     if arguments.png and find_spec("matplotlib") is None:
         raise InputError("--png needs matplotlib: pip install 'spreeze_zmq[compare]'")
     if arguments.png:
-        check_output(arguments.png)
+        picture.check(arguments.png)
     if find_spec("tomli_w") is None:
         raise InputError("this needs tomli_w, which is not installed: pip install 'spreeze_zmq[search]'")
     if arguments.every:

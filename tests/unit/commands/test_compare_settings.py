@@ -74,6 +74,33 @@ def test_what_was_set_while_a_run_trained_is_said(plan, tmp_path, capsys):
     assert said == [f"{tmp_path}/run-1: {rest} 0.25", f"{tmp_path}/run-2: {rest} 0.5"]
 
 
+def evaluated_run(plan, path):
+    """A folder of a run with one evaluation."""
+    folder = RunFolder.create("run", str(path))
+    folder.run_file.write_text(plan.to_json())
+    folder.summary.write_text("{}")
+    journal = Journal(folder.metrics)
+    journal.write("evaluation", 2.0, {"env_steps": 10, "mean_return": 1.0})
+    journal.close()
+
+
+def test_a_picture_is_of_the_kind_that_its_name_says_or_refused_before_anything_is_read(
+    plan, tmp_path, capsys, monkeypatch
+):
+    """A name without an ending is that of a PNG; nothing half-written stays."""
+    monkeypatch.chdir(tmp_path)
+    evaluated_run(plan, tmp_path / "run")
+    assert main(["compare", "run", "--png", "curves.v2"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--png curves.v2: no kind of picture is called v2; expected a name that ends in .png" in said.err
+    begins = {"curves": b"\x89PNG", "curves.PDF": b"%PDF"}
+    for name, begin in begins.items():
+        assert main(["compare", "run", "--png", name]) == 0
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    assert {path.name for path in tmp_path.iterdir()} == {"run", *begins}
+
+
 def test_what_time_has_cut_is_said_of_a_best_return(plan, tmp_path, capsys):
     """It is no return, and compares with no other; a small one is not rounded to nothing."""
     best = {
