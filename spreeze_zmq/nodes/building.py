@@ -9,6 +9,7 @@ from pathlib import Path
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.component_file import ComponentFile, read_component_file
+from spreeze_zmq.supervisor import why_not_started
 
 #: A build that takes longer is announced.
 QUICK_S = 1.0
@@ -25,14 +26,23 @@ def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
     """Build the component of a folder if it has a ``build``; returns its component.toml.
 
     Raises:
-        InputError: its component.toml has mistakes, or the build failed; holds the build's last line.
+        InputError: its component.toml has mistakes, its build cannot be started, or that failed; holds the
+            build's last line.
     """
     file = read_component_file(folder)
     if not file.build:
         return file
-    process = subprocess.Popen(
-        file.build, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    try:
+        process = subprocess.Popen(
+            file.build,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise InputError(f"{folder.name}: its build {why_not_started(file.build, error)}") from error
     try:
         output, _ = process.communicate(timeout=QUICK_S)
     except subprocess.TimeoutExpired:

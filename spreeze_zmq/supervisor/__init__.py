@@ -2,7 +2,7 @@
 
 from spreeze_zmq.supervisor.events import Event, Exited, GaveUp, Printed, Restarted
 from spreeze_zmq.supervisor.forking import ForkServer, ForkSpawner
-from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
+from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner, why_not_started
 from spreeze_zmq.supervisor.sentences import last_words
 from spreeze_zmq.supervisor.supervision import Supervisor
 
@@ -20,4 +20,5 @@ __all__ = [
     "Spawner",
     "Supervisor",
     "last_words",
+    "why_not_started",
 ]

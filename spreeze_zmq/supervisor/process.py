@@ -140,7 +140,7 @@ class GroupSpawner:
             )
         except (OSError, subprocess.SubprocessError) as error:
             os.close(output)
-            raise InputError(_cannot_start(spec, error)) from error
+            raise InputError(f"{spec.name} {why_not_started(spec.command, error)}") from error
         finally:
             os.close(log)
         return self.watch(spec, popen, log_start, output)
@@ -270,8 +270,9 @@ def environment_of(spec: ProcessSpec) -> dict[str, str]:
     return {**os.environ, **python, **threads, **spec.environment}
 
 
-def _cannot_start(spec: ProcessSpec, error: Exception) -> str:
-    program = spec.command[0]
+def why_not_started(command: Sequence[str], error: Exception) -> str:
+    """What ``subprocess.Popen`` raises for a command, as the end of a sentence about it."""
+    program = command[0]
     cause = str(error)
     if isinstance(error, FileNotFoundError):
         cause = f"there is no program {program!r}, or what its first line names is missing"
@@ -279,4 +280,4 @@ def _cannot_start(spec: ProcessSpec, error: Exception) -> str:
         cause = f"{program!r} is not an executable file"
     elif isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         cause = f"{program!r} is neither a program nor begins with #!"
-    return f"{spec.name} cannot be started: {cause}; its command is: {shlex.join(spec.command)}"
+    return f"cannot be started: {cause}; its command is: {shlex.join(command)}"

@@ -39,6 +39,31 @@ def test_a_failed_build_ends_with_its_last_line(tmp_path):
         build(folder_with(tmp_path, "exit 3"), print)
 
 
+@pytest.mark.parametrize(
+    ("first_line", "why"),
+    [
+        ("true\n", "is neither a program nor begins with #!"),
+        ("#!/bin/sh\r\n", "what its first line names is missing"),
+    ],
+    ids=["no first line", "lines of Windows"],
+)
+def test_a_build_that_cannot_be_started_says_why(tmp_path, first_line, why):
+    """In a line that names the component and the command."""
+    (tmp_path / "component.toml").write_text(ABOUT + 'build = ["{folder}/build.sh"]\n')
+    script = tmp_path / "build.sh"
+    script.write_bytes(first_line.encode())
+    script.chmod(0o755)
+    expected = f"^{tmp_path.name}: its build cannot be started: .*{why}.*; its command is: {script}$"
+    with pytest.raises(InputError, match=expected):
+        build(tmp_path, print)
+
+
+def test_what_a_build_says_need_not_be_utf8(tmp_path):
+    """As of a compiler in a locale of its own."""
+    with pytest.raises(InputError, match="no tool called caf�"):
+        build(folder_with(tmp_path, r"printf 'no tool called caf\351\n'; exit 2"), print)
+
+
 def test_a_folder_with_mistakes_names_them(tmp_path):
     """As a topology that uses it would."""
     (tmp_path / "component.toml").write_text('role = "smapler"\n')
