@@ -98,7 +98,10 @@ class Evaluator:
         self.run_time.hear(status)
         recent = status.get("episodes", {}).get("recent_return")
         self.training_return = recent if isinstance(recent, int | float) else None
-        self.ending = status.get("state") == "stopping"
+        was_ending, self.ending = self.ending, status.get("state") == "stopping"
+        if self.ending and not was_ending:  # the learners need not wait for this reader when they leave
+            self.receive()
+            self.policies.ask_again()
         self.videos.reached(status.get("env_steps", 0))
 
     def receive(self, *more: float) -> None:

@@ -30,8 +30,8 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait of a learner that leaves for a reader whose queue is full of older policies.
-LAST_POLICY_S = 1.5
+#: Longest wait of a learner that leaves for an evaluator that is busy, whose queue may be full.
+LAST_POLICY_S = 5.0
 #: Publications of which each has its line in the record.
 WHOLE_RECORD = 50_000
 

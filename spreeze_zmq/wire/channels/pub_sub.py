@@ -108,8 +108,9 @@ class Publisher(Channel):
     def await_askers(self, role: str, timeout_s: float) -> bool:
         """Serve until each process of a role that may have lost a message has asked for the latest, as nobody
         can when this end is gone, and has it. Returns at once where none has lost any; False if one does not
-        ask in that time.
+        ask in that time. What is queued for a reader may take as long to leave after ``close``.
         """
+        self.socket.linger = math.ceil(1000 * timeout_s)
 
         def doubtful() -> bool:
             return any(name.rpartition(b"-")[0] == role.encode() for name in self.in_doubt)

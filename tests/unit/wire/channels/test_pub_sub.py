@@ -223,6 +223,22 @@ def test_who_leaves_waits_for_a_reader_that_has_lost_the_last_message(bench, rea
         assert subscriber._last_sequence == 100
 
 
+def test_what_is_queued_for_a_busy_reader_outlives_who_leaves(bench):
+    """Policies that found room, though the reader reads only when the publisher has been gone for longer than
+    its linger time: the last one was lost.
+    """
+    publisher, subscriber = bench.audience(high_water_mark=4, linger_s=0.1)
+    for version in range(7):
+        publisher.publish(weights(version, 300_000))
+        time.sleep(0.02)
+    assert publisher.await_askers("evaluator", TIMEOUT_S)
+    publisher.close()
+    time.sleep(0.3)
+    while subscriber._last_sequence < 6:
+        bench.arrived(subscriber)
+        subscriber.newest(0.0)
+
+
 def test_gaps_in_the_sequence_are_counted(bench):
     """What was published and never came."""
     publisher, subscriber = bench.audience()
