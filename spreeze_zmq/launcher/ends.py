@@ -14,7 +14,7 @@ from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
 from spreeze_zmq.plan.roles import is_observer
 from spreeze_zmq.screen.terminal.words import mistakes
-from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed, Restarted
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed, Restarted, Unwanted
 
 #: The signals by which who takes a machine back ends what runs there.
 TAKEN_BACK = (signal.SIGTERM, signal.SIGKILL)
@@ -53,6 +53,8 @@ class Ends:
             self._crew.deadlines.begin(event.name)
         if isinstance(event, Printed):
             self.on_printed(event)
+        elif isinstance(event, Unwanted):
+            self._tell("exited", name=event.name, how="is not wanted any more", restarting=False)
         elif is_observer(event.name):
             self.on_observer(event, elsewhere)
         elif isinstance(event, Exited) and event.is_fault and not (event.heeds_sigterm and asked):

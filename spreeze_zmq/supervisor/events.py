@@ -92,6 +92,16 @@ class GaveUp:
 
 
 @dataclass(frozen=True)
+class Unwanted:
+    """A process that had crashed was asked to stop before its restart: it does not come back."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is not wanted any more"
+
+
+@dataclass(frozen=True)
 class Printed:
     """The first output of a process, such as a ``print`` of its environment, is in its log."""
 
@@ -99,7 +109,7 @@ class Printed:
     log_path: Path
 
 
-Event = Exited | Restarted | GaveUp | Printed
+Event = Exited | Restarted | GaveUp | Unwanted | Printed
 
 
 def signal_name(number: int) -> str:

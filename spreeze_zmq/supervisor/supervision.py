@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.supervisor.events import UNKILLABLE_S, Event, Exited, GaveUp, Printed, Restarted
+from spreeze_zmq.supervisor.events import UNKILLABLE_S, Event, Exited, GaveUp, Printed, Restarted, Unwanted
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.sentences import last_words
 
@@ -46,6 +46,7 @@ class Supervisor:
         self._clock = clock
         self._supervised: dict[str, _Supervised] = {}
         self._needed: Collection[str] | None = None
+        self._unwanted: list[str] = []
 
     # --- commands
 
@@ -66,6 +67,7 @@ class Supervisor:
             one.stopping = True
             if one.process is None:
                 del self._supervised[one.spec.name]
+                self._unwanted.append(one.spec.name)
             elif one.kill_at_s is None:
                 one.process.signal(signal.SIGTERM)
                 one.kill_at_s = self._clock() + one.spec.stop_grace_s
@@ -100,8 +102,8 @@ class Supervisor:
 
     def poll(self) -> list[Event]:
         """Events since the last call; also carries out restarts and kills that are due. Never waits."""
-        events: list[Event] = []
-        now_s = self._clock()
+        events: list[Event] = [Unwanted(name) for name in self._unwanted if name not in self._supervised]
+        self._unwanted, now_s = [], self._clock()
         for one in list(self._supervised.values()):
             if one.process is None:
                 events += self._restart(one) if now_s >= one.restart_at_s else []

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.supervisor import Exited, GaveUp, Printed, Restarted
+from spreeze_zmq.supervisor import Exited, GaveUp, Printed, Restarted, Unwanted
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, python, shell
 
 # --- crashing --------------------------------------------------------------------------------------
@@ -50,6 +50,19 @@ def test_crashes_beyond_the_window_are_forgotten(fake, spec):
         supervisor.poll()
         clock.now_s += 0.2
         assert supervisor.poll() == [Restarted(spec.name, 1, 0.2)]
+
+
+def test_who_is_asked_to_stop_before_its_restart_is_said_not_to_come_back(fake, spec):
+    """It was said to be started again; once, and not where somebody else has the name by then."""
+    supervisor, spawner, _ = fake
+    for _ in range(2):
+        supervisor.start(spec)
+        spawner.lives[-1].code = 1
+        [exited] = supervisor.poll()
+        assert exited.restarting
+        supervisor.stop([spec.name])
+    assert supervisor.poll() == [Unwanted(spec.name)]
+    assert (supervisor.poll(), supervisor.names()) == ([], [])
 
 
 @pytest.mark.parametrize("code", [0, -signal.SIGTERM])
