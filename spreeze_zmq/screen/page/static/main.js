@@ -16,10 +16,17 @@ const run = new Run();
 const charts = new Charts(run);
 const explorer = new Explorer(document.getElementById("explorer"), run, charts);
 const flow = new Flow(document.getElementById("flow"), run);
-const settings = new Settings(document.getElementById("settings"), run, (wish) => socket?.send(JSON.stringify(wish)));
+const settings = new Settings(document.getElementById("settings"), run, ask);
 let socket = null;
 let due = false;
 let drawn_ms = 0;
+
+/** Send a wish to the run; returns whether there is a connection that takes it. */
+function ask(wish) {
+  if (socket?.readyState !== WebSocket.OPEN) return false;
+  socket.send(JSON.stringify(wish));
+  return true;
+}
 
 function draw() {
   due = false;
@@ -60,10 +67,12 @@ function connect(delay_s) {
   socket.onopen = () => {
     opened = true;
     document.body.dataset.connected = "yes";
+    settings.allow(true);
     notice("");
   };
   socket.onclose = () => {
     document.body.dataset.connected = "no";
+    settings.allow(false);
     if (run.ended) {
       notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: spreeze view ${run.about.run_dir}`);
       return;

@@ -3,7 +3,7 @@
 import { element, plain } from "./format.js";
 
 export class Settings {
-  /** `ask` sends what somebody wishes to the run, whose broker grants or refuses it. */
+  /** `ask` sends what somebody wishes to the run, whose broker grants or refuses it; it returns whether it could. */
   constructor(card, run, ask) {
     Object.assign(this, { card, run, ask, now: new Map() });
   }
@@ -22,13 +22,22 @@ export class Settings {
     if (ended) this.card.hidden = true;
   }
 
+  /** Ask for what is in a field; it stays there where nobody hears. */
+  send(name, field) {
+    if (this.ask({ option: name, value: field.valueAsNumber })) field.value = "";
+  }
+
+  /** Whether the buttons can be pressed: only while somebody hears. */
+  allow(connected) {
+    for (const button of this.card.querySelectorAll("button")) button.disabled = !connected;
+  }
+
   row(name, { minimum, above, maximum }) {
     const field = element("input", { type: "number", step: "any", min: minimum ?? above, max: maximum, required: "", "aria-label": `another ${plain(name)}` });
     const form = element("form", {}, field, element("button", {}, "set"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.ask({ option: name, value: field.valueAsNumber });
-      field.value = "";
+      this.send(name, field);
     });
     return element("tr", { "data-name": name }, element("th", { scope: "row" }, plain(name)), this.now.get(name), element("td", {}, form));
   }

@@ -212,3 +212,20 @@ console.log(JSON.stringify([...numbers].map(([name, { of }]) => [name, of(points
 def test_a_gauge_takes_the_name_of_no_figure_of_the_run(told):
     """The learner's own ratio is of another time than the run's."""
     assert told(NUMBERS) == [["replay_ratio", 2], ["q_mean", 1]]
+
+
+def test_a_wish_that_nobody_hears_stays_in_its_field(told):
+    """The connection is lost; once it is back, it is sent."""
+    script = """
+import { Settings } from "./settings.js";
+const field = { value: "0.5", valueAsNumber: 0.5 };
+const heard = [];
+let connected = false;
+const settings = new Settings(null, null, (wish) => connected && heard.push(wish) > 0);
+settings.send("tau", field);
+const kept = field.value;
+connected = true;
+settings.send("tau", field);
+console.log(JSON.stringify({ kept, left: field.value, heard }));
+"""
+    assert told(script) == {"kept": "0.5", "left": "", "heard": [{"option": "tau", "value": 0.5}]}
