@@ -94,12 +94,15 @@ def _is_chosen(run: PastRun, arguments: argparse.Namespace) -> bool:
 
 
 def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
-    """Delete runs, which are over, once the user has agreed."""
+    """Delete runs, which are over, once the user has agreed; not those with a live one below."""
     if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
         raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
     for run in filter(_may_live, runs):
         say(f"{run.folder} stays: it was written to less than {STILL_S:.0f} s ago; does it run elsewhere?")
-    runs = [run for run in runs if not _may_live(run)]
+    holders = [run for run in runs if _holds_live(run)]
+    for run in holders:
+        say(f"{run.folder} stays: a run below it is live")
+    runs = [run for run in runs if not (_may_live(run) or run in holders)]
     if not runs:
         say("nothing to delete: no run that is over fits")
         return
@@ -119,6 +122,12 @@ def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
         except OSError as error:
             raise InputError(f"{run.folder} stays: {error.strerror or error}") from None
     say(f"{them} deleted")
+
+
+def _holds_live(run: PastRun) -> bool:
+    """Whether another run below its folder lives."""
+    below = (other for other in find_runs(run.folder) if other.folder != run.folder)
+    return any(other.state == "running" or _may_live(other) for other in below)
 
 
 def _may_live(run: PastRun) -> bool:

@@ -114,6 +114,19 @@ def test_a_run_that_lives_elsewhere_is_not_deleted(runs, knows_locks, capsys):
     assert read_run(live).state == "crashed"
 
 
+def test_a_run_that_holds_a_live_one_is_not_deleted(runs, capsys):
+    """As where a run's folder was named for the next one."""
+    (runs / "broken").rename(runs / "old" / "below")
+    sockets = SocketFolder.create("below")
+    sockets.hold(runs / "old" / "below" / CLAIMED)
+    assert main(["runs", str(runs), "--delete", "--yes", "--older-than", "7d"]) == 0
+    assert f"{runs / 'old'} stays: a run below it is live" in capsys.readouterr().out
+    assert (runs / "old" / "below" / "run.json").exists()
+    sockets.remove()
+    assert main(["runs", str(runs), "--delete", "--yes", "--older-than", "7d"]) == 0
+    assert left(runs) == {"new", "other"}
+
+
 def test_a_copy_began_when_its_run_did(runs, capsys):
     """Whatever time its files have."""
     plan = replace(topology.load("pendulum"), began_s=time.time() - 9 * DAY)
