@@ -273,7 +273,8 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
         yield f"the best policy so far, {policy}, is left behind: {why_not_best}"
     if plan.balance.in_order and (why_not := why_not_exact(plan, origin)):
         yield f"in order, but not exactly as one run would go on: {why_not}"
-    if not (plan.learning.on_policy or plan.balance.in_order or origin.checkpoint.has_replay):
+    fills_itself = not (plan.learning.on_policy or plan.offline or plan.balance.in_order)
+    if fills_itself and not origin.checkpoint.has_replay:
         yield (
             "the replay was not saved: updates wait until a tenth of its transitions has come again "
             "(run.save_replay = true saves it)"

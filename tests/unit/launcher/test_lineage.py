@@ -28,6 +28,7 @@ from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
 from spreeze_zmq.run.sampler_state import packed
+from tests.unit.data.made import dataset
 from tests.unit.evaluation.test_saved import save
 
 PENDULUM = {"run": {"env": "Pendulum-v1", "algorithm": "sac", "seed": 1}}
@@ -244,6 +245,16 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     parent.best_policy.write_bytes(b"torn")
     _, said = resume(tmp_path / "other", parent)
     assert any("is left behind" in line and "cannot be used" in line for line in said)
+
+
+def test_only_a_replay_that_samplers_fill_is_waited_for(parent, tmp_path, monkeypatch):
+    """A run on data alone has its whole replay at once."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("own-v0")
+    alone = ["run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0"]
+    for number, settings in enumerate(([], alone)):
+        _, said = resume(tmp_path / f"child-{number}", parent, topology.load("pendulum", settings))
+        assert any("updates wait until a tenth" in line for line in said) == (settings == [])
 
 
 def asked(folder, plan, *asked):
