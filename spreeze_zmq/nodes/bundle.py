@@ -37,7 +37,7 @@ def bundle(plan: Plan, search: list[str]) -> bytes:
         InputError: the files are more than a bundle takes.
     """
     archive, total = io.BytesIO(), 0
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
         for name, folder in _folders(plan, search).items():
             for path in _files(folder):
                 total += path.stat().st_size

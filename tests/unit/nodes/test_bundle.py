@@ -34,6 +34,9 @@ def test_the_topologys_folder_travels(plan, tmp_path):
     """With what the module reads beside it."""
     os.mkfifo(tmp_path / "pipe")  # to read it would wait for ever
     (tmp_path / "nowhere").symlink_to("gone")
+    os.utime(
+        tmp_path / "meshes" / "arm.stl", (0, 0)
+    )  # older than any file of a zip archive, as packages have
     unpack(bundle(plan, []), tmp_path / "there")
     found = {path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").rglob("*")}
     assert found == {
