@@ -63,7 +63,7 @@ class Listening:
                 of the user's files than can be sent.
         """
         match = _ADDRESS.fullmatch(text)
-        if match is None or not is_address(match["host"]):
+        if match is None or not is_address(match["host"]) or (match["first"] and int(match["first"]) == 0):
             raise InputError(
                 f"--listen {text}: expected the IPv4 address of this machine that the others reach, "
                 "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5560"

@@ -284,6 +284,7 @@ def test_a_machine_where_a_process_always_fails_is_turned_out(head, tmp_path):
     [
         ("0.0.0.0", "expected the IPv4 address"),
         ("desk1", "expected the IPv4 address"),
+        ("127.0.0.1:0", "expected the IPv4 address"),
         ("127.0.0.1:70000-70001", "0 of its ports are free"),
         ("203.0.113.7", "does not have that address"),
     ],
