@@ -158,7 +158,9 @@ def _at_fixed_counts(plan: Plan) -> Plan:
 def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
     """Raise InputError if a ``--record`` names no process of the plan, or ``--record-mb`` is not positive."""
     role, dash, index = name.rpartition("-")
-    if name not in plan.components and not (dash and role in plan.components and index.isdecimal()):
+    if name not in plan.components and not (
+        dash and role in plan.components and index.isdecimal() and index == str(int(index))
+    ):
         expected = f"a role or a process such as {SAMPLER}-0"
         raise InputError(f"--record {name}: expected {expected} ({suggestion(name, plan.components)})")
     if name not in plan.components and int(index) >= plan.components[role].count.maximum:

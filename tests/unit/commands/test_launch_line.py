@@ -31,3 +31,10 @@ def test_what_is_not_recorded_is_said():
     groups = plan_of("--record", "sampler-0", "--set", "groups.count=2")
     said = "--record: samplers on other machines and the groups from 1 on are not recorded"
     assert not_recorded(groups, listens=True) == said
+
+
+def test_a_number_that_no_process_has_is_not_recorded():
+    """It would begin no recording."""
+    assert plan_of("--record", "sampler-0").recording
+    with pytest.raises(InputError, match="--record sampler-00: expected a role or a process such as"):
+        plan_of("--record", "sampler-00")
