@@ -40,6 +40,8 @@ settings.load_profile("beside others")
 #: Files whose tests share a whole run or a compiled program, and therefore a worker.
 TOGETHER = {
     "tests/component/foreign/test_conform.py": "built_cpp",
+    "tests/component/foreign/test_cpp_failures.py": "built_cpp",
+    "tests/component/foreign/test_cpp_rules.py": "built_cpp",
     "tests/component/foreign/test_foreign_policies.py": "built_cpp",
     "tests/component/foreign/test_robots.py": "built_cpp",
     "tests/system/test_foreign.py": "built_cpp",
@@ -90,6 +92,17 @@ def pytest_collection_modifyitems(items):
         return item.get_closest_marker("long") is None, folder
 
     items.sort(key=place)
+    apart = sorted({f"{file} uses {shared}" for item in items for file, shared in shared_apart(item)})
+    if apart:
+        raise pytest.UsageError(f"{'; '.join(apart)}: each worker would make its own; add it to TOGETHER")
+
+
+def shared_apart(item):
+    """The file of a test and each shared fixture that it uses without being ``TOGETHER`` with its others."""
+    file = item.nodeid.split("::")[0]
+    own = getattr(item, "callspec", None)
+    used = set(item.fixturenames) & set(TOGETHER.values()) - set(own.params if own else ())
+    return [(file, name) for name in used if file.startswith(PROCESSES) and TOGETHER.get(file) != name]
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base.machine import alone
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -12,9 +14,9 @@ ROOT = Path(__file__).parents[3]
 def probe(built_cpp):
     """A program that plays the parts of the sampler in C++ without a run."""
     source = ROOT / "components" / "sampler_cpp"
-    command = ["cmake", "-S", source, "-B", built_cpp, f"-DPROBE={Path(__file__).with_name('probe.cpp')}"]
-    subprocess.run(command, check=True, capture_output=True)
-    command = ["cmake", "--build", built_cpp, "--target", "probe"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    configure = ["cmake", "-S", source, "-B", built_cpp, f"-DPROBE={Path(__file__).with_name('probe.cpp')}"]
+    with alone(built_cpp / "probe"):
+        for command in (configure, ["cmake", "--build", built_cpp, "--target", "probe"]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
     return built_cpp / "probe"
