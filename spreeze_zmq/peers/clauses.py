@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.peers.peers import NotSeen, Peers, Stalled
+from spreeze_zmq.peers.peers import Heard, NotSeen, Peers, Stalled
 
 #: Longest time between two reports; PROTOCOL.md asks for half a second.
 REPORT_S = 1.6
@@ -131,11 +131,15 @@ def leaves_no_child(peers: Peers) -> str:
 
 def no_gap(peers: Peers, start: str, stop: str) -> str:
     """H2 and H3: no gap above ``REPORT_S`` between the reports from one mark to another."""
-    peers.reached(stop)
-    times = [heard.at_s for heard in peers.times(start, stop, "report")]
-    expect(len(times) >= 2, f"{len(times)} reports")
-    longest_s = max(after - before for before, after in pairwise(times))
-    return expect(longest_s <= REPORT_S, f"{len(times)} reports, at most {longest_s:.1f} s apart")
+    return regular(peers, peers.times(start, stop, "report"), "reports")
+
+
+def regular(peers: Peers, found: Sequence[Heard], what: str) -> str:
+    """No gap above ``REPORT_S`` between messages, without the time in which nobody here was listening."""
+    expect(len(found) >= 2, f"{len(found)} {what}")
+    times = pairwise(heard.at_s for heard in found)
+    longest_s = max(after - before - peers.paused_s(before, after) for before, after in times)
+    return expect(longest_s <= REPORT_S, f"{len(found)} {what}, at most {longest_s:.1f} s apart")
 
 
 def names_its_peer(peers: Peers, start: str, stop: str, names: Iterable[str]) -> str:

@@ -21,6 +21,8 @@ from spreeze_zmq.wire import Message, channels, decode
 SLICE_S = 0.02
 #: Messages of a process that has ended may still arrive for this long.
 LAST_WORDS_S = 1.0
+#: Of a judge that has looked at no socket for longer it is not known when something came.
+LATE_S = 0.5
 NAME, INCARNATION = "peer-0", 2**53 - 2
 
 
@@ -129,6 +131,7 @@ class Peers(OtherEnds):
         marks: name -> position in ``heard``.
         notes: what an act stores for the checks that follow it.
         holding: channels from which nothing is received at present.
+        pauses: monotonic begin and end of each time in which nothing was looked at for more than ``LATE_S``.
         lives: the starts of the program.
     """
 
@@ -148,6 +151,8 @@ class Peers(OtherEnds):
         self.marks: dict[str, int] = {}
         self.notes: dict[str, Any] = {}
         self.holding: set[str] = set()
+        self.pauses: list[tuple[float, float]] = []
+        self._looked_s = time.monotonic()
         self.lives: list[Life] = []
 
     @property
@@ -182,6 +187,19 @@ class Peers(OtherEnds):
     def restart(self, channel: str, incarnation: int) -> None:
         """Begin another life of a publisher, which counts its messages from 0 again."""
         self.ends[channel].incarnation, self.ends[channel].published = incarnation, 0
+
+    def pump(
+        self, timeout_s: float = SLICE_S, writable: Collection[Any] = (), also: Sequence[int] = ()
+    ) -> set[Any]:
+        """As every harness does, and note where this one was held up before it, as by its neighbours."""
+        before_s, self._looked_s = self._looked_s, time.monotonic()
+        if self._looked_s - before_s > LATE_S:
+            self.pauses.append((before_s, self._looked_s))
+        return super().pump(timeout_s, writable, also)
+
+    def paused_s(self, since_s: float, until_s: float) -> float:
+        """How long nothing was looked at between two moments, in all."""
+        return sum(max(0.0, min(until_s, end) - max(since_s, begin)) for begin, end in self.pauses)
 
     def hears(self, name: str) -> bool:
         """Whether to receive from a channel now."""

@@ -1,5 +1,7 @@
 """Verdicts on programs that do not get far enough to be judged, or send what cannot be read."""
 
+import time
+
 import pytest
 
 from spreeze_zmq import peers as conform
@@ -75,6 +77,22 @@ def test_the_usage_of_a_process_that_has_ended_is_not_seen(peers_of):
     peers.mark("starved")
     assert not peers.refusals
     assert verdict(peers, "H7") == "not verified"
+
+
+@pytest.mark.parametrize(("held_up", "said"), [(True, "kept"), (False, "broken")])
+def test_the_silence_of_a_judge_who_was_held_up_is_nobodys(peers_of, held_up, said):
+    """Reports that came meanwhile were read late; where it looked all the while, none came."""
+    peers = peers_of("sampler")
+    peers.mark("hello")
+    for step_s in (0.02, 1.8):
+        until_s = time.monotonic() + step_s
+        if held_up:
+            time.sleep(step_s)
+        peers.pump(0.0)
+        peers.wait(until_s - time.monotonic())
+        peers.hear("report", encode(Message("report", REPORT, {}, "sampler-3", 7)))
+    peers.mark("starved")
+    assert verdict(peers, "H2") == said
 
 
 def test_a_program_that_cannot_be_started_is_bad_input(capsys):
