@@ -21,11 +21,11 @@ from tests.pace import slowness
 CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
 
 
-def start(peers):
-    """A sampler with every peer in place and a policy of version 0."""
+def start(peers, until=None):
+    """A sampler with every peer in place and a policy of version 0, which may have limits."""
     peers.play("sampler")
     spec = peers.plan.environment
-    publish_policy(peers, 0, policies.random_policy(spec, policies.heads(spec)[0], seed=1))
+    publish_policy(peers, 0, policies.random_policy(spec, policies.heads(spec)[0], seed=1), until)
     return peers.start()
 
 
@@ -38,7 +38,9 @@ def test_a_broker_that_is_started_again_is_greeted_again(peers):
         peers.publish("control", "stop", roles=["visualizer"], reason="nobody looks")
         peers.report()
         peers.report()
-    peers.report()
+    peers.until("", "another hello", lambda: len(peers.between(None, None, "hello")) >= 2)
+    for _ in range(2):
+        peers.report()
     assert len(peers.between(None, None, "hello")) == 2
 
 
@@ -85,12 +87,16 @@ def test_what_it_says_it_pushed_is_what_arrives(peers):
     peers.until("", "the end of an episode", ended)
     process.terminate()
     said = peers.next("bye").fields["pushed"]
-    peers.wait(0.3)
-    pushed = {name: peers.between(None, None, "rollout", f"experience.{name}") for name in said}
-    assert {name: found[-1].fields["produced"] for name, found in pushed.items()} == said
+    assert process.wait(30) == 0  # nothing of it comes after it has ended but what is under way
+
+    def arrived():
+        pushed = {name: peers.between(None, None, "rollout", f"experience.{name}") for name in said}
+        return {name: found[-1].fields["produced"] for name, found in pushed.items()}
+
+    peers.wait(DEADLINE_S, lambda: arrived() == said)
+    assert arrived() == said
     told = [message.arrays["lengths"] for message in peers.between(None, None, "episodes")]
     assert sum(map(len, told)) == ended() > 0
-    assert process.wait(30) == 0
 
 
 def test_a_second_sampler_of_the_same_index_is_refused(peers):
@@ -187,17 +193,24 @@ WORKING = (
 
 @pytest.mark.parametrize("peers", [WORKING], indirect=True)
 def test_the_work_of_its_workers_is_its_own(peers):
-    """What a report says of CPU time includes the processes that step the environments."""
-    process = psutil.Process(start(peers).pid)
-    for _ in range(20):
-        peers.next("rollout", CRITIC)
-        peers.next("rollout", ACTOR)
+    """What a report says of CPU time includes the processes that step the environments: all of it, and no
+    more, once a limit has them rest.
+    """
+    process = psutil.Process(start(peers, until={"*": 5000}).pid)
+
+    def rests(later, fields):
+        return fields["pushed"] == later["pushed"] and later["pushed"][CRITIC.rpartition(".")[2]] >= 5000
+
+    reports = pairwise(iter(peers.report, None))
+    next(later for fields, later in reports if rests(later, fields))
     family = [process, *process.children(recursive=True)]
-    own_s, *workers_s = (sum(one.cpu_times()[:2]) for one in family)
-    assert len(workers_s) >= 2
-    assert sum(workers_s) > 0
-    reports = [peers.next("report") for _ in range(12)]
-    assert reports[-1].fields["cpu_s"] >= own_s + sum(workers_s)
+    before_s = [sum(one.cpu_times()[:4]) for one in family]
+    assert len(family) >= 3
+    assert sum(before_s[1:]) > 0.1
+    measured_s = time.time()
+    said_s = peers.report(lambda fields: fields["time_s"] > measured_s)["cpu_s"]
+    after_s = [sum(one.cpu_times()[:4]) for one in family]
+    assert sum(before_s) - 0.05 <= said_s <= sum(after_s) + 0.05
 
 
 SLOW = (
@@ -209,14 +222,13 @@ SLOW = (
 
 @pytest.mark.parametrize("peers", [SLOW], indirect=True)
 def test_a_sampler_of_slow_environments_reports_while_it_collects(peers):
-    """A rollout of 16 steps takes four seconds; whoever watches it hears of it all the while."""
+    """A rollout of 16 steps takes four seconds; whoever watches it hears of it before it is there."""
     start(peers)
     peers.next("hello")
-    reports = [peers.next("report").fields for _ in range(4)]
-    assert reports[-1]["pushed"] == {"critic_learner": 0, "actor_learner": 0}
-    spans = [later["time_s"] - earlier["time_s"] for earlier, later in pairwise(reports)]
-    assert max(spans) < 3.5
-    assert reports[-1]["clock_s"]["busy"] > reports[0]["clock_s"]["busy"]
+    first = peers.next("report").fields
+    assert first["pushed"] == {"critic_learner": 0, "actor_learner": 0}
+    busy = peers.report(lambda fields: fields["clock_s"]["busy"] > first["clock_s"]["busy"])
+    assert busy["pushed"] == first["pushed"]
 
 
 WAITING = (
@@ -231,14 +243,14 @@ WAITING = (
 def test_environments_that_wait_do_so_together(peers):
     """A rollout of 8 steps of 8 environments takes 8 times 50 ms in a worker for each, 64 times in turn."""
     in_turn = peers.plan.components["sampler"].options["workers"] == 0
+    times_s = [time.monotonic()]
     process = psutil.Process(start(peers).pid)
-    peers.next("rollout", CRITIC)
-    peers.next("rollout", ACTOR)
-    began_s = time.monotonic()
-    peers.next("rollout", CRITIC)
-    took_s = time.monotonic() - began_s
+    # The quickest of some: neighbours may hold up any, and nothing is quicker than its naps.
+    while len(times_s) < (2 if in_turn else 8):
+        peers.next("rollout", CRITIC)
+        times_s.append(time.monotonic())
     assert len(process.children(recursive=True)) == (0 if in_turn else 1 + 8)
-    assert (took_s > 1.6) == in_turn
+    assert (min(after - before for before, after in pairwise(times_s)) > 1.6) == in_turn
 
 
 def plays(peers, env_id, **env_kwargs):
