@@ -47,6 +47,14 @@ class Bench:
         """Wait until something can be read."""
         assert channel in poll([channel], timeout_s=TIMEOUT_S)
 
+    def taken(self, subscriber, count):
+        """The next messages that are no repetitions to it, once as many are there."""
+        found = []
+        while len(found) < count:
+            self.arrived(subscriber)
+            found += [message] if (message := subscriber.receive()) else []
+        return found
+
     def close(self):
         """Leave nothing behind."""
         for channel in self.channels:

@@ -13,7 +13,7 @@ def test_only_what_is_ready_is_returned(bench):
     other = bench.open(Puller, "other")
     began_s = time.monotonic()
     assert poll([puller, other], timeout_s=0.1) == set()
-    assert 0.09 < time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s > 0.09
     assert poll([puller, other], [pusher], timeout_s=TIMEOUT_S) == {pusher}
     assert pusher.try_push(weights())
     assert poll([puller, other], timeout_s=TIMEOUT_S) == {puller}
@@ -24,9 +24,8 @@ def test_readiness_lasts_until_everything_is_taken(bench):
     pusher, puller = bench.pair()
     for _ in range(2):
         assert pusher.push(weights(), TIMEOUT_S)
-    time.sleep(0.1)
     for _ in range(2):
-        assert poll([puller]) == {puller}
+        assert poll([puller], timeout_s=TIMEOUT_S) == {puller}
         assert puller.pull() is not None
     assert poll([puller]) == set()
 

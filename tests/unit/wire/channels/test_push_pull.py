@@ -84,14 +84,19 @@ def test_peers_are_served_in_turn(bench):
     for pusher in pushers:  # one message from each: both are connected
         assert pusher.push(weights(), TIMEOUT_S)
         assert puller.pull(TIMEOUT_S).sender == pusher.sender
-    for pusher in pushers:
-        for _ in range(3):
-            assert pusher.push(weights(), TIMEOUT_S)
-    time.sleep(0.2)
-    # As a puller does: ZeroMQ reads on from the peer that it knows until the socket is polled.
-    assert poll([puller]) == {puller}
-    senders = [puller.pull(TIMEOUT_S).sender for _ in range(6)]
-    assert set(senders[:3]) == set(senders[3:]) == {"sampler-0", "sampler-1"}
+
+    def both_in_each_half(wait_s):
+        for pusher in pushers:
+            for _ in range(3):
+                assert pusher.push(weights(), TIMEOUT_S)
+        time.sleep(wait_s)
+        # As a puller does: ZeroMQ reads on from the peer that it knows until the socket is polled.
+        assert poll([puller], timeout_s=TIMEOUT_S) == {puller}
+        senders = [puller.pull(TIMEOUT_S).sender for _ in range(6)]
+        return set(senders[:3]) == set(senders[3:]) == {"sampler-0", "sampler-1"}
+
+    # What has not come yet cannot have its turn, and nothing says when all of it is there.
+    assert any(map(both_in_each_half, (0.2, 1.0, 3.0)))
 
 
 # --- nobody writes into what is under way
