@@ -217,16 +217,16 @@ def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
     end(peers, process)
 
 
-HALF_A_SECOND = ["run.env_kwargs.step_s=0.005", "components.evaluator.episode_steps=100"]
+HALF_A_SECOND = ["run.env_kwargs.step_s=0.05", "components.evaluator.episode_steps=10"]
 
 
 @pytest.mark.parametrize(
     "peers",
-    [[*OFTEN, *ENDLESS, *HALF_A_SECOND, "components.evaluator.max_s=2.4", "components.evaluator.workers=0"]],
+    [[*OFTEN, *ENDLESS, *HALF_A_SECOND, "components.evaluator.max_s=2.8", "components.evaluator.workers=0"]],
     indirect=True,
 )
 def test_fresh_episodes_have_as_much_time_each_as_those_of_a_look(peers):
-    """A look takes 1.5 of at most 2.4 seconds; the 3 seconds of twice as many are no reason to cut them."""
+    """A look takes 1.5 of at most 2.8 seconds; the 3 seconds of twice as many are no reason to cut them."""
     process = begin(peers)
     publish(peers, 1, seed=1)
     look, fresh = evaluation(peers), evaluation(peers)
