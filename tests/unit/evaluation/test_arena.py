@@ -173,20 +173,22 @@ def test_what_is_slow_to_make_is_made_at_once_in_workers(make_s, make_computes, 
 
 @pytest.fixture
 def crowded():
-    """This process has one core, and shares it with eight others that compute."""
+    """This process has one core, and shares it with four others that compute."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
-    yield
-    for other in others:
-        other.kill()
-        other.wait()
-    os.sched_setaffinity(0, cores)
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.parametrize(("busy", "expected"), [(True, 0), (False, 4)])
 def test_a_wait_for_a_core_is_not_one_for_another_program(crowded, busy, expected):
-    """Where a computing step has a ninth of the time."""
+    """Where a computing step has a fifth of the time."""
     with closing(envs.make(f"{HERE}:Endless", 1, step_s=0.02, busy=busy)) as one:
         assert arena.workers_for(timed(one), 4, 1.0, 1.0) == expected
 
