@@ -106,6 +106,8 @@ def test_nothing_heavy_is_loaded_before_somebody_looks(peers, page):
     maps = open(f"/proc/{peers.lives[0].process.pid}/maps").read()  # noqa: SIM115
     for library in ("libtorch", "libmujoco", "pygame"):
         assert library not in maps, library
+    peers.report()
+    assert peers.ends["policy"].subscriptions == 0 < peers.ends["feed"].subscriptions
 
 
 STRANGERS = [
