@@ -138,8 +138,8 @@ class Run(Left):
         raise AssertionError(f"no {what} in {deadline_s} s:\n{self.said()}")
 
     def until_training(self, updates=50):
-        """Wait until every learner has trained."""
-        self.until(lambda: self.updates() >= updates, f"{updates} updates of every learner")
+        """Wait until every learner has trained, which first starts: ``PATIENCE``, and a minute."""
+        self.until(lambda: self.updates() >= updates, f"{updates} updates of every learner", 180)
 
     def kill(self, name):
         """SIGKILL one process of the run; returns its process id."""

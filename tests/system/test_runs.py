@@ -62,9 +62,7 @@ def test_the_replay_goes_along_where_the_topology_asks(launch):
     assert first.end() == 0, first.said()
     second = launch(*ask, "--set", "run.stop.env_steps=9000", "--resume", str(first.folder))
     assert second.end() == 0, second.said()
-    sizes = [json.loads(line) for line in (second.folder / "metrics.jsonl").read_text().splitlines()]
     assert second.said().count("the replay is back") == 2
-    assert sizes
     assert adds_up(second.summary()["samples"])
 
 
