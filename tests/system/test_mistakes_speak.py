@@ -63,8 +63,8 @@ def stranger(launch, mistake):
         options += ["components.sampler.start_timeout_s=12"]
     if mistake == "deaf":  # all that it does is asked at the end
         options += ["run.stop.env_steps=3000"]
-    if mistake == "no heartbeat":  # told after three seconds, in which a fast machine does all that is asked
-        options += ["run.stop.env_steps=200000"]
+    if mistake == "no heartbeat":  # told after three seconds, and it ends by its timeout
+        options += ["run.stop.env_steps=10000000"]
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
     return launch(*sets, "--without", "evaluator", topology="cartpole_dqn")
 
