@@ -106,10 +106,15 @@ class OtherEnds:
         raise NotImplementedError
 
     def wait(self, seconds: float, enough: Callable[[], Any] = lambda: False) -> Any:
-        """Receive for ``seconds``, or until ``enough()`` is true; returns its last value."""
+        """Receive for ``seconds``, or until ``enough()`` is true; returns its last value. What has come by
+        then is received although this process was held up meanwhile.
+        """
         until_s = time.monotonic() + seconds
-        while not (value := enough()) and (left_s := until_s - time.monotonic()) > 0:
-            self.pump(min(left_s, SLICE_S))
+        while not (value := enough()):
+            left_s = until_s - time.monotonic()
+            self.pump(min(max(left_s, 0.0), SLICE_S))
+            if left_s <= 0:
+                return enough()
         return value
 
     def close(self) -> None:

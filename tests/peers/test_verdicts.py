@@ -88,7 +88,6 @@ def test_the_silence_of_a_judge_who_was_held_up_is_nobodys(peers_of, held_up, sa
         until_s = time.monotonic() + step_s
         if held_up:
             time.sleep(step_s)
-        peers.pump(0.0)
         peers.wait(until_s - time.monotonic())
         peers.hear("report", encode(Message("report", REPORT, {}, "sampler-3", 7)))
     peers.mark("starved")
