@@ -1,9 +1,7 @@
 """Whole runs that end as they should: the main job, resume, processes started by hand."""
 
-import contextlib
 import json
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from tests.ports import free_ports
 from tests.system.conftest import adds_up, reached, said_in
 
 ROOT = Path(__file__).parents[2]
@@ -150,13 +149,6 @@ def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, mon
         assert process.wait(30) == 0
         process.stderr.close()
     assert not sockets.exists()
-
-
-def free_ports(count):
-    """Ports of loopback that nobody has now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [opened.getsockname()[1] for opened in sockets]
 
 
 @pytest.mark.thorough
