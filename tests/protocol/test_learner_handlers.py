@@ -182,12 +182,12 @@ def say_to_learners(critic, actor, heard):
 
 
 def test_nobody_in_a_learner_keeps_a_message_from_another(learners):
-    """A status says whether a hello was heard and what time it is, and to who publishes by rounds how many
-    samplers live.
+    """A status says whether a hello was heard, what the run has sampled and what time it is, and to who
+    publishes by rounds how many samplers live.
     """
-    actor = learners[3]
-    own = [actor.component._say_hello_again, actor.experience.on_status, actor.course.time.hear]
-    assert actor.component._handlers["status"] == own
+    actor, experience = learners[3], learners[3].experience
+    own = [actor.component._say_hello_again, experience.hear_run, experience.on_status]
+    assert actor.component._handlers["status"] == [*own, actor.course.time.hear]
 
 
 @THOROUGH

@@ -325,8 +325,9 @@ dropped = 0
 life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
 place = places(int(sys.argv[2]), N, plan["components"]["sampler"]["count"]["initial"])
-among = int(sys.argv[2]) * plan["groups"]["count"] + plan["groups"]["number"]
-number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + among * N
+groups = plan["groups"]["count"]
+among = int(sys.argv[2]) * groups + plan["groups"]["number"]
+number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + 2 * groups + among * N
 envs = gym.vector.SyncVectorEnv(
     [partial(make, number + n) for n in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
 )
