@@ -87,7 +87,7 @@ def _unfit_part(
         return next((part for part in found if part is not None), None)
     try:  # of a class of the user's, each method may raise
         size = (flatdim(space),)
-        one: Any = flatten(space, space.sample())
+        one: Any = flatten(space, copy.deepcopy(space).sample())  # the space's own generator is its owner's
         flattens = bool(space.is_np_flattenable) and np.shape(one) == size
     except Exception:
         flattens = False
