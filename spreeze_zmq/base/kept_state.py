@@ -42,7 +42,7 @@ class Keeper:
         self._other, self._views = other, views
         self._numbers: dict[int, int] = {}
         self._held: list[Any] = []  # so that no two have one id
-        self._memory: dict[int, int] = {}  # id of an array's memory -> number of the array
+        self._memory: dict[int, list[Any]] = {}  # id of an array's memory -> the arrays in it
 
     def keep(self, value: Any, place: str) -> Any:
         """The plain value of an object; ``place`` names it in errors.
@@ -66,7 +66,7 @@ class Keeper:
     def _object(self, value: Any, place: str, number: int) -> dict[str, Any]:
         kind = type(value)
         if kind is np.ndarray:
-            return {"array": self._array(value, place, number)}
+            return {"array": self._array(value, place)}
         if kind is deque:
             return {"deque": [self.keep(item, place) for item in value], "most": value.maxlen}
         if kind is dict:
@@ -88,14 +88,16 @@ class Keeper:
             return known
         raise StateNotKept(f"{place} is a {kind.__module__}.{kind.__qualname__}")
 
-    def _array(self, array: Any, place: str, number: int) -> Any:
+    def _array(self, array: Any, place: str) -> Any:
         if array.dtype.hasobject or array.dtype.names:
             raise StateNotKept(f"{place} is an array of {array.dtype}")
         owner = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        if self._memory.setdefault(id(owner), number) != number and not self._views:
+        others = self._memory.setdefault(id(owner), [])
+        if not self._views and any(np.may_share_memory(array, other) for other in others):
             raise StateNotKept(f"{place} is a view of another array")
+        others.append(array)
         self._held.append(owner)
         return np.array(array)
 

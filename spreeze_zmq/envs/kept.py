@@ -155,7 +155,7 @@ def _mapped(state: Any, name: str) -> dict[str, Any]:
 
 def _known(value: Any) -> dict[str, Any] | None:
     if isinstance(value, gymnasium.Space):
-        own = [Keeper().keep(space._np_random, "the generator of a space") for space in _spaces_in(value)]
+        own = [Keeper().keep(space._np_random, "the generator of a space") for space in spaces_in(value)]
         return {"space": own}
     if isinstance(value, _NAMED):
         return {"named": _name_of(value)}
@@ -174,7 +174,7 @@ def _known(value: Any) -> dict[str, Any] | None:
 
 def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
     if "space" in plain and isinstance(present, gymnasium.Space):
-        for space, generator in zip(_spaces_in(present), plain["space"], strict=True):
+        for space, generator in zip(spaces_in(present), plain["space"], strict=True):
             space._np_random = Maker().make(generator, space._np_random)
         return present
     if "named" in plain and isinstance(present, _NAMED):
@@ -196,12 +196,12 @@ def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
     raise StateNotKept("it is not what is there in a new one")
 
 
-def _spaces_in(space: Any) -> Iterator[Any]:
+def spaces_in(space: Any) -> Iterator[Any]:
     """A space and those that it is made of, each with a generator of its own."""
     yield space
     parts = getattr(space, "spaces", ())
     for part in parts.values() if isinstance(parts, Mapping) else parts:
-        yield from _spaces_in(part)
+        yield from spaces_in(part)
 
 
 def _name_of(named: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,12 +13,28 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, flatdim,
 from gymnasium.wrappers import TimeLimit, TransformAction
 
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs.kept import spaces_in
 from spreeze_zmq.envs.spec import members
 
 
 def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The environment inside an outermost ``TimeLimit``; one of a subclass, which may do more, stays."""
     return env.env if type(env) is TimeLimit else env
+
+
+def seed_spaces(env: gymnasium.Env[Any, Any], seed: int) -> None:
+    """Give the spaces of an environment and its wrappers that have no generator yet one with this seed:
+    Gymnasium would make it of noise, and what they draw would differ from run to run.
+    """
+    layer: Any = env
+    with contextlib.suppress(Exception):  # spaces that are missing, or of a class of the user's
+        while True:
+            for space in (layer.observation_space, layer.action_space):
+                if all(part._np_random is None for part in spaces_in(space)):
+                    space.seed(seed)
+            if not isinstance(layer, gymnasium.Wrapper):
+                return
+            layer = layer.env
 
 
 def limits(env: gymnasium.Env[Any, Any]) -> Iterator[TimeLimit[Any, Any]]:

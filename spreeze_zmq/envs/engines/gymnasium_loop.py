@@ -22,10 +22,11 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
-from spreeze_zmq.envs.engines.fitting import fitted, time_limit, without_limit
+from spreeze_zmq.envs.engines.fitting import fitted, seed_spaces, time_limit, without_limit
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
+from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.envs.unstable import UNSTABLE, listen
 
 log = logging.getLogger("spreeze.envs")
@@ -71,6 +72,7 @@ class GymnasiumLoop(BatchedEnv):
         unfitted = []
         for row in range(num_envs):
             unfitted.append(make_one(row))
+            seed_spaces(unfitted[row], seed_for(seed + row, 1))
             on_tick()
         self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
         one, limit = unfitted[0], time_limit(unfitted[0])
@@ -201,7 +203,9 @@ class GymnasiumLoop(BatchedEnv):
         self._close_one(row)
         while True:
             try:
-                self.envs[row] = fitted(self.env_id, without_limit(self._make_one(row)))
+                one = without_limit(self._make_one(row))
+                seed_spaces(one, seed_for(self._seed + row, 1))
+                self.envs[row] = fitted(self.env_id, one)
                 break
             except InvalidEnvironment as error:  # it could be made before: perhaps it can again
                 self._fail(row, f"could not be replaced: {error}", error)

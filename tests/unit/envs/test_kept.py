@@ -74,6 +74,23 @@ class Changing(Own):
         return -number
 
 
+class Drawing(Own):
+    """One that draws from its own action space, which nobody has seeded; its arrays are rows of one."""
+
+    def __init__(self):
+        self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        self.left, self.right = np.arange(4.0).reshape(2, 2)
+
+    def reset(self, **options):
+        self.drawn = self.action_space.sample()
+        return super().reset(**options)
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        self.left += reward
+        return obs, reward + self.drawn[0] + self.right[0] + self.left[0], *rest
+
+
 class Speaking(Own):
     """One that speaks for itself, about an object that is no plain value."""
 
@@ -99,6 +116,7 @@ class Hiding(Own):
 
 HERE = __name__
 CASES = {
+    "drawing": (f"{HERE}:Drawing", {}),
     "a task in NumPy": ("Pendulum-v1", {"max_episode_steps": 13}),
     "another": ("CartPole-v1", {}),
     "MuJoCo": ("HalfCheetah-v5", {"max_episode_steps": 13}),
@@ -131,6 +149,16 @@ def played(batch, actions):
         episode = info.get("episode", {"r": np.zeros(3), "l": np.zeros(3)})
         found.append((obs, reward, terminated, truncated, info.get("final_obs", obs), *episode.values()))
     return found
+
+
+def test_what_an_environment_draws_from_its_own_spaces_follows_from_the_seed():
+    """Batches of one seed are alike, those of another differ, and the library draws nothing from them."""
+    batches = [envs.make(f"{__name__}:Drawing", 3, seed=seed) for seed in (1, 1, 2)]
+    for batch in batches:
+        batch.reset(seed=5)
+    goals = [[float(env.unwrapped.drawn[0]) for env in batch.envs] for batch in batches]
+    assert goals[0] == goals[1] != goals[2]
+    assert len(set(goals[0])) == 3
 
 
 @pytest.mark.parametrize("case", CASES)
