@@ -247,7 +247,9 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
     def told(count):
         # What is kept for who comes late may come twice, and then before what is new.
         rows = {(message.incarnation, message.sequence): message.fields for message in peers.rest("set")}
-        return [rows[place] for place in sorted(rows)] if len(rows) >= count else None
+        lives = list(dict.fromkeys(life for life, _ in rows))  # in the order in which they were heard
+        order = sorted(rows, key=lambda place: (lives.index(place[0]), place[1]))
+        return [rows[place] for place in order] if len(rows) >= count else None
 
     ask(what="set", option="learning_rate", value=0.25)
     ask(what="set", option="gamma", value=0.5)
