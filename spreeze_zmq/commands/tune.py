@@ -20,6 +20,7 @@ from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import need_no_machine
@@ -86,25 +87,31 @@ def main(arguments: argparse.Namespace) -> int:
             "none (spreeze bench learner measures updates)"
         )
     check_open_files(plan)
-    build_all(plan, print)
-    plan = sizing.settle(plan, remeasure=True, say=print)
-    found = measure(plan)
-    say(report(plan, found))
-    if arguments.json is not None:
-        about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
-        write_json(arguments.json, {**about, **found}, output)
+    with own_share(plan) as shares:  # what is kept holds for these cores
+        build_all(plan, print)
+        plan = sizing.settle(plan, remeasure=True, say=print)
+        found = measure(plan, shares)
+        say(report(plan, found))
+        if arguments.json is not None:
+            about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
+            write_json(arguments.json, {**about, **found}, output)
     return 0
 
 
-def measure(plan: Plan) -> dict[str, Any]:
+def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:
     """Run until the count has settled or the plan's time is over; returns the figures of the last decision.
+
+    Args:
+        plan: of the run.
+        shares: CPUs of the members that run here.
 
     Raises:
         ComponentFailed: a process failed too often, or the rates never became steady.
     """
     watch = TuneView()
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
-        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, remeasure=True)
+        run = RunFolder.create(plan.name, f"{folder}/run")
+        launch = Launch(plan, run, watch, remeasure=True, shares=shares)
         watch.launch = launch
         failed = launch.run()
         lines = list(read_journal(launch.folder.metrics, ("balance",)))

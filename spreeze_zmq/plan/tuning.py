@@ -84,6 +84,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     elsewhere = [role for role in plan.learning.learners if role in plan.placement]
     return {
         **({"elsewhere": elsewhere} if elsewhere else {}),
+        **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
         "what": "number of samplers",
         "machine": machine.properties(),
         "env": plan.run.env,

@@ -1,8 +1,14 @@
-"""What ``spreeze tune`` cannot measure."""
+"""What ``spreeze tune`` cannot measure, and what it measures of a run of groups."""
+
+import os
 
 import pytest
 
+from spreeze_zmq.base import machine
+from spreeze_zmq.base.errors import ComponentFailed
 from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.plan import tuning
+from tests.system.conftest import two_cores
 from tests.unit.data.made import dataset
 
 ALONE = ("run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0")
@@ -12,10 +18,18 @@ def test_a_run_without_samplers_is_refused_at_once(tmp_path, monkeypatch, capsys
     """Rather than run until its time is over, and ask for more of it."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     dataset("own-v0")
-    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda plan: pytest.fail("it is measured"))
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: pytest.fail("it is measured"))
     assert main(["tune", "pendulum", *(word for each in ALONE for word in ("--set", each))]) == 2
     said = "components.sampler.count = 0: the number of samplers is measured"
     assert said in capsys.readouterr().err
+
+
+def figures(**more):
+    """Of a last decision."""
+    names = "busy_cores received_per_s trained_per_s blocked starved sampler_makes_per_s learners_take_per_s"
+    ratio = {"measured": 1.0, "target": 1.0}
+    known = {"samplers": 1, "tried_trained_per_s": {}, "replay_ratio": ratio, **more}
+    return dict.fromkeys(names.split(), 1.0) | known
 
 
 @pytest.mark.parametrize(
@@ -28,9 +42,32 @@ def test_a_run_without_samplers_is_refused_at_once(tmp_path, monkeypatch, capsys
 )
 def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, monkeypatch, capsys):
     """Where nothing can be kept, whoever would have it otherwise changes that."""
-    names = "busy_cores received_per_s trained_per_s blocked starved sampler_makes_per_s learners_take_per_s"
-    found = dict.fromkeys(names.split(), 1.0) | {"samplers": 1, "movable": False, "tried_trained_per_s": {}}
-    ratio = {"replay_ratio": {"measured": 1.0, "target": 1.0}}
-    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda plan: {**found, **ratio})
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: figures(movable=False))
     assert main(["tune", topology, "--set", setting]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{fixes} fixes the count, so nothing is kept"
+
+
+@two_cores
+def test_of_a_run_of_groups_its_own_groups_share_of_the_machine_is_measured(monkeypatch, capsys):
+    """As such a run begins: the other groups are on cores of their own, and what is kept is found by it."""
+    before, seen = os.sched_getaffinity(0), {}
+
+    def launch(plan, folder, view, *, shares, **_):
+        seen.update(shares=shares, own=os.sched_getaffinity(0))
+        raise ComponentFailed("seen enough")
+
+    monkeypatch.setattr("spreeze_zmq.commands.tune.Launch", launch)
+    assert main(["tune", "pendulum", "--set", "groups.count=2"]) == 1
+    assert list(seen["shares"]) == ["member-0"]
+    assert seen["own"] < before
+    assert seen["shares"]["member-0"].isdisjoint(seen["own"])
+
+    def measure(plan, shares):
+        seen["file"] = machine.file_of(tuning.subject_of(plan))
+        return figures(movable=True, settled=True)
+
+    capsys.readouterr()
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", measure)
+    assert main(["tune", "pendulum", "--set", "groups.count=2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"kept in {seen['file']}"
+    assert os.sched_getaffinity(0) == before

@@ -1,5 +1,7 @@
 """What a run has found out is where the next one begins."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.base import machine
@@ -57,6 +59,14 @@ def test_other_work_is_another_matter(override):
     """Environment, options and ratio all decide about the right count."""
     tuning.remember(plan(), FOUND)
     assert tuning.recall(plan(override)) is None
+
+
+def test_a_run_of_groups_is_another_matter():
+    """Each fuses its models, and the others are at work beside it."""
+    one = plan()
+    groups = replace(one, groups=replace(one.groups, count=2))
+    tuning.remember(one, FOUND)
+    assert tuning.recall(groups) is None
 
 
 def test_another_machine_is_another_matter(monkeypatch):
