@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.errors import InputError, interrupt
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.importing import hand_down, marked
 from spreeze_zmq.base.trust import grant_of, make_importable, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
@@ -26,6 +25,7 @@ from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher.closing import further
+from spreeze_zmq.launcher.interrupts import give_back
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.launcher.watches import check_open_files
@@ -212,8 +212,7 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
         outcomes.append(f"seed {seed}: {_outcome(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):
             break
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        give_back()
     say("\n".join(outcomes))
     return max(codes)
 

@@ -5,6 +5,16 @@ from __future__ import annotations
 import signal
 import time
 
+from spreeze_zmq.base.errors import interrupt
+
+
+def give_back() -> None:
+    """Let each of these signals that is not ignored end or suspend this process, as where no run heeds it."""
+    signal.signal(signal.SIGINT, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
 
 class Interrupts:
     """The stop requests so far: the second one ends waits, the third one also the wait for the broker.

@@ -87,7 +87,7 @@ def _lost(summary: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 def done(summary: Mapping[str, Any]) -> str:
     """How far a run has come, in words: by its env steps, without samplers by what it has trained on."""
-    steps, trained = summary.get("env_steps", 0), summary.get("trained_transitions", 0)
+    steps, trained = summary.get("env_steps") or 0, summary.get("trained_transitions") or 0
     return f"{trained:,.0f} trained transitions" if trained and not steps else f"{steps:,} env steps"
 
 
