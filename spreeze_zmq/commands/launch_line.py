@@ -23,6 +23,8 @@ from spreeze_zmq.plan.topology.document import shipped_topologies
 WHAT = (
     "``spreeze-launch TOPOLOGY``, or ``--env ID``: validate, start every process, supervise, show, clean up."
 )
+#: Largest size of a recording in 10^6 bytes, where none is written.
+RECORD_MB = 1000.0
 
 
 def parser() -> Parser:
@@ -68,9 +70,8 @@ def parser() -> Parser:
     found.add_argument(
         "--record-mb",
         type=float,
-        default=1000.0,
         metavar="N",
-        help="largest size of each recording in 10^6 bytes; the rest is left out (default: %(default)g)",
+        help=f"largest size of each recording in 10^6 bytes; the rest is left out (default: {RECORD_MB:g})",
     )
     found.add_argument(
         "--callback",
@@ -126,13 +127,16 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
     plan = topology.load(source, overrides, without=arguments.without, look=look, beside=arguments.beside)
     if OBSERVER in plan.components:
         _check_callbacks(plan.components[OBSERVER].options.get("callbacks", ()))
+    if arguments.record_mb is not None and not arguments.record:
+        raise InputError("--record-mb is the size of a recording: write --record PROCESS, or leave it out")
+    record_mb = RECORD_MB if arguments.record_mb is None else arguments.record_mb
     for name in arguments.record:
-        _check_recorded(plan, name, arguments.record_mb)
+        _check_recorded(plan, name, record_mb)
     if arguments.inproc and plan.groups.count > 1:
         raise InputError("--inproc runs one group in this process: write groups.count = 1, or leave it out")
     if arguments.inproc:
         plan = _at_fixed_counts(plan)
-    recording = dict.fromkeys(arguments.record, arguments.record_mb)
+    recording = dict.fromkeys(arguments.record, record_mb)
     return replace(plan, recording=recording, command=_command(arguments, plan))
 
 

@@ -27,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show or record, and print each return."""
+    if arguments.seconds is not None and arguments.video is None:
+        raise InputError("--seconds is the length of a video: write --video FILE, or leave it out")
     for name, valid, expected in (
         ("episodes", arguments.episodes >= 1, "at least 1"),
         ("speed", 0.0 < arguments.speed <= 100.0, "more than 0 and at most 100"),

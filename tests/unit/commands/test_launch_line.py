@@ -38,3 +38,11 @@ def test_a_number_that_no_process_has_is_not_recorded():
     assert plan_of("--record", "sampler-0").recording
     with pytest.raises(InputError, match="--record sampler-00: expected a role or a process such as"):
         plan_of("--record", "sampler-00")
+
+
+def test_a_size_of_no_recording_is_refused():
+    """Whoever writes it expects a recording."""
+    assert plan_of("--record", "sampler").recording == {"sampler": 1000.0}
+    assert plan_of("--record", "sampler", "--record-mb", "3").recording == {"sampler": 3.0}
+    with pytest.raises(InputError, match="--record-mb is the size of a recording: write --record PROCESS"):
+        plan_of("--record-mb", "3")
