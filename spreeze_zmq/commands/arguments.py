@@ -133,13 +133,18 @@ class Parser(argparse.ArgumentParser):
         self.exit(InputError.exit_code, f"{self.prog}: {message} ({self.prog} --help lists all)\n")
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
-        """Parse, and end the program at an unknown option, with a hint at the right one."""
+        """Parse, and end the program at an unknown option, with a hint at the right one. A positional that
+        takes several words takes those behind an option too.
+        """
         parsed, unknown = super().parse_known_args(*arguments, **named)
-        flags = [word for word in unknown if word.startswith("-")] or unknown
-        if flags:
-            flag = flags[0].partition("=")[0]
+        flags = [word for word in unknown if word.startswith("-")]
+        several = [each.dest for each in self._get_positional_actions() if each.nargs in ("*", "+")]
+        if several and not flags:
+            setattr(parsed, several[0], [*getattr(parsed, several[0]), *unknown])
+        elif unknown:
+            flag = (flags or unknown)[0].partition("=")[0]
             self.exit(InputError.exit_code, f"{self.prog}: {flag}: unknown argument{self._hint(flag)}\n")
-        return parsed, unknown
+        return parsed, []
 
     def _hint(self, flag: str) -> str:
         near = did_you_mean(flag, self._option_string_actions)
