@@ -25,7 +25,7 @@ from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher.closing import further
-from spreeze_zmq.launcher.interrupts import give_back
+from spreeze_zmq.launcher.interrupts import Interrupts, give_back
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.launcher.watches import check_open_files
@@ -106,10 +106,11 @@ def _launch(
     look: FirstLook,
     lines: Sequence[str],
     chosen: str | None = None,
+    interrupts: Interrupts | None = None,
 ) -> int:
     """Run a plan to its end, with ``lines`` about it first; returns the exit code."""
     with own_share(plan) as shares:
-        return _launch_on(shares, plan, arguments, lines, chosen)
+        return _launch_on(shares, plan, arguments, lines, chosen, interrupts)
 
 
 def _launch_on(
@@ -118,6 +119,7 @@ def _launch_on(
     arguments: argparse.Namespace,
     lines: Sequence[str],
     chosen: str | None,
+    interrupts: Interrupts | None,
 ) -> int:
     """Run a plan on this process's cores, and its members on their shares."""
     view = StatusView(plain=arguments.inproc)
@@ -136,7 +138,15 @@ def _launch_on(
     if arguments.resume:
         for line in arguments.origin.inherit(folder, plan):
             view.note(line)
-    launch = Launch(plan, folder, view, threads=arguments.inproc, listening=listening, shares=shares)
+    launch = Launch(
+        plan,
+        folder,
+        view,
+        threads=arguments.inproc,
+        listening=listening,
+        shares=shares,
+        interrupts=interrupts,
+    )
     try:
         return launch.run()
     finally:
@@ -207,10 +217,10 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
     codes, outcomes = [0], []
     for seed, folder in folders.items():
         seeded = load(arguments, look, [f"run.seed={seed}"])
-        codes.append(_launch(seeded, arguments, look, lines, str(folder)))
-        summary = read_run(folder).summary
-        outcomes.append(f"seed {seed}: {_outcome(summary)}; {folder}")
-        if str(summary.get("exit_reason", "")).startswith("interrupted"):
+        interrupts = Interrupts()
+        codes.append(_launch(seeded, arguments, look, lines, str(folder), interrupts))
+        outcomes.append(f"seed {seed}: {_outcome(read_run(folder).summary)}; {folder}")
+        if interrupts.count:  # perhaps while the run ended already
             break
         give_back()
     say("\n".join(outcomes))

@@ -1,4 +1,4 @@
-"""Signals between two runs of ``spreeze-launch --seeds``, which no run would hear."""
+"""Signals of ``spreeze-launch --seeds``: at the end of a run, and between two, where no run hears them."""
 
 import signal
 
@@ -6,7 +6,6 @@ import pytest
 
 from spreeze_zmq.base.errors import interrupt
 from spreeze_zmq.commands import launch
-from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.run.folder import RunFolder, write_plan
 
 #: What each does where no run heeds it.
@@ -28,6 +27,29 @@ def handlers():
         signal.signal(number, handler)
 
 
+def run_to_its_end(plan, arguments, look, lines, folder, interrupts):
+    """What a run leaves that has failed before its first summary."""
+    write_plan(plan, RunFolder.create(plan.name, folder))[1].remove()
+    interrupts.heed()
+    return 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("handlers")
+def test_a_request_that_comes_while_a_run_ends_already_ends_the_seeds_too(number, tmp_path, monkeypatch):
+    """No further run begins."""
+
+    def run(*given):
+        code = run_to_its_end(*given)
+        signal.raise_signal(number)
+        return code
+
+    monkeypatch.setattr(launch, "_launch", run)
+    monkeypatch.chdir(tmp_path)
+    assert launch.main(SEEDS) == 0
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["seed-0"]
+
+
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP, signal.SIGTSTP)], ids=["all", "nohup"])
 @pytest.mark.usefixtures("handlers")
 def test_between_two_runs_the_signals_have_their_usual_effect(ignored, tmp_path, monkeypatch, capsys):
@@ -38,11 +60,9 @@ def test_between_two_runs_the_signals_have_their_usual_effect(ignored, tmp_path,
         signal.signal(number, signal.SIG_IGN)
     found = []
 
-    def run(plan, *given):
+    def run(*given):
         found.append({number: signal.getsignal(number) for number in USUAL})
-        write_plan(plan, RunFolder.create(plan.name, given[-1]))[1].remove()
-        Interrupts().heed()
-        return 0
+        return run_to_its_end(*given)
 
     monkeypatch.setattr(launch, "_launch", run)
     monkeypatch.chdir(tmp_path)
