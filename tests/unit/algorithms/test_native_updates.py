@@ -28,8 +28,16 @@ CASES = {
     "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
     "ppo recurrent": ("ppo", DISCRETE, {"memory_size": 12}),
     "pqn": ("pqn", DISCRETE, {}),
-    "dqn recurrent": ("dqn", DISCRETE, {"memory_size": 12, "n_step": 2, "prioritized": True}),
-    "sac recurrent": ("sac", BOX, {"memory_size": 12, "n_step": 2, "prioritized": True}),
+    "dqn recurrent": (
+        "dqn",
+        DISCRETE,
+        {"memory_size": 12, "sequence_length": 8, "n_step": 2, "prioritized": True},
+    ),
+    "sac recurrent": (
+        "sac",
+        BOX,
+        {"memory_size": 12, "sequence_length": 8, "n_step": 2, "prioritized": True},
+    ),
     "dqn parts": ("dqn", IN_PARTS, {}),
     "dqn masked": ("dqn", MASKED, {}),
     "ppo masked": ("ppo", MASKED, {"entropy_coefficient": 0.01}),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, guard
+from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, Unwanted, guard
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, python, shell, until
 
 
@@ -112,6 +112,7 @@ def test_stop_of_a_process_that_waits_for_its_restart_cancels_it(fake, spec):
     supervisor.poll()
     supervisor.stop([spec.name])
     clock.now_s += 60
+    assert supervisor.poll() == [Unwanted(spec.name)]
     assert supervisor.poll() == []
     assert len(spawner.lives) == 1
 
