@@ -223,7 +223,9 @@ def test_an_environment_may_fail_now_and_then_and_not_always(launch, tmp_path, m
 def test_a_run_none_of_whose_episodes_succeeds_has_failed(launch, tmp_path, monkeypatch):
     """Samplers and evaluator come again and again until the stop: exit code 1, and the last line says why."""
     slow(tmp_path, monkeypatch, length=1000, fails_in=20)
-    run = launch("--set", "run.stop.env_steps=512", topology="slow.toml")
+    restarts = [f"components.{role}.max_restarts=1000" for role in ("sampler", "evaluator")]
+    settings = [word for each in (*restarts, "run.stop.env_steps=512") for word in ("--set", each)]
+    run = launch(*settings, topology="slow.toml")
     assert run.end(90) == 1, run.said()
     assert run.summary()["exit_reason"].startswith("env_steps"), run.said()
     last = run.output.read_text().splitlines()[-1]
