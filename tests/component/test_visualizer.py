@@ -107,7 +107,8 @@ def test_nothing_heavy_is_loaded_before_somebody_looks(peers, page):
     for library in ("libtorch", "libmujoco", "pygame"):
         assert library not in maps, library
     peers.report()
-    assert peers.ends["policy"].subscriptions == 0 < peers.ends["feed"].subscriptions
+    peers.until("", "its subscription to the feed", lambda: peers.ends["feed"].subscriptions)
+    assert peers.ends["policy"].subscriptions == 0
 
 
 STRANGERS = [
