@@ -167,7 +167,7 @@ def state_of_the_process():
     state |= {f"disabled {each.name}": True for each in loggers if each.disabled}
     state.pop("logger spreeze.page", None)  # for ever silent
     state |= {each.name: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)}
-    own = ("SPREEZE", "XDG", "PATH", "HOME")
+    own = ("SPREEZE", "XDG", "PATH", "HOME", "PYTHONPATH")
     state |= {name: text for name, text in os.environ.items() if name.startswith(own)}
     return state | {"folder": Path.cwd(), "logging.disable": logging.root.manager.disable}
 

@@ -45,5 +45,7 @@ def hand_down(modules: Iterable[str], beside: Path) -> None:
     found = (import_folder(module.partition(".")[0], sys.path) for module in modules)
     behind = os.path.realpath(beside)
     theirs = [each for each in found if each and not is_installed(each) and os.path.realpath(each) != behind]
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*given, *theirs]))
+    given = os.environ.get("PYTHONPATH")
+    if theirs:
+        both = [*(given.split(os.pathsep) if given else ()), *theirs]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(both))

@@ -98,8 +98,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    given = [os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    sys.path[:] = dict.fromkeys([*given, *sys.path])
+    if given := os.environ.get("PYTHONPATH"):  # in which an empty name is the current folder
+        sys.path[:] = dict.fromkeys([*map(os.path.abspath, given.split(os.pathsep)), *sys.path])
     command = request["command"]
     _show_as(" ".join(command))
     if (numpy_random := sys.modules.get("numpy.random")) is not None:

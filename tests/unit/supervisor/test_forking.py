@@ -120,7 +120,7 @@ def test_a_forked_process_finds_what_a_started_one_finds(supervisor, spec, tmp_p
     loaded again.
     """
     monkeypatch.setenv("TEST_LATER", "set after the server had begun")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/later", prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/later:", prepend=os.pathsep)  # the current folder, too
     kept = os.memfd_create("kept")
     os.write(kept, b"inherited")
     environment = {"TEST_DESCRIPTOR": str(kept)}
