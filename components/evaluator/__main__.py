@@ -11,7 +11,7 @@ from typing import Any
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.trust import modules_folder
-from spreeze_zmq.component import prepare_to_act
+from spreeze_zmq.component import last_policy, prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.envs.seeds import seed_for
@@ -34,9 +34,6 @@ log = logging.getLogger("spreeze")
 
 #: The last policy is played until this long before the end of ``stop_grace_s``.
 LEAVE_S = 2.0
-#: Longest wait at the end for the last policy where the queue is found full of older ones: on a busy machine
-#: ZeroMQ's thread needs some time to bring what waits behind them.
-LAST_POLICY_S = 0.5
 #: Seeds from one look to the next, many more than all races between them take.
 STRIDE = 1_000_000
 
@@ -104,8 +101,8 @@ class Evaluator:
             self.policies.ask_again()
         self.videos.reached(status.get("env_steps", 0))
 
-    def receive(self, *more: float) -> None:
-        self.newest = self.policies.newest(*more) or self.newest
+    def receive(self) -> None:
+        self.newest = self.policies.newest() or self.newest
 
     @property
     def has_news(self) -> bool:
@@ -199,7 +196,7 @@ class Evaluator:
 
         All within ``stop_grace_s``, of which the race has half. A goal that was confirmed needs no race.
         """
-        self.receive(LAST_POLICY_S)
+        self.newest = last_policy(self.component, self.policies) or self.newest
         if self.newest is None:
             return
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
@@ -266,7 +263,7 @@ def keep_newest(component: Component) -> None:
     while component.running:
         newest = policies.newest() or newest
         component.poll([policies], timeout_s=1.0)
-    if (newest := policies.newest() or newest) is not None:
+    if (newest := last_policy(component, policies) or newest) is not None:
         about = {"environment": json.dumps(component.environment.to_dict())}
         Policy.from_message(newest.fields, newest.arrays).save(component.folder.best_policy, about)
         component.hand_over(component.folder.best_policy)

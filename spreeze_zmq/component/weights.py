@@ -11,8 +11,13 @@ import numpy as np
 from spreeze_zmq.algorithms.encoders import convolves, seen
 from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component.component import Component
+from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Subscriber
+
+#: Longest wait at the end for the last policy where the queue is found full of older ones: on a busy machine
+#: ZeroMQ's thread needs some time to bring what waits behind them.
+LAST_POLICY_S = 0.5
 
 log = logging.getLogger("spreeze")
 
@@ -73,6 +78,14 @@ class Weights:
         self.version = version
         self.num_taken += 1
         return message
+
+
+def last_policy(component: Component, policies: Subscriber) -> Message | None:
+    """The last policy of learners that have left; None if it has been taken. A relay may have it, which found no
+    room here for it: of that the learners, which wait for who has lost it, knew nothing.
+    """
+    is_relayed = component.handing.is_elsewhere or bool(component.plan.channels[POLICY].back)
+    return policies.newest(LAST_POLICY_S, ask=is_relayed)
 
 
 def prepare_to_act(component: Component) -> None:

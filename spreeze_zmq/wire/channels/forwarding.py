@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ from typing import Any, Protocol
 
 import zmq
 
-from spreeze_zmq.wire import Message, claims_of
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.wire import KINDS, Message, claims_of, decode, encode
 from spreeze_zmq.wire.channels.connections import is_owed
 from spreeze_zmq.wire.channels.contexts import terminate
 from spreeze_zmq.wire.channels.push_pull import Gate
@@ -19,6 +21,8 @@ from spreeze_zmq.wire.channels.sockets import Channel
 BURST = 100
 #: A receiver that takes nothing for this time has no room; a shorter time is ZeroMQ's own thread.
 SHUT_AFTER_S = 0.01
+#: Who asks for the latest messages subscribes to all of them.
+ASKS = b"\x01"
 #: Time between two looks at whether what was sent has arrived.
 ARRIVED_AFTER_S = 0.02
 _SNDMORE = int(zmq.SNDMORE)
@@ -62,7 +66,9 @@ class Forwarder(Protocol):
 
 class Relay:
     """``pub_sub``: what is published comes once and goes to every subscriber here, of which a slow one loses
-    messages; every subscription goes to the publisher, which repeats its latest messages.
+    messages; every subscription goes to the publisher, which repeats its latest messages. It does not know of
+    what was lost here, and may be gone when it is missed: on a channel that carries weights alone the last
+    ones are kept, and repeated here too.
 
     Args:
         near: the subscribers' end.
@@ -75,6 +81,9 @@ class Relay:
     def __init__(self, near: Channel, far: Channel, passes: Callable[[Message], bool] | None = None) -> None:
         self.near, self.far, self._passes = near, far, passes
         self.num_bytes, self.is_blocked = 0, False
+        specs = [KINDS[kind] for kind in near.kinds]
+        self._keeps = len(specs) == 1 and specs[0].retained and not specs[0].retained_by
+        self._kept: list[zmq.Frame] = []
 
     def waits(self) -> list[tuple[Any, int]]:
         """For messages, and for subscriptions."""
@@ -82,18 +91,29 @@ class Relay:
 
     def serve(self) -> bool:
         """Forward messages and subscriptions."""
-        any_came = False
+        any_came = is_asked = False
         for _ in range(BURST):
             subscription, message = self.near.take_frames(), self.far.take_frames()
             if not subscription and not message:
                 break
             any_came = True
             _send(self.far, subscription)
+            is_asked = is_asked or (bool(subscription) and subscription[0].bytes == ASKS)
             if message and self._passes is not None and not self._passes(claims_of([message[0].bytes])):
                 continue
             _send(self.near, message)
             self.num_bytes += sum(map(len, message))
+            if message and self._keeps:
+                self._kept = message
+        if is_asked and self._kept:
+            self._repeat()
         return any_came
+
+    def _repeat(self) -> None:
+        """Repeat the message that was kept to every subscriber here that has room."""
+        frames = [frame.buffer for frame in self._kept]
+        with contextlib.suppress(WireError):  # nobody could read it
+            self.near.forward(encode(decode(frames)._replace(repeat=True)))
 
 
 class Funnel:

@@ -170,14 +170,15 @@ class Subscriber(Channel):
             self.refusals.pass_over(message.sender, message.kind)
         return None
 
-    def newest(self, answer_timeout_s: float = 0.05) -> Message | None:
+    def newest(self, answer_timeout_s: float = 0.05, *, ask: bool = False) -> Message | None:
         """The last waiting message; None if there is no new one.
 
         Args:
             answer_timeout_s: longest wait for the publisher to repeat its latest if the queue was full.
+            ask: have it repeated also if the queue was not.
         """
         newest, drained = self._drain()
-        if drained < self._high_water_mark:
+        if drained < self._high_water_mark and not ask:
             self._ask_when_quiet(newest is not None)
             return newest
         deadline_s, answered = time.monotonic() + answer_timeout_s, self._repetitions

@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import psutil
 import pytest
 
@@ -108,6 +109,27 @@ def test_a_policy_comes_once_for_all_and_again_for_who_comes_late(machine):
     assert [newest(each, publisher) for each in (first, late)] == [8, 8]
     assert len(machine.connections(POLICY)) == 1
     assert not machine.wires[POLICY].near.keys
+
+
+def test_the_last_policy_comes_to_a_reader_that_was_busy_until_its_learner_had_left(machine):
+    """It found no room in this machine's queue, of which the learner knew nothing: nobody else has it then."""
+    publisher = machine.head(POLICY, "pub")
+    reader = machine.sampler(POLICY, "sub", "evaluator-0")
+    publisher.publish(policy(0))
+    assert newest(reader, publisher) == 0
+    large = {**MESSAGES["policy"].arrays, "parameters": np.zeros(100_000, np.float32)}
+    for version in range(1, 20):
+        before = machine.relay.num_bytes("received")
+        publisher.publish(policy(version)._replace(arrays=large))
+        while machine.relay.num_bytes("received") == before:
+            time.sleep(0.001)
+    assert publisher.await_askers("evaluator", 0.0)
+    machine.ends.remove(publisher)
+    publisher.close()
+    last = reader.newest(DEADLINE_S, ask=True)
+    while (later := reader.newest(0.1)) is not None:
+        last = later
+    assert last.fields["version"] == 19
 
 
 def pushed(machine, names):
