@@ -203,7 +203,8 @@ class Membership:
                 self.ended.append(Message("ended", {"name": name, **how, "log": log}))
                 if code == 0 and not self.processes:
                     self.half.relays.end()
-        self.half.relays.check()
+        if not self.is_leaving:  # then its processes end in any case, and the head hears how
+            self.half.relays.check()
         while self.ended and not self.half.relays.is_flushing and not self.is_leaving:
             self.dealer.send(self.ended.pop(0))
 

@@ -1,0 +1,44 @@
+"""How a machine's part in a run ends: its processes, and its last words."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.nodes.half import Half
+from spreeze_zmq.nodes.membership import Membership
+from spreeze_zmq.nodes.place import wires_of
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import POLICY, SAMPLER
+from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec
+from spreeze_zmq.wire.channels import make_keys
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+def membership(tmp_path):
+    """Of a machine that runs one process; nobody is at the head's address."""
+    made = Membership(Half("tcp://127.0.0.1:9", replace(make_keys(), server=make_keys().public)))
+    made.spawner = GroupSpawner()
+    spec = ProcessSpec(name="sampler-8", command=("sleep", "60"), log_path=tmp_path / "log", threads=1)
+    made.processes["sampler-8"] = made.spawner.spawn(spec)
+    made.logs["sampler-8"] = spec.log_path
+    yield made
+    made.is_lost = True  # nothing waits for the head
+    made._close()
+
+
+def test_a_relay_that_breaks_as_its_machine_leaves_keeps_it_from_nothing(membership, tmp_path):
+    """While it takes part, that ends its part; then its processes end all the same, and it says how."""
+    plan = topology.load("pendulum").placed(tmp_path, tmp_path / "nothing there")
+    relays = membership.half.relays
+    relays.open({POLICY: wires_of(plan, tmp_path / "nor there", [SAMPLER])[POLICY]})
+    relays.now.join(DEADLINE_S)
+    with pytest.raises(ChannelError):
+        membership._watch()
+    membership._end_processes()
+    assert not membership.processes
+    [ended] = membership.ended
+    assert ended.fields["signal"] == signal.SIGTERM
