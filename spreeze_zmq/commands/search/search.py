@@ -42,6 +42,8 @@ from spreeze_zmq.run.folder import RunFolder
 #: Cores of each run, where there are as many.
 CORES = 4
 NUM_TRIALS = 20
+#: Length of each run.
+MINUTES = 2.0
 #: Arguments that a search which is gone on with must have in common with what it was.
 KEPT = ("set", "over", "minutes", "env_steps", "every")
 
@@ -74,10 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(f"--{name}", type=int, metavar="N", default=default, help=text)
     parser.add_argument(
-        "--minutes", type=float, default=2.0, metavar="N", help="length of each run (default: %(default)g)"
+        "--minutes", type=float, metavar="N", help=f"length of each run (default: {MINUTES:g})"
     )
     parser.add_argument(
-        "--env-steps", type=int, metavar="N", help="end each run after N env steps instead of --minutes"
+        "--env-steps", type=int, metavar="N", help="end each run after N env steps, in place of --minutes"
     )
     parser.add_argument(
         "--every", action="store_true", help="try every combination of lists once, and end no run early"
@@ -186,6 +188,12 @@ def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> No
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise InputError(f"--{name.replace('_', '-')} {value}: at least {least} is expected")
+    if arguments.minutes is not None and arguments.env_steps is not None:
+        raise InputError(
+            f"--minutes {arguments.minutes:g} --env-steps {arguments.env_steps}: each run ends after one of "
+            "them; leave the other out"
+        )
+    arguments.minutes = MINUTES if arguments.minutes is None else arguments.minutes
     if not 0 < arguments.minutes < math.inf:
         raise InputError(f"--minutes {arguments.minutes:g}: a time above 0 is expected")
     if arguments.png and find_spec("matplotlib") is None:
