@@ -157,10 +157,11 @@ class Algorithm(ABC):
         what the option ``hindsight`` asks for.
 
         Args:
-            batch: all transitions of the episode in order, as NumPy arrays: ``obs``, ``next_obs``
-                ``[L, *obs_shape]`` as the environment gives them, flattened; ``action``; ``reward`` and
-                ``terminated`` ``[L, n]`` of each of ``n_step`` steps, whose numbers are in ``step``. Change
-                it by ``batch._replace(...)``; ``batch.rows(index)`` gives some of them, or some many times.
+            batch: all transitions of the episode in order, but for a last one in which the environment
+                failed, as NumPy arrays: ``obs``, ``next_obs`` ``[L, *obs_shape]`` as the environment gives
+                them, flattened; ``action``; ``reward`` and ``terminated`` ``[L, n]`` of each of ``n_step``
+                steps, whose numbers are in ``step``. Change it by ``batch._replace(...)``;
+                ``batch.rows(index)`` gives some of them, or some many times.
             episode: ``obs`` ``[L + 1, ...]``, ``action``, ``reward`` ``[L, ...]``, ``terminated``; ``goals``
                 of a goal environment; ``rng``, the only source of random numbers to use.
 

@@ -83,6 +83,15 @@ class Episode:
     def __len__(self) -> int:
         return len(self.reward)
 
+    def without_failed_step(self) -> Episode:
+        """Without a last step that was cut and stayed where it was, as one does in which the environment failed:
+        with that place for its goal it would be a success. One that only changed nothing goes with it.
+        """
+        if self.terminated or not len(self) or not np.array_equal(self.obs[-1], self.obs[-2]):
+            return self
+        arrays = {name: getattr(self, name)[:-1] for name in ("obs", "action", "reward")}
+        return replace(self, **arrays, more={name: array[:-1] for name, array in self.more.items()})
+
 
 @dataclass(frozen=True)
 class Transitions:

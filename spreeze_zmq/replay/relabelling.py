@@ -77,7 +77,10 @@ class Relabeller:
         for ended in self._episodes.ended(rollout):
             rng = np.random.default_rng((self._how.seed, self.num_episodes))
             self.num_episodes += 1
-            episode = replace(ended, goals=self._how.goals, rng=rng, drawn=self._drawing(rng))
+            sound = ended.without_failed_step()
+            if not len(sound):
+                continue
+            episode = replace(sound, goals=self._how.goals, rng=rng, drawn=self._drawing(rng))
             kept = self._how.relabel(Transitions.of(episode, self._n_step), episode)
             if kept is not None and len(kept):
                 reward, discount = kept.summed(self._gamma)

@@ -256,6 +256,20 @@ def test_a_replay_keeps_transitions_once_and_with_goals_of_their_future(prioriti
     assert not batch.discount[to_two].any()
 
 
+def test_a_step_that_failed_reaches_no_goal():
+    """It stays where it was, which is a goal that was reached, and is kept as it came alone: neither by itself
+    nor behind another step does it pay what the goal does. One without any other step has nothing to say.
+    """
+    replay = Replay(spec((2,)), options(100, gamma=0.5, n_step=2))
+    replay.relabel_by(relabelling("final", 1))
+    replay.add(rollout([[0], [1], [2], [7], [9]], [(2, 0, 2, False), (3, 0, 7, False)]))
+    batch = drawn(replay)
+    rows = zip(batch.obs.tolist(), batch.reward.tolist(), batch.discount.tolist(), strict=True)
+    found = {(*obs, reward, discount) for obs, reward, discount in rows}
+    assert {row for row in found if row[1] != WANTED} == {(0.0, 2.0, -1.0, 0.25), (1.0, 2.0, 0.0, 0.5)}
+    assert {row[0] for row in found if row[1] == WANTED} == {0.0, 1.0, 2.0, 7.0}
+
+
 def test_a_replay_of_observations_needs_no_rewards():
     """The policy is trained on goals that were reached, too."""
     replay = replay_of(("obs",), spec((2,)), options(100), "cpu", 0)
