@@ -43,6 +43,7 @@ TOGETHER = {
     "tests/component/foreign/test_cpp_failures.py": "built_cpp",
     "tests/component/foreign/test_cpp_rules.py": "built_cpp",
     "tests/component/foreign/test_foreign_policies.py": "built_cpp",
+    "tests/component/foreign/test_hello.py": "built_cpp",
     "tests/component/foreign/test_robots.py": "built_cpp",
     "tests/system/test_foreign.py": "built_cpp",
     "tests/system/test_bad_input.py": "outcomes",

@@ -185,7 +185,14 @@ async function main() {
   let [policy, limit, news] = [null, -1, []];
   batch = places(index, N, mine.count.initial).map((place) => begin({ env: new Environment(), place }));
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => (stopping = true));
+  let greeted = Infinity;
+  const greet = () => {
+    greeted = performance.now();
+    report.send("hello", { role: "sampler", name, pid: process.pid, protocol: 1, host: os.hostname() });
+  };
   control.listen((kind, fields) => {
+    const row = kind === "status" ? fields.processes?.[name] : undefined; // a broker that was started again may not know
+    if (row?.pid === process.pid && row.ready === false && performance.now() - greeted > 2000) greet();
     if (kind !== "stop") return;
     checkStop(fields);
     stopping ||= ["sampler", "*"].some((role) => fields.roles.includes(role));
@@ -194,7 +201,7 @@ async function main() {
     checkPolicy(fields, arrays);
     news.push({ fields, arrays });
   });
-  report.send("hello", { role: "sampler", name, pid: process.pid, protocol: 1, host: os.hostname() });
+  greet();
   /** Whether there was a place for the episodes that have ended, if any; else they are told later. */
   const tellEpisodes = () => {
     const column = (dtype, k) => array(dtype, [ended.length], ended.map((episode) => episode[k]));

@@ -124,7 +124,7 @@ policies = Channel("policy", zmq.SUB)
 mine = plan["components"]["sampler"]["channels"]
 outlets = [Channel(channel, zmq.PUSH) for channel in mine if channel.startswith("experience.")]
 clock_s, report_due_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}, 0.0
-awake_s, waits, waits_since_s = time.time(), "", 0.0
+awake_s, waits, waits_since_s, greeted_s = time.time(), "", 0.0, float("inf")
 returns, lengths, ended = np.zeros(N), np.zeros(N, int), []
 
 
@@ -146,6 +146,22 @@ def about_me():
         "pushed": {outlet.about["binds"]: outlet.produced for outlet in outlets},
         "waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",
     }
+
+
+def greet():
+    """Say that everything is set up."""
+    global greeted_s
+    greeted_s = time.time()
+    about = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
+    report.send("hello", about, {})
+
+
+def is_unheard(status):
+    """Whether a broker knows this process and not that it is ready, as one that was started again may."""
+    rows = status.get("processes")
+    row = rows.get(name) if isinstance(rows, dict) else None
+    known = isinstance(row, dict) and (row.get("pid"), row.get("ready")) == (os.getpid(), False)
+    return known and time.time() - greeted_s > 2
 
 
 def tell_episodes(wait_ms=0):
@@ -173,6 +189,8 @@ def attend(charge="busy", waiting_for=None, what=""):
         waits, waits_since_s = what, from_s
     while (heard := control.receive()) is not None:
         kind, fields, _ = heard
+        if kind == "status" and is_unheard(fields):
+            greet()
         if kind == "stop" and {"sampler", "*"} & set(fields["roles"]):
             stopping = stopping or fields["reason"]
     if time.time() >= report_due_s:
@@ -334,8 +352,7 @@ envs = gym.vector.SyncVectorEnv(
 first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
 check_finite(first)
 frames, masks = first[None], legal(info)
-hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
-report.send("hello", hello, {})
+greet()
 policy, limit = None, -1
 while not stopping:
     for outlet in outlets:

@@ -16,6 +16,8 @@
 namespace {
 
 constexpr double REPORT_INTERVAL_S = 0.5, REPORTED_WAIT_S = 1.0, PATIENCE_S = 5.0, LAST_REPORTS_S = 2.0;
+/// A `hello` is on its way for less time than this.
+constexpr double UNHEARD_S = 2.0;
 constexpr size_t MOST_KEPT = 1000;
 constexpr const char* CLOCKS[] = {"busy", "blocked", "starved", "idle"};
 
@@ -123,12 +125,25 @@ const Json& Component::channel(const std::string& name) const {
 bool Component::running() const { return stop_reason_.empty() && !signalled; }
 
 void Component::ready() {
+    std::fprintf(stderr, "%s is ready (pid %d)\n", identity.name.c_str(), getpid());
+    say_hello();
+    send_report();
+}
+
+void Component::say_hello() {
     char host[256] = {};
     gethostname(host, sizeof host - 1);
-    std::fprintf(stderr, "%s is ready (pid %d)\n", identity.name.c_str(), getpid());
+    hello_s_ = now_s();
     report("hello",
            {{"role", role}, {"name", identity.name}, {"pid", getpid()}, {"protocol", 1}, {"host", std::string(host)}});
-    send_report();
+}
+
+/// Whether a broker knows this process and not that it is ready: its hello went with the broker before this one.
+bool Component::is_unheard(const Json& status) const {
+    const Json processes = status.value("processes", Json());
+    const Json row = processes.is_object() ? processes.value(identity.name, Json()) : Json();
+    const bool is_known = row.is_object() && row.value("pid", Json()) == getpid() && row.value("ready", Json()) == false;
+    return is_known && hello_s_ > 0 && now_s() - hello_s_ > UNHEARD_S;
 }
 
 bool Component::poll(const Wait& wait) {
@@ -160,6 +175,7 @@ void Component::breathe() {
 
 void Component::hear() {
     while (auto message = control_->receive()) {
+        if (message->kind == "status" && is_unheard(message->fields)) say_hello();
         if (message->kind != "stop") continue;
         const Json& roles = message->fields["roles"];
         const bool is_meant = std::any_of(roles.begin(), roles.end(), [&](const Json& r) { return r == role || r == "*"; });

@@ -33,7 +33,7 @@ class Component {
     /// A channel's entry in run.json; throws InputError for one that is encrypted.
     const Json& channel(const std::string& name) const;
 
-    /// Tells the broker that this process is set up.
+    /// Tells the broker that this process is set up, and again where a status says that it has not heard so.
     void ready();
 
     /// Whether the channel is ready before the timeout; hears the broker and reports meanwhile.
@@ -59,6 +59,8 @@ class Component {
     void claim_name(std::optional<int> index);
     bool lock(int index);
     void hear();
+    void say_hello();
+    bool is_unheard(const Json& status) const;
     Json own_report() const;
     void send_report();
     bool push_kept();
@@ -69,6 +71,7 @@ class Component {
     std::optional<Pusher> outbox_;
     std::string stop_reason_;
     double began_s_, awake_s_, next_report_s_;
+    double hello_s_ = 0;  // when it was said last; 0 before
     double clock_s_[4] = {};
     std::string waiting_for_;
     double waiting_since_s_ = 0;
