@@ -81,8 +81,8 @@ class Weights:
 
 
 def last_policy(component: Component, policies: Subscriber) -> Message | None:
-    """The last policy of learners that have left; None if it has been taken. A relay may have it, which found no
-    room here for it: of that the learners, which wait for who has lost it, knew nothing.
+    """The last policy of learners that have left; None if it has been taken. A relay may have it, which found
+    no room here for it: of that the learners, which wait for who has lost it, knew nothing.
     """
     is_relayed = component.handing.is_elsewhere or bool(component.plan.channels[POLICY].back)
     return policies.newest(LAST_POLICY_S, ask=is_relayed)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.guard import guarded
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.component_file import ComponentFile, read_component_file
 from spreeze_zmq.supervisor import why_not_started
@@ -32,22 +33,23 @@ def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
     file = read_component_file(folder)
     if not file.build:
         return file
+    output = ""
     try:
-        process = subprocess.Popen(
+        with guarded(
             file.build,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-        )
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=QUICK_S)
+            except subprocess.TimeoutExpired:
+                say(f"building {folder.name}: the first time takes a while")
+                output, _ = process.communicate()
     except OSError as error:
         raise InputError(f"{folder.name}: its build {why_not_started(file.build, error)}") from error
-    try:
-        output, _ = process.communicate(timeout=QUICK_S)
-    except subprocess.TimeoutExpired:
-        say(f"building {folder.name}: the first time takes a while")
-        output, _ = process.communicate()
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         why = lines[-1] if lines else f"exit code {process.returncode}"

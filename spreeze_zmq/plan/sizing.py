@@ -21,6 +21,7 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
+from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.plan.knee import knee
@@ -126,14 +127,12 @@ def measure(plan: Plan) -> Curves:
     what = " and ".join(plan.to_measure)
     began_s = time.monotonic()
     try:
-        done = subprocess.run(
+        done = run_guarded(
             MEASURE,
-            input=plan.to_json(),
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",  # the user's code may print anything
             timeout=TIMEOUT_S,
+            text=plan.to_json(),
+            env=environment,
+            errors="replace",  # the user's code may print anything
         )
     except subprocess.TimeoutExpired:
         problem = f"measuring took longer than {TIMEOUT_S:.0f} s; write a number"

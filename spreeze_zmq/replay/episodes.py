@@ -84,8 +84,8 @@ class Episode:
         return len(self.reward)
 
     def without_failed_step(self) -> Episode:
-        """Without a last step that was cut and stayed where it was, as one does in which the environment failed:
-        with that place for its goal it would be a success. One that only changed nothing goes with it.
+        """Without a last step that was cut and stayed where it was, as one does in which the environment
+        failed: with that place for its goal it would be a success. One that only changed nothing goes too.
         """
         if self.terminated or not len(self) or not np.array_equal(self.obs[-1], self.obs[-2]):
             return self

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from spreeze_zmq.base.errors import DiskFull, InputError
 from spreeze_zmq.base.files import APPENDS
+from spreeze_zmq.base.guard import Guard
 from spreeze_zmq.base.parent_death import bound_to_parent
-from spreeze_zmq.supervisor.guard import Guard
 
 #: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -69,7 +69,10 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
         (("pendulum", *OVER, "--trials", "0"), "--trials 0: at least 1"),
         (("pendulum", *OVER, "--env-steps", "0"), "--env-steps 0: at least 1"),
         (("pendulum", *OVER, "--minutes", "-1"), "--minutes -1: a time above 0"),
-        (("pendulum", *OVER, "--minutes", "2", "--env-steps", "9"), "--minutes 2 --env-steps 9: each run ends"),
+        (
+            ("pendulum", *OVER, "--minutes", "2", "--env-steps", "9"),
+            "--minutes 2 --env-steps 9: each run ends",
+        ),
         (("pendulum", *OVER, "--jobs", "999"), "cores, and each run needs one"),
         (("pendulum", *OVER, "--every"), "is a range"),
         (("pendulum", *OVER[2:], "--every", "--trials", "3"), "leave one of them out"),

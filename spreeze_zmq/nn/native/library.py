@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.machine import cache_folder, cpu_flags, digest, made_once
 
 log = logging.getLogger("spreeze")
@@ -153,7 +154,7 @@ def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
     """
     command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", str(path)]
     environment = {"PATH": os.defpath, **os.environ}  # without one, a compiler finds no assembler and linker
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
+    run_guarded(command, timeout=TIMEOUT_S, env=environment).check_returncode()
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:

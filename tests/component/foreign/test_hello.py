@@ -1,4 +1,4 @@
-"""The samplers in other languages, where a broker that was started again does not know that they are ready."""
+"""The samplers in other languages, where a broker that was started again does not know them as ready."""
 
 import sys
 

@@ -112,7 +112,7 @@ def test_a_policy_comes_once_for_all_and_again_for_who_comes_late(machine):
 
 
 def test_the_last_policy_comes_to_a_reader_that_was_busy_until_its_learner_had_left(machine):
-    """It found no room in this machine's queue, of which the learner knew nothing: nobody else has it then."""
+    """It found no room in this machine's queue, of which the learner knew nothing: nobody else has it."""
     publisher = machine.head(POLICY, "pub")
     reader = machine.sampler(POLICY, "sub", "evaluator-0")
     publisher.publish(policy(0))

@@ -257,8 +257,8 @@ def test_a_replay_keeps_transitions_once_and_with_goals_of_their_future(prioriti
 
 
 def test_a_step_that_failed_reaches_no_goal():
-    """It stays where it was, which is a goal that was reached, and is kept as it came alone: neither by itself
-    nor behind another step does it pay what the goal does. One without any other step has nothing to say.
+    """It stays where it was, which is a goal that was reached, and is kept as it came alone: neither by
+    itself nor behind another step does it pay what the goal does. One without any other step says nothing.
     """
     replay = Replay(spec((2,)), options(100, gamma=0.5, n_step=2))
     replay.relabel_by(relabelling("final", 1))

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, Unwanted, guard
+from spreeze_zmq.base import guard
+from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, Unwanted
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, python, shell, until
 
 

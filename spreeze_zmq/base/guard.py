@@ -1,12 +1,16 @@
-"""Cleans up after a launcher that was killed: ends its process groups and removes its sockets' folder."""
+"""Cleans up after a process that was killed: ends the process groups that it started, and removes a run's
+sockets' folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 #: Seconds that graceful groups get to clean up, by the clock: on a crowded machine each sleep takes longer.
 GRACE_S = 10
@@ -78,3 +82,56 @@ class Guard:
         assert self._shell.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the shell was killed; the parent-death signal remains
             self._shell.stdin.write(f"{hasty}/{graceful}\n".encode())
+
+
+@contextlib.contextmanager
+def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program, which ends with this block or with this process, whatever ends them, and with it all
+    that it has started: a compiler is the child of its driver, which nobody is bound to.
+
+    Args:
+        command: the program and its arguments.
+        options: further arguments of ``subprocess.Popen``.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    guard = Guard()
+    try:
+        with subprocess.Popen(
+            command,
+            start_new_session=True,
+            preexec_fn=lambda: guard.add(os.getpid(), graceful=False),  # before it can start anything
+            **options,
+        ) as process:
+            try:
+                yield process
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        guard.remove(process.pid)
+    finally:
+        guard.close()
+
+
+def run_guarded(
+    command: Sequence[str], *, timeout: float, text: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, as :func:`guarded`; what it prints is caught.
+
+    Args:
+        command: the program and its arguments.
+        timeout: seconds until it is killed.
+        text: its standard input; by default this process's.
+        options: further arguments of ``subprocess.Popen``.
+
+    Raises:
+        OSError: it cannot be started.
+        TimeoutExpired: it was killed.
+    """
+    pipe = subprocess.PIPE
+    options |= {"stdout": pipe, "stderr": pipe, "stdin": None if text is None else pipe, "text": True}
+    with guarded(command, **options) as process:
+        output, errors = process.communicate(text, timeout)
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)

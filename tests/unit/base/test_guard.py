@@ -1,0 +1,40 @@
+"""What a process has started ends with it."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.supervisor.lives import DEADLINE_S, gone, numbers_in, until
+
+#: Starts another one, as a compiler's driver does.
+DRIVER = """#!/bin/sh
+sleep 60 &
+echo $! $$ > {pids}
+wait
+"""
+COMPONENT = 'role = "sampler"\ncommand = ["true"]\nbuild = ["{folder}/driver"]\n'
+#: What runs before a run: its code, where ``driver`` is the program and ``folder`` the one of a component.
+BEFORE_A_RUN = {
+    "compiling": "from spreeze_zmq.nn.native import library; library.compile_to(folder / 'it', driver, [])",
+    "building": "from spreeze_zmq.nodes.building import build; build(folder, print)",
+    "measuring": "from spreeze_zmq.plan import sizing, topology; sizing.MEASURE = (driver,); "
+    "sizing.measure(topology.load('pendulum'))",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("what", BEFORE_A_RUN)
+def test_who_is_ended_before_a_run_leaves_nothing_at_work(tmp_path, what, number):
+    """Neither the program that it waited for nor what that has started."""
+    driver = tmp_path / "driver"
+    driver.write_text(DRIVER.format(pids=tmp_path / "pids"))
+    driver.chmod(0o755)
+    (tmp_path / "component.toml").write_text(COMPONENT)
+    code = f"from pathlib import Path; folder, driver = Path({str(tmp_path)!r}), {str(driver)!r}; "
+    process = subprocess.Popen([sys.executable, "-c", code + BEFORE_A_RUN[what]], stderr=subprocess.DEVNULL)
+    pids = numbers_in(tmp_path / "pids", 2)
+    process.send_signal(number)
+    assert process.wait(DEADLINE_S) == -number
+    until(lambda: all(gone(pid) for pid in pids), "the end of every process")
