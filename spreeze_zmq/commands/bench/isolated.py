@@ -16,6 +16,7 @@ import torch
 from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.base.importing import PROGRAM
+from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands.bench.figures import Figure, Job
 from spreeze_zmq.supervisor.process import KEEP_FREED_MEMORY, with_threads
 
@@ -24,9 +25,8 @@ TIMEOUT_S = 240.0
 
 
 def environment() -> dict[str, str]:
-    """Variables of a learner with one thread, which imports from the current directory too."""
-    paths = filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd())))
-    return {**KEEP_FREED_MEMORY, **with_threads(1), "PYTHONPATH": os.pathsep.join(paths)}
+    """Variables of a learner with one thread."""
+    return {**KEEP_FREED_MEMORY, **with_threads(1)}
 
 
 def figures_of(section: str, job: Job) -> list[Figure]:
@@ -52,6 +52,7 @@ def figures_of(section: str, job: Job) -> list[Figure]:
 def main(arguments: Sequence[str]) -> None:
     """Measure in this process, and print the figures."""
     section, text = arguments
+    make_importable(Path.cwd())
     module, job = importlib.import_module(f"spreeze_zmq.commands.bench.{section}"), Job(**json.loads(text))
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as in a learner

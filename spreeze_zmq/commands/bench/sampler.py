@@ -6,7 +6,6 @@ receives rollouts at once. Outside its turns a signal suspends it, so that it do
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -82,12 +81,9 @@ def measure(job: Job) -> Section:
 
 def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
     """The plan of a topology with one sampler, of the component ``use``, and defaults for all else."""
-    run = f"env = {json.dumps(env_id)}\nalgorithm = {json.dumps(algorithm)}"
-    with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
-        path = Path(folder) / "bench.toml"
-        sampler = f"use = {json.dumps(use)}\ncount = 1\nenvs = {NUM_ENVS}"
-        path.write_text(f"[run]\n{run}\n[components.sampler]\n{sampler}\n")
-        return topology.load(path)
+    run = {"env": env_id, "algorithm": algorithm}
+    sampler = {"use": use, "count": 1, "envs": NUM_ENVS}
+    return topology.load({"run": run, "components": {"sampler": sampler}})
 
 
 def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:

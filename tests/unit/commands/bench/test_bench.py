@@ -19,6 +19,7 @@ from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.bench import bench, isolated, start
 from spreeze_zmq.commands.bench import channels as bench_channels
 from spreeze_zmq.commands.bench import figures as bench_figures
+from spreeze_zmq.commands.bench import sampler as bench_sampler
 from spreeze_zmq.commands.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
 from spreeze_zmq.nn.native.library import prepare
 
@@ -141,6 +142,20 @@ def test_the_first_gpu_is_meant_where_none_is_named(monkeypatch):
         for written in ("cpu", "cuda", "cuda:1")
     }
     assert devices == {"cpu": "cpu", "cuda": "cuda:0", "cuda:1": "cuda:1"}
+
+
+def test_an_environment_beside_is_found_and_no_neighbour_is_run_for_a_library(tmp_path, monkeypatch):
+    """By none of the processes that the sections start in the current folder."""
+    (tmp_path / "mine.py").write_text("from gymnasium.envs.classic_control import CartPoleEnv as Make\n")
+    for library in ("msgpack", "gymnasium", "statistics"):
+        (tmp_path / f"{library}.py").write_text(f"raise SystemExit('the neighbour {library}')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plan = bench_sampler.bench_plan("mine:Make", "dqn")
+    with bench_sampler.running_sampler(plan, bench_sampler.policy_message(plan)) as whole:
+        assert whole.process.is_running()  # its first rollout has come
+    with pytest.raises(ComponentFailed, match="neither registers 'Other' nor has a callable"):
+        isolated.figures_of("learner", Job("mine:Other", "dqn", 0.1))
 
 
 def test_a_section_that_fails_in_its_process_says_why():
