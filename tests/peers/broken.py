@@ -155,7 +155,7 @@ MISTAKES = {
         ('np.clip(action, weights["action_low"], weights["action_high"]) if bounded', "given if bounded")
     ],
     "A10-kept": [("return action.reshape(shape), given", "return given.reshape(shape), given")],
-    "H1": [('report.send("hello", hello, {})', "")],
+    "H1": [('report.send("hello", about, {})', "")],
     "H2": [("report_due_s = time.time() + 0.5", "report_due_s = time.time() + 2.5")],
     "H3": [
         (
