@@ -10,7 +10,7 @@ from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import Message, channels
 from spreeze_zmq.wire.channels import poll
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def policy(version, numbers=8, **others):

@@ -227,10 +227,10 @@ def test_a_long_record_is_written_less_often(broker):
     fields = MESSAGES["evaluation"].fields
     for number in range(10_000):
         broker.record.evaluations.take(fields, float(number))
-    began_s = time.process_time()
+    now_s, began_s = broker.now_s, time.process_time()
     broker.write()
     spent_s = time.process_time() - began_s
-    assert broker.next_write_s - broker.now_s > 10 * spent_s
+    assert broker.next_write_s - now_s > 10 * spent_s
     broker.record.evaluations.all.clear()
 
 

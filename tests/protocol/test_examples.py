@@ -1,6 +1,7 @@
 """The example samplers in Python and JavaScript, where what they are given is not as it should be."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -97,7 +98,7 @@ def test_what_an_example_cannot_do_it_refuses(tmp_path, program, changed, words)
             told[table][key] = {**told[table][key], **value} if isinstance(value, dict) else value
     folder.run_file.write_text(json.dumps(told))
     done = subprocess.run(
-        [*program, folder.run_file, "0"], capture_output=True, text=True, timeout=20, check=False
+        [*program, folder.run_file, "0"], capture_output=True, text=True, timeout=60, check=False
     )
     sockets.remove()
     assert done.returncode == 2
@@ -241,10 +242,11 @@ def test_no_episode_is_lost_while_the_broker_is_away(played, start, language):
     peers = played("components.sampler.envs=4", away=["report"], change=shallow)
     peers.publish_policy(1)
     process = start(language, peers)
-    ended, until_s = 0, time.monotonic() + 1.5
+    ended, until_s = 0, math.inf
     while time.monotonic() < until_s or ended <= 20:
         ended += len(rollout_from(peers.pull(EXPERIENCE)).final_index)
         peers.pull("experience.actor_learner")
+        until_s = min(until_s, time.monotonic() + 1.5)  # reports are due from its first rollout on
         time.sleep(0.01)
     peers.open("report")
     last, told = peers.pull("report"), 0
@@ -264,18 +266,21 @@ SLOW = SLOW.replace(
 
 
 def test_the_example_in_javascript_is_heard_and_hears_while_it_collects(played, start):
-    """A rollout takes 4.8 s; reports come twice a second all the while, and a signal is heeded at once."""
-    peers = played("components.sampler.envs=4", "components.sampler.rollout_steps=24")
+    """A rollout takes 80 s; reports come twice a second, and a signal is heeded before it is whole."""
+    peers = played("components.sampler.envs=4", "components.sampler.rollout_steps=400")
     peers.publish_policy(1)
     process = start("javascript", peers, SLOW)
-    reports = [peers.pull("report", lambda message: message.kind == "report").fields for _ in range(5)]
-    times = [report["time_s"] for report in reports]
-    assert np.diff(times).max() < 3.0
-    assert reports[-1]["clock_s"]["busy"] > 1
-    sent_s = time.monotonic()
+
+    def collects(message):
+        return message.kind == "report" and message.fields["clock_s"]["busy"] > 1
+
+    reports = [peers.pull("report", collects) for _ in range(6)]
+    assert np.diff([report.fields["time_s"] for report in reports]).min() < 1  # any may be held up
     process.send_signal(signal.SIGTERM)
+    last = peers.pull("report", lambda message: message.kind == "bye")
     assert peers.ended(process) == 0
-    assert time.monotonic() - sent_s < 3
+    for message in (*reports, last):
+        assert set(message.fields["pushed"].values()) == {0}
 
 
 def unmasked(plan):
