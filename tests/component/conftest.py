@@ -1,6 +1,7 @@
 """One real process; the test plays its peers, with the harness that judges the protocol."""
 
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class Run(Peers):
         if plan.to_measure:
             plan = sizing.resolved(plan, CURVES, "as the test says")
         super().__init__(plan, "", (), folder, "should", DEADLINE_S)
-        self.read = Counter()
+        self.read, self.past = Counter(), set()
 
     def play(self, role):
         """Open the other end of each channel of a shipped component."""
@@ -32,15 +33,24 @@ class Run(Peers):
         self.mark("begun")
 
     def start(self, index=0):
-        """Start the component as the launcher would."""
+        """Start the component as the launcher would. What a former life of it said comes before or, where it
+        comes late, is passed over by :meth:`next`.
+        """
+        if self.lives and self.lives[-1].ended:
+            self.past |= {heard.message.incarnation for heard in self.heard}
         return super().start(index).process
 
     def next(self, kind, channel=""):
         """The next message of a kind; others that came before it on its channel are passed over."""
         channel = channel or self.channel_of(kind)
-        ahead = self.until("", f"a {kind} on {channel}", lambda: self._ahead(kind, channel))
-        self.read[channel] = ahead[0] + 1
-        return self.heard[ahead[0]].message
+
+        def present():
+            ahead = self._ahead(kind, channel)
+            return [n for n in ahead if self.heard[n].message.incarnation not in self.past]
+
+        place = self.until("", f"a {kind} on {channel}", present)[0]
+        self.read[channel] = place + 1
+        return self.heard[place].message
 
     def rest(self, kind):
         """The messages of a kind that no call has returned or passed over yet."""
@@ -64,6 +74,13 @@ class Run(Peers):
         while not enough(fields := self.next("report").fields):
             pass
         return fields
+
+    def later_report(self, enough=lambda fields: True):
+        """The fields of the next report that was made from now on and is ``enough``; any number of earlier
+        ones may wait, as where this process was held up.
+        """
+        from_s = time.time()
+        return self.report(lambda fields: fields["time_s"] > from_s and enough(fields))
 
     def logs(self):
         """Everything that the processes said."""

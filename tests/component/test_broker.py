@@ -75,6 +75,11 @@ def run(peers, voices, kind, enough=lambda fields: True):
     return fields
 
 
+def is_count(entry, count):
+    """Whether an entry says that the broker has heard of this number of samplers."""
+    return entry["topic"] == "workers" and entry["about"]["count"] == count
+
+
 def say(peers, kind, **fields):
     """Send a message of the launcher to the broker."""
     end(peers, "launcher").try_push(Message(kind, fields))
@@ -110,8 +115,7 @@ def test_starving_learners_get_more_samplers(peers):
     assert scale["count"] == 6  # 1.05 x 5,000 / 1,000
     assert scale["reason"].startswith("samplers 1 -> 6: critic_learner starved 80 %")
     say(peers, "workers", **scale)
-    for _ in range(2):
-        run(peers, voices, "status")
+    run(peers, voices, "entry", lambda entry: is_count(entry, scale["count"]))
     terminated(peers)
     summary = json.loads(peers.folder.summary.read_text())
     assert summary["workers"]["sampler"][-1][1:] == [scale["count"], scale["reason"]]
@@ -119,8 +123,10 @@ def test_starving_learners_get_more_samplers(peers):
     decided = [line["decision"] for line in balance if line["decision"].get("trial")]
     assert decided[-1]["produced_per_s"] == pytest.approx(1000, rel=0.1)
     assert decided[-1]["learners_take_per_s"] == pytest.approx(5000, rel=0.1)
-    assert balance[-1]["processes"]["sampler-0"]["busy"] == pytest.approx(1.0)
-    assert 0 < balance[-1]["busy_cores"] <= balance[-1]["cores"] + 0.5
+    # Reports cover the time of a line while this process keeps them coming.
+    covered = [line for line in balance if "sampler-0" in line["processes"]]
+    assert covered[-1]["processes"]["sampler-0"]["busy"] == pytest.approx(1.0)
+    assert 0 < max(line["busy_cores"] for line in balance) <= balance[-1]["cores"] + 0.5
 
 
 @pytest.mark.long("rates are watched for as long as the broker's rule looks back")
@@ -210,7 +216,7 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
         return {message.fields["topic"]: message.fields for message in messages}
 
     topics = {*says, "episodes", "status"}
-    peers.until("", "entries", lambda: set(entries_of(peers.rest("entry"))) == topics)
+    peers.until("", "entries", lambda: set(entries_of(peers.rest("entry"))) >= topics)
     entries = entries_of(peers.rest("entry"))
     for kind in ("hello", "workers", "evaluation", "exited"):
         assert entries[kind]["about"] == says[kind]
@@ -226,7 +232,7 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
     def all_found():
         while (message := late.receive()) is not None:
             found.add(message.fields["topic"])
-        return found == topics
+        return found >= topics
 
     try:
         peers.until("", "the last entry of each topic", all_found)
@@ -282,7 +288,11 @@ def test_what_an_observer_asks_for_is_done_and_written_down(peers):
     kinds = [entry["kind"] for entry in read_journal(peers.folder.metrics)]
     assert kinds.count("request") == 3
     state = peers.folder.broker_state
-    peers.until("", "state", lambda: len(json.loads(state.read_text())["record"]["turned"]) == 2)
+
+    def kept():
+        return state.exists() and len(json.loads(state.read_text())["record"]["turned"]) == 2
+
+    peers.until("", "state", kept)
     peers.lives[0].process.kill()
     peers.lives[0].process.wait()
     peers.start()
@@ -320,9 +330,10 @@ def test_a_broker_that_is_behind_says_so_and_misses_nothing_of_the_sums(peers):
     for outbox, last in zip(outboxes, lasts, strict=True):
         outbox.patient_until_s = time.monotonic() + 60
         assert outbox.post(Message("bye", {**last.fields, "reason": "told to"}))
+    pushed = sum(last.fields["pushed"]["critic_learner"] for last in lasts)
+    run(peers, [], "status", lambda status: status["samples"]["produced"] == pushed)
     terminated(peers)
     summary = json.loads(peers.folder.summary.read_text())
-    pushed = sum(last.fields["pushed"]["critic_learner"] for last in lasts)
     assert summary["samples"]["produced"] == pushed > 0
     assert summary["episodes"] == 12
 
@@ -337,11 +348,15 @@ def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
     peers.play("broker")
     started_s, broker = time.monotonic(), peers.start()
     say(peers, "workers", role="sampler", count=2, reason="as the topology says")
+    peers.until("", "the workers", lambda: any(is_count(m.fields, 2) for m in peers.rest("entry")))
     said = peers.next("status")
     began_s, latest_s = started_s - said.fields["t_s"], time.monotonic() - said.fields["t_s"]
-    assert 0 < said.fields["t_s"] < 30
+    assert 0 < said.fields["t_s"] < 3600
     for number in (signal.SIGTERM, signal.SIGKILL):
-        time.sleep(1.5)  # its state is written each second
+        until_s = said.fields["t_s"] + 1.5
+        while said.fields["t_s"] < until_s:
+            said = peers.next("status")
+        peers.until("", "its state", peers.folder.broker_state.exists)
         os.utime(peers.folder.run_file, (stamp, stamp + skew_s))
         broker.send_signal(number)
         broker.wait(30)
@@ -349,7 +364,7 @@ def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
         while said.incarnation == before:
             said = peers.next("status")
         assert started_s - latest_s - 1.0 < said.fields["t_s"] < time.monotonic() - began_s + 1.0
-        assert not peers.rest("stop")
+        assert not peers.between(None, None, "stop")
 
     def summed_up():
         return json.loads(peers.folder.summary.read_text())["workers"].get("sampler")

@@ -5,6 +5,7 @@ import signal
 import time
 
 from spreeze_zmq.wire import Message, channels
+from tests.component.conftest import DEADLINE_S
 
 STOPPED = ["sampler", "critic_learner", "actor_learner"]
 
@@ -12,7 +13,7 @@ STOPPED = ["sampler", "critic_learner", "actor_learner"]
 def heard_late(peers, name):
     """The roles of the stop that a process hears which subscribes only now."""
     late = channels.open_channel(peers.plan.channels["control"], "sub", name, 1)
-    until_s = time.monotonic() + 20.0
+    until_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < until_s:
         channels.poll([late], [], timeout_s=0.1)
         while (message := late.receive()) is not None:

@@ -18,7 +18,7 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.peers import policies
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def status_of(peers, t_s):
@@ -31,11 +31,12 @@ def status_of(peers, t_s):
 
 @pytest.fixture
 def page(peers):
-    """The address of a page that is served: the journal holds one second of a run."""
+    """The address of a page that is served and follows the run: the journal holds one second of it."""
     Journal(peers.folder.metrics).write("status", 1.0, status_of(peers, 1.0))
     peers.play("visualizer")
     process = peers.start()
     peers.next("hello")
+    peers.until("", "its subscription to the feed", lambda: peers.ends["feed"].subscriptions)
     yield peers.folder.page_address.read_text().strip()
     process.terminate()
     assert process.wait(30) == 0
@@ -106,8 +107,7 @@ def test_nothing_heavy_is_loaded_before_somebody_looks(peers, page):
     maps = open(f"/proc/{peers.lives[0].process.pid}/maps").read()  # noqa: SIM115
     for library in ("libtorch", "libmujoco", "pygame"):
         assert library not in maps, library
-    peers.report()
-    peers.until("", "its subscription to the feed", lambda: peers.ends["feed"].subscriptions)
+    peers.later_report()
     assert peers.ends["policy"].subscriptions == 0
 
 
