@@ -36,7 +36,9 @@ def begin(peers: Peers, index: int) -> Life:
 
 
 def begin_again(peers: Peers, first: Life, index: int, mark: str) -> Life:
-    """Kill a life, start the next one of the same name after a mark, and wait for its hello."""
+    """Kill a life, start the next one of the same name after a mark, and wait for its hello. What the first
+    one said and comes late stands before the mark.
+    """
     children = first.children()
     first.kill_alone()
     note_children(peers, children)
@@ -44,6 +46,11 @@ def begin_again(peers: Peers, first: Life, index: int, mark: str) -> Life:
     peers.mark(mark)
     second = peers.start(index)
     peers.notes["lives"] = before, hello_of(peers, mark, "L9").incarnation
+    if before != peers.notes["incarnation"]:
+        begin = peers.marks[mark]
+        late = [heard for heard in peers.heard[begin:] if heard.message.incarnation == before]
+        rest = [heard for heard in peers.heard[begin:] if heard.message.incarnation != before]
+        peers.heard[begin:], peers.marks[mark] = [*late, *rest], begin + len(late)
     return second
 
 
@@ -95,7 +102,11 @@ def end(peers: Peers, life: Life, clause: str, *, stops: str = "") -> None:
         peers.pump(SLICE_S)
     peers.notes["exit"] = (life.process.poll(), ended_s - began_s, life)
     byes = peers.times("asked to stop", None, "bye")
-    peers.notes["lingered"] = max(0.0, ended_s - byes[-1].at_s) if byes else None
+    if byes:
+        said_s = byes[-1].at_s
+        peers.notes["lingered"] = max(0.0, ended_s - said_s - peers.paused_s(said_s, ended_s))
+    else:
+        peers.notes["lingered"] = None
     note_children(peers, children)
 
 
@@ -159,7 +170,8 @@ def bind_late(peers: Peers) -> None:
     peers.open()
     began_s = time.monotonic()
     peers.wait(3 * FOUND_S, lambda: peers.ends[CONTROL].subscriptions)
-    peers.notes["found_s"] = time.monotonic() - began_s
+    found_s = time.monotonic()
+    peers.notes["found_s"] = found_s - began_s - peers.paused_s(began_s, found_s)
 
 
 def rival_of(peers: Peers) -> int | None:

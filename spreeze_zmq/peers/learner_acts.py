@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from spreeze_zmq.run.checkpoint import Part, complete
 
 #: Rollouts offered to a learner that may take none yet.
 OFFERED = 1000
+#: The ``env_steps`` of critics after the first ones of another life.
+AGAIN = (78, 79, 80)
 #: Folder of the checkpoint that it is asked for.
 FOLDER = "000000000001-000000000001"
 
@@ -38,14 +41,13 @@ def learn(peers: Peers) -> None:
     other.publish()
     peers.meanwhile = feeding(sampler, other, AT_ONCE)
     peers.wait(0.7)  # if the second critics came at once, it might never see the first
-    other.publish()
     works = "T1" if peers.role == CRITIC_LEARNER else "T6"
-    peers.until(works, "an update", lambda: updates(peers) > 0)
+    peers.until(works, "an update", following(peers, other, lambda: updates(peers) > 0))
     peers.mark("training")
     peers.wait(1.5)
     peers.mark("fed")
     peers.meanwhile = other.follow
-    rest(peers, sampler, works)
+    rest(peers, sampler, other, works)
     peers.notes["late"] = repeated_to_who_comes_late(peers, weights_of(peers), weights_of(peers))
     publish_scrambled(peers, other)
     goes_on(peers, sampler, other, works)
@@ -62,6 +64,30 @@ def feeding(sampler: Sampler, other: OtherLearner, most: int) -> Callable[[], No
         other.follow()
 
     return feed
+
+
+def following(
+    peers: Peers, other: OtherLearner, came: Callable[[], bool], env_steps: Iterable[int] = (0, 0, 0)
+) -> Callable[[], bool]:
+    """Whether something has come that follows weights of the other learner, which publishes further ones as
+    time passes: the first that a busy learner met may not have been the first.
+
+    Args:
+        peers: the run.
+        other: publishes now, and again after a third of the patience each.
+        came: whether it has come.
+        env_steps: of each publication.
+    """
+    due_s, left = time.monotonic(), iter(env_steps)
+
+    def has_come() -> bool:
+        nonlocal due_s
+        if time.monotonic() >= due_s and (steps := next(left, None)) is not None:
+            other.publish(env_steps=steps)
+            due_s = time.monotonic() + peers.patience_s / 3
+        return came()
+
+    return has_come
 
 
 def weights_of(peers: Peers) -> str:
@@ -87,7 +113,7 @@ def account(peers: Peers, mark: str = "begun") -> dict[str, int]:
     return {**empty, **report(peers, mark).get("taken", {}).get(STREAM, {})}
 
 
-def rest(peers: Peers, sampler: Sampler, works: str) -> None:
+def rest(peers: Peers, sampler: Sampler, other: OtherLearner, works: str) -> None:
     """Push nothing more, and wait until it has taken everything and makes no more updates."""
     is_taken(peers, sampler, "T3", "after all was pushed")
 
@@ -97,6 +123,7 @@ def rest(peers: Peers, sampler: Sampler, works: str) -> None:
 
     peers.until(works, "an end of updates without samples or critics", rests, 3 * peers.patience_s)
     peers.mark("rested")
+    peers.notes["critics"] = other.version
     peers.wait(1.2)
     peers.wait(3.0, lambda: report(peers, "rested").get("waiting_for"))
     peers.mark("waited")
@@ -142,13 +169,13 @@ def goes_on(peers: Peers, sampler: Sampler, other: OtherLearner, works: str) -> 
         other.restart()
         other.publish(env_steps=77)
         peers.wait(0.5)
-        other.publish(env_steps=78)
 
         def follows() -> bool:
             extras = peers.between("waited", None, "policy")[-1].fields["extras"]
-            return bool(extras.get("env_steps") == 78)
+            return bool(extras.get("env_steps") in AGAIN)
 
-        peers.until("C6", "a policy that follows critics of another incarnation", follows)
+        what = "a policy that follows critics of another incarnation"
+        peers.until("C6", what, following(peers, other, follows, AGAIN))
     peers.meanwhile = other.follow
     peers.mark("restarted")
 

@@ -43,7 +43,8 @@ def _follows_the_critics(peers: Peers) -> str:
         return expect(ahead <= most, f"{ahead} policies after the one that the critics know, at most {most}")
     slack, delay = peers.about.options.get("slack_updates", 0), peers.plan.algorithm.get("policy_delay", 1)
     made = [int(m.fields["counters"]["actor_updates"]) for m in peers.between("begun", "waited", "report")]
-    most = (UPDATES + slack) // delay  # it met them at the first of two publications
+    more = max(1, peers.note("critics") - 1)  # publications after the first, at which it met them
+    most = (more * UPDATES + slack) // delay
     return expect(made[-1] <= most, f"{made[-1]} updates, at most {most} with these critics")
 
 

@@ -204,7 +204,9 @@ class Peers(OtherEnds):
 
     def paused_s(self, since_s: float, until_s: float) -> float:
         """How long nothing was looked at between two moments, in all."""
-        return sum(max(0.0, min(until_s, end) - max(since_s, begin)) for begin, end in self.pauses)
+        now_s = time.monotonic()  # the present pause, if there is one, is not noted yet
+        pauses = [*self.pauses, (self._looked_s, now_s if now_s - self._looked_s > LATE_S else 0.0)]
+        return sum(max(0.0, min(until_s, end) - max(since_s, begin)) for begin, end in pauses)
 
     def hears(self, name: str) -> bool:
         """Whether to receive from a channel now."""
@@ -247,12 +249,11 @@ class Peers(OtherEnds):
         while not (value := condition()):
             if self.refusals:
                 raise Stalled("M3", f"{len(self.refusals)} refused, the first {self.refusals[0]}")
-            if life.ended:
-                if last := self.wait(LAST_WORDS_S, condition):
+            if (ended := life.ended) or time.monotonic() > until_s:
+                if last := self.wait(LAST_WORDS_S if ended else 0.0, condition):
                     return last
-                raise Stalled(clause, f"{what} did not come: {life.ending()}")
-            if time.monotonic() > until_s:
-                raise Stalled(clause, f"{what} did not come in {timeout_s:.0f} s")
+                why = f": {life.ending()}" if ended else f" in {timeout_s:.0f} s"
+                raise Stalled(clause, f"{what} did not come{why}")
             self.pump()
         return value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Mapping
 
@@ -12,7 +14,7 @@ from spreeze_zmq.peers.every_role import begin, begin_again, end, hello_of
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.peers.rollouts import produced, rollouts, transitions
-from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER
+from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER, experience_of
 from spreeze_zmq.wire import Message
 
 #: Rollouts within which an episode should end, in an environment without a time limit.
@@ -27,6 +29,8 @@ AWAY_S = 0.7
 BROKEN_VERSION, USED_S = 90, 0.15
 #: Policies that cannot be used, by name.
 UNUSABLE = {"unknown layer": policies.unusable_policy, "other actions": policies.misfit_policy}
+#: How long rollouts may take to come that were sent before the last message.
+LAST_S = 3.0
 #: Transitions from which the distribution of actions is estimated.
 DRAWS = 800
 
@@ -41,8 +45,15 @@ def publish_policy(
 
 
 def come_to(peers: Peers, clause: str, what: str, position: int, mark: str) -> int:
-    """Wait until the streams have reached a position, set the mark, and return the position."""
-    peers.until(clause, f"rollouts up to position {position} {what}", lambda: produced(peers) >= position)
+    """Wait until the streams have reached a position, set the mark, and return the position. Each step on
+    the way may take as long as any other thing.
+    """
+    while (before := produced(peers)) < position:
+        peers.until(
+            clause,
+            f"rollouts up to position {position} {what}",
+            functools.partial(lambda before: produced(peers) > before, before),
+        )
     peers.mark(mark)
     return position
 
@@ -166,7 +177,8 @@ def pushed(peers: Peers) -> list[int]:
 def pushes_no_more(peers: Peers) -> bool:
     """Whether the last two reports agree, or no report has come for 2 s."""
     found, times = pushed(peers), peers.times(None, None, "report")
-    silent = bool(times) and times[-1].at_s < time.monotonic() - 2.0
+    last_s, now_s = times[-1].at_s if times else math.inf, time.monotonic()
+    silent = now_s - last_s - peers.paused_s(last_s, now_s) > 2.0
     return silent or (len(found) > 2 and found[-1] == found[-2])
 
 
@@ -185,8 +197,23 @@ def in_order(peers: Peers) -> None:
     publish_policy(peers, 4, exact)
     come_to(peers, "X2", "under version 4", 12 * size, "last")
     end(peers, second, "L6", stops="*")
-    peers.wait(0.3)
+    peers.wait(LAST_S, lambda: has_come(peers))
     peers.mark("stopped")
+
+
+def has_come(peers: Peers) -> bool:
+    """Whether all rollouts have come that its last message counts: they come on other channels."""
+    said = [message.fields.get("pushed", {}) for message in peers.between("last", None, "bye")]
+    return bool(said) and said[-1] == arrived(peers)
+
+
+def arrived(peers: Peers) -> dict[str, int]:
+    """Learner -> the position that its stream has reached in the present life."""
+    streams = {
+        learner: peers.between("begun", None, "rollout", experience_of(learner))
+        for learner in peers.plan.learning.learners
+    }
+    return {learner: int(found[-1].fields["produced"]) if found else 0 for learner, found in streams.items()}
 
 
 def unheard(peers: Peers) -> None:
