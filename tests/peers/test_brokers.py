@@ -7,8 +7,9 @@ import pytest
 from spreeze_zmq import peers as conform
 from tests.peers.broken_broker import MISTAKES
 from tests.peers.test_conform import RUN, broken_of, clauses_of, judged
-from tests.peers.together import together
+from tests.peers.together import LATE, together
 
+pytestmark = LATE
 #: Starts of broken brokers: mistakes that do not hide each other, the first of which chooses the act.
 STARTS = (
     ("L1", "L4", "L8", "L10", "L14", "C10", "M2", "B4-asked"),

@@ -9,8 +9,9 @@ from spreeze_zmq import peers as conform
 from tests.forked import BROKEN_LEARNER
 from tests.peers.broken_learner import MISTAKES
 from tests.peers.test_conform import broken_of, clauses_of, judged
-from tests.peers.together import together
+from tests.peers.together import LATE, together
 
+pytestmark = LATE
 CRITIC, ACTOR, EVALUATOR = "critic_learner", "actor_learner", "evaluator"
 
 #: Starts of broken learners: mistakes that do not hide each other, the first of which chooses the act. One of
