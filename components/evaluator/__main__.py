@@ -11,7 +11,7 @@ from typing import Any
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.trust import modules_folder
-from spreeze_zmq.component import last_policy, prepare_to_act
+from spreeze_zmq.component import LAST_POLICY_S, last_policy, prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.envs.seeds import seed_for
@@ -97,12 +97,12 @@ class Evaluator:
         self.training_return = recent if isinstance(recent, int | float) else None
         was_ending, self.ending = self.ending, status.get("state") == "stopping"
         if self.ending and not was_ending:  # the learners need not wait for this reader when they leave
-            self.receive()
+            self.receive(LAST_POLICY_S)
             self.policies.ask_again()
         self.videos.reached(status.get("env_steps", 0))
 
-    def receive(self) -> None:
-        self.newest = self.policies.newest() or self.newest
+    def receive(self, *more: float) -> None:
+        self.newest = self.policies.newest(*more) or self.newest
 
     @property
     def has_news(self) -> bool:

@@ -16,7 +16,7 @@ from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Subscriber
 
 #: Longest wait at the end for the last policy where the queue is found full of older ones: on a busy machine
-#: ZeroMQ's thread needs some time to bring what waits behind them.
+#: ZeroMQ's thread needs some time to bring what waits behind them, and a learner to answer.
 LAST_POLICY_S = 0.5
 
 log = logging.getLogger("spreeze")

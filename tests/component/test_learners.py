@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from components.evaluator.__main__ import LAST_POLICY_S
 from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.component import Component
@@ -20,6 +21,7 @@ from spreeze_zmq.peers.players import OtherLearner, Sampler
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
 from spreeze_zmq.wire.channels import open_channel
+from tests.component.conftest import DEADLINE_S
 from tests.pace import slowness
 
 OVERRIDES = ["algorithm.hidden_sizes=[16]", "algorithm.learning_starts=256", "balance.replay_ratio=4"]
@@ -112,11 +114,12 @@ def test_a_foreign_critic_learner_of_another_packing_is_refused_by_name(peers):
     assert f"refused a critic of peer-0 (1 so far): bad_parameters: {refused['first']}" in peers.logs()
     assert peers.report()["counters"]["actor_updates"] == 0
     plain = {"parameters": other.half.weights.detach().cpu().numpy().copy()}
-    for version in (1, 2):
+    versions, report = count(1), peers.report()
+    while not report["counters"]["actor_updates"]:  # it meets the critics at the first version that it takes
+        version = next(versions)
         counts |= {"version": version, "critic_updates": 100 + 20 * version}
         peers.publish("critic", "critic", plain, **counts)
-        peers.report()
-    peers.report(lambda fields: fields["counters"]["actor_updates"] > 0)
+        report = peers.later_report()
     assert peers.logs().count("the critic of peer-0 names no layout") == 1
 
 
@@ -150,15 +153,19 @@ def test_the_last_policy_reaches_a_reader_that_was_busy(peers):
     peers.report(lambda fields: fields["counters"].get("policy_version", 0) >= 30)
     peers.meanwhile = lambda: None
     process.terminate()
-    time.sleep(0.3)
-    found, ended = [], False
-    while not ended:
-        ended = process.poll() is not None
-        found.append(busy.newest())
-        time.sleep(0.05)
+    time.sleep(0.3)  # it is busy
+    found = [-1]
+
+    def read():
+        if (message := busy.newest(LAST_POLICY_S)) is not None:
+            found.append(message.fields["version"])
+        return found[-1]
+
+    peers.meanwhile = read
+    last = peers.next("bye").fields["counters"]["policy_version"]
+    peers.wait(DEADLINE_S, lambda: read() == last)
     busy.close()
-    last = [message.fields["version"] for message in found if message is not None][-1]
-    assert last == peers.next("bye").fields["counters"]["policy_version"]
+    assert found[-1] == last
 
 
 @pytest.mark.long("a learner has two lives")
@@ -271,23 +278,21 @@ def test_the_actor_learner_goes_on_with_the_batch_that_it_is_told(peers):
         other.publish(critic_updates=100 + 20 * other.version)
 
     peers.start()
-    peers.next("policy")
-    publish()
-    for _ in range(3):  # a second or so: it has met the critics
-        peers.report()
-    publish()
-    before = peers.report(lambda fields: fields["counters"]["actor_updates"])["counters"]
-    assert "batch size 256 -> 128; for 0.5 times the batch of 256: learning_rate 0.003 x" in peers.logs()
-    set_batch(peers, "actor_learner", 64)
-    counted = before
-    for _ in range(30):
+    said = "batch size 256 -> 128; for 0.5 times the batch of 256: learning_rate 0.003 x"
+    peers.until("", "its batch", lambda: said in peers.logs())
+    before = peers.report()["counters"]
+    while not before["actor_updates"]:  # it meets the critics at the first version that it takes
         publish()
-        now = peers.report()["counters"]
+        before = peers.later_report()["counters"]
+    set_batch(peers, "actor_learner", 64)
+    peers.until("", "another batch", lambda: "batch size 128 -> 64" in peers.logs())
+    counted = peers.later_report()["counters"]
+    enough = counted["actor_updates"] + 2
+    while counted["actor_updates"] < enough:
+        publish()
+        now = peers.later_report()["counters"]
         assert now["actor_flops"] >= counted["actor_flops"] > 0
         counted = now
-        if "batch size 128 -> 64" in peers.logs() and now["actor_updates"] > before["actor_updates"] + 1:
-            break
-    assert "batch size 128 -> 64" in peers.logs()
     gained = (counted["actor_flops"] - before["actor_flops"]) / before["actor_flops"]
     assert gained <= (counted["actor_updates"] - before["actor_updates"]) / before["actor_updates"]
 
