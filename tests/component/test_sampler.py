@@ -24,9 +24,14 @@ CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
 def start(peers, until=None):
     """A sampler with every peer in place and a policy of version 0, which may have limits."""
     peers.play("sampler")
+    publish_zero(peers, until)
+    return peers.start()
+
+
+def publish_zero(peers, until=None):
+    """A policy of version 0, perhaps with limits."""
     spec = peers.plan.environment
     publish_policy(peers, 0, policies.random_policy(spec, policies.heads(spec)[0], seed=1), until)
-    return peers.start()
 
 
 def test_a_broker_that_is_started_again_is_greeted_again(peers):
@@ -196,17 +201,22 @@ def test_the_work_of_its_workers_is_its_own(peers):
     """What a report says of CPU time includes the processes that step the environments: all of it, and no
     more, once a limit has them rest.
     """
-    process = psutil.Process(start(peers, until={"*": 5000}).pid)
+    position = 5000
+    process = psutil.Process(start(peers, until={"*": position}).pid)
+    reports = pairwise(iter(peers.report, None))
 
     def rests(later, fields):
-        return fields["pushed"] == later["pushed"] and later["pushed"][CRITIC.rpartition(".")[2]] >= 5000
+        return fields["pushed"] == later["pushed"] and later["pushed"][CRITIC.rpartition(".")[2]] >= position
 
-    reports = pairwise(iter(peers.report, None))
-    next(later for fields, later in reports if rests(later, fields))
-    family = [process, *process.children(recursive=True)]
-    before_s = [sum(one.cpu_times()[:4]) for one in family]
-    assert len(family) >= 3
-    assert sum(before_s[1:]) > 0.1
+    while True:
+        next(later for fields, later in reports if rests(later, fields))
+        family = [process, *process.children(recursive=True)]
+        before_s = [sum(one.cpu_times()[:4]) for one in family]
+        assert len(family) >= 3
+        if sum(before_s[1:]) > 0.1:
+            break
+        position *= 2  # a quick core has had too little to do
+        publish_zero(peers, until={"*": position})
     said_s = peers.later_report()["cpu_s"]
     after_s = [sum(one.cpu_times()[:4]) for one in family]
     assert sum(before_s) - 0.05 <= said_s <= sum(after_s) + 0.05
