@@ -7,12 +7,13 @@ import pytest
 from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.peers.clauses import judge
+from spreeze_zmq.peers.every_role import begin_again
 from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.policies import unusable_policy
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
-from tests.protocol.golden_messages import REPORT
+from tests.protocol.golden_messages import MESSAGES, REPORT
 
 
 @pytest.fixture
@@ -92,6 +93,50 @@ def test_the_silence_of_a_judge_who_was_held_up_is_nobodys(peers_of, held_up, sa
         peers.hear("report", encode(Message("report", REPORT, {}, "sampler-3", 7)))
     peers.mark("starved")
     assert verdict(peers, "H2") == said
+
+
+@pytest.fixture
+def sleeper(peers_of):
+    """The peers of a program that does nothing, in its first life, of incarnation 7."""
+    peers = peers_of("sampler")
+    peers.command, peers.notes["incarnation"] = ["sh", "-c", "exec sleep 60"], 7
+    peers.start(3)
+    return peers
+
+
+def test_a_judge_that_was_held_up_receives_what_came_before_it_judges(sleeper):
+    """However late it is: the time that was to be waited is over at its first look."""
+    looks = []
+    sleeper.meanwhile = lambda: looks.append(time.monotonic())
+
+    def came():
+        time.sleep(0.0 if looks else 0.1)
+        return looks
+
+    assert sleeper.until("H1", "a look", came, 0.05)
+
+
+def test_a_time_in_which_the_judge_is_still_held_up_is_a_pause(sleeper):
+    """As between a process's bye and the look that finds it ended."""
+    sleeper.pump(0.0)
+    began_s = time.monotonic()
+    time.sleep(0.6)
+    assert sleeper.paused_s(began_s, time.monotonic()) >= 0.6
+
+
+def test_the_late_words_of_a_life_that_was_killed_are_not_those_of_the_next_one(sleeper):
+    """They stand before its mark, though they came after that."""
+
+    def speak():
+        if not sleeper.between("second", None, "hello"):
+            for life in (7, 8):
+                sleeper.hear("report", encode(Message("report", REPORT, {}, "sampler-3", life)))
+            sleeper.hear("report", encode(MESSAGES["hello"]._replace(sender="sampler-3", incarnation=8)))
+
+    sleeper.meanwhile = speak
+    begin_again(sleeper, sleeper.lives[0], 3, "second")
+    assert [message.incarnation for message in sleeper.between(None, "second", "report")] == [7]
+    assert [message.incarnation for message in sleeper.between("second", None, "report")] == [8]
 
 
 def test_a_program_that_cannot_be_started_is_bad_input(capsys):
