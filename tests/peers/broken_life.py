@@ -10,6 +10,7 @@ from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component import Component, component, life
 from spreeze_zmq.wire import channels, decode, encode
 from spreeze_zmq.wire.channels import sockets
+from spreeze_zmq.wire.channels.refusals import Refusals
 
 
 def patch(owner, name):
@@ -130,8 +131,14 @@ def m3():
 
 
 def m4():
-    """Dies of a message that is to be refused."""
-    sockets.Channel.refuse = lambda self, *about, **more: os._exit(1)
+    """Dies of a message that it cannot read."""
+
+    @patch(Refusals, "refuse")
+    def deadly(right):
+        def refuse(self, *about, taken=False):
+            return right(self, *about, taken=True) if taken else os._exit(1)
+
+        return refuse
 
 
 def m5():
