@@ -53,6 +53,8 @@ def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unst
     np.testing.assert_array_equal(rollout["reward"][t, n], min(0.0, rollout["reward"].min()))
     said = peers.next("failure").fields["summary"]
     assert said == "environment 0 went on although MuJoCo has reset its simulation; it begins anew"
+    # It comes to rest: beside its failures, which wait for room, a report might never find any.
+    peers.holding = {name for name in peers.ends if name.startswith("experience.")}
     peers.report()
     assert not peers.rest("episodes")
 
