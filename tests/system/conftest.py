@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -130,10 +129,10 @@ class Run(Left):
         """Wait for a condition of the run; one that has ended, or the deadline, fails with what was said."""
         until_s = time.monotonic() + deadline_s
         while time.monotonic() < until_s:
-            value = condition()
-            if value:
+            has_ended = self.launcher.poll() is not None  # asked first: it may end with what is waited for
+            if value := condition():
                 return value
-            assert self.launcher.poll() is None, f"ended while waiting for {what}:\n{self.said()}"
+            assert not has_ended, f"ended while waiting for {what}:\n{self.said()}"
             time.sleep(0.05)
         raise AssertionError(f"no {what} in {deadline_s} s:\n{self.said()}")
 
@@ -164,10 +163,10 @@ class Run(Left):
         return "\n".join([self.output.read_text(), *(f"--- {log.name}\n{log.read_text()}" for log in logs)])
 
     def clear(self):
-        """After a failed test too, nothing stays."""
+        """After a failed test too, nothing stays, and nobody is hit who has the number of one that has ended."""
         for process in [self.launcher, *self.processes().values()]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self.launcher.wait()
 
 

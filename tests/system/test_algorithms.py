@@ -80,13 +80,10 @@ ROADS = {
         *("--set", "algorithm.learning_rate={ from = 1e-3, to = 1e-4, shape = 'cosine' }"),
     ),
 }
+#: A run that its test ends, on a slow machine too.
 ENDLESS = (
-    "--set",
-    "run.stop.return=1000",
-    "--set",
-    "run.stop.minutes=3",
-    "--set",
-    "run.checkpoint_minutes=0.05",
+    *("--set", "run.stop.return=1000", "--set", "run.stop.minutes=30"),
+    *("--set", "run.checkpoint_minutes=0.05"),
 )
 LOCKSTEP = (
     *("--set", "run.stop.return=1000"),

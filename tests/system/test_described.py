@@ -1,7 +1,5 @@
 """A run in an environment that only its sampler knows."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,9 @@ from spreeze_zmq import Policy
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from tests.peers.broken import sampler
-from tests.system.conftest import Run
 
 
-def test_a_sampler_of_its_own_trains_in_an_environment_that_nobody_else_makes(tmp_path):
+def test_a_sampler_of_its_own_trains_in_an_environment_that_nobody_else_makes(launch, tmp_path):
     """The sampler of PROTOCOL.md; nothing is evaluated, which is said, and the last policy is saved."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -29,7 +26,7 @@ obs_shape = [3]
 action_low = [-2.0]
 action_high = [2.0]
 max_episode_steps = 200
-stop = { env_steps = 3000, minutes = 1 }
+stop = { env_steps = 3000 }
 [algorithm]
 batch_size = 64
 hidden_sizes = [32]
@@ -39,16 +36,16 @@ use = "./mine"
 count = 1
 """
     )
-    run = Run(tmp_path / "run", topology=str(topology))
-    assert run.launcher.wait(90) == 0, run.said()
+    run = launch(topology=str(topology))
+    assert run.end() == 0, run.said()
     assert "no Python program makes swing" in run.said()
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = run.summary()
     assert summary["env_steps"] >= 3000
     assert summary["critic_updates"] > 100
     assert summary["evaluations"] == []
     assert "watch it" not in run.said()
     with pytest.raises(InputError, match=r"only the sampler of its run makes swing.*Policy\.load"):
-        SavedPolicy.load(tmp_path / "run")
-    policy = Policy.load(tmp_path / "run")
+        SavedPolicy.load(run.folder)
+    policy = Policy.load(run.folder)
     assert policy.version > 0
     assert abs(policy(np.zeros(3, np.float32))[0]) <= 2.0

@@ -1,6 +1,5 @@
 """Whole runs with samplers in other languages, as a user starts them."""
 
-import json
 import re
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.spreeze import main
 from tests.system.conftest import LIGHT, said_in
 
@@ -16,15 +16,14 @@ COMPONENTS = ROOT / "components"
 
 
 def entries(run, kind):
-    """The lines of one kind of the run's journal."""
-    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
-    return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+    """The lines of one kind of the run's journal, into which its broker may be writing."""
+    return [*read_journal(run.folder / "metrics.jsonl", (kind,))]
 
 
 def heard(run):
     """The samplers that the journal's statuses show at work."""
-    statuses = entries(run, "status") if (run.folder / "metrics.jsonl").exists() else []
-    return {name for entry in statuses for name, row in entry["processes"].items() if row["busy"] > 0}
+    rows = (row for entry in entries(run, "status") for row in entry["processes"].items())
+    return {name for name, row in rows if row["busy"] > 0}
 
 
 @pytest.mark.timeout(300)

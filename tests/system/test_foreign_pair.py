@@ -56,6 +56,8 @@ def test_a_foreign_pair_goes_on_where_it_was(launch, native_layers):
     again = policies.until_life(first, 1)
     assert again[0] > max(next(iter(policies.lives.values())))
     first.kill("critic_learner-0")
+    first.until(lambda: first.summary()["restarts"] == 2, "another critic-learner")
+    policies.hear()  # what was under way; what follows is of critics of the next one
     policies.until_life(first, 1, len(again) + 20)
     first.interrupt()
     assert first.end() == 0, first.said()

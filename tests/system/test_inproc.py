@@ -11,10 +11,16 @@ from tests.system.terminal import Terminal, place_of_update
 SMALL = ("--inproc", "--without", "visualizer", "--set", "algorithm.hidden_sizes=[16]")
 
 
+def logs_of(run):
+    """Name -> what each component has logged so far."""
+    return {path.stem: path.read_text() for path in (run.folder / "logs").glob("*.log")}
+
+
 def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
     """No component is a process; updates, checkpoint, account and logs are those of any run."""
     run = launch(*SMALL, "--set", "run.stop.minutes=6", "--set", "run.stop.return=0")
     run.until_training()
+    run.until(lambda: all("ready after" in text for text in logs_of(run).values()), "components")
     children = psutil.Process(run.launcher.pid).children(recursive=True)
     assert not any("components" in " ".join(child.cmdline()) for child in children)
     assert run.processes() == {}
@@ -25,7 +31,7 @@ def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
     assert summary["exit_reason"].startswith("interrupted")
     assert adds_up(summary["samples"])
     assert list((run.folder / "checkpoints").iterdir())
-    logs = {path.stem: path.read_text() for path in (run.folder / "logs").glob("*.log")}
+    logs = logs_of(run)
     assert set(logs) >= {"broker-0", "critic_learner-0", "actor_learner-0", "sampler-0", "evaluator-0"}
     for name, text in logs.items():
         assert "ready after" in text, name

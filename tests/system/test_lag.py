@@ -14,7 +14,7 @@ BOUNDS = (("actor_learner", 2), ("critic_learner", 8))
 TWO_SAMPLERS = (
     *("--set", "algorithm.hidden_sizes=[16]"),
     *("--set", "components.sampler.count=2"),
-    *("--set", "run.stop={minutes=3}"),
+    *("--set", "run.stop={minutes=30}"),
     *("--set", "run.checkpoint_minutes=0.05"),
     *("--without", "evaluator"),
 )

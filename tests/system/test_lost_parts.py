@@ -9,7 +9,7 @@ from tests.system import arm
 from tests.system.conftest import adds_up, two_cores
 
 TOPOLOGY = """
-run = { env = "brittle:Arm", algorithm = "dqn", stop = { minutes = 5 } }
+run = { env = "brittle:Arm", algorithm = "dqn", stop = { minutes = 30 } }
 algorithm = { hidden_sizes = [16], learning_starts = 256 }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
 """

@@ -11,7 +11,12 @@ from tests.system.conftest import LIGHT
 STRANGER = Path(__file__).parent / "stranger"
 COMPONENTS = Path(__file__).parents[2] / "components"
 SHORT = (
-    *("run.stop.return=1000", "run.stop.env_steps=20000", "run.stop.minutes=1", "components.sampler.count=1"),
+    *(
+        "run.stop.return=1000",
+        "run.stop.env_steps=20000",
+        "run.stop.minutes=10",
+        "components.sampler.count=1",
+    ),
     *("algorithm.learning_starts=64", "components.broker.heartbeat_timeout_s=4", *LIGHT),
     *("components.sampler.start_timeout_s=60", "components.sampler.max_restarts=0"),
     "components.sampler.stop_grace_s=2",

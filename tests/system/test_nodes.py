@@ -22,7 +22,7 @@ from tests.system.conftest import adds_up
 from tests.system.sshd import SSHD, Server
 
 TOPOLOGY = """
-run = { env = "arm_of_mine:Arm", algorithm = "dqn", stop = { minutes = 2 } }
+run = { env = "arm_of_mine:Arm", algorithm = "dqn", stop = { minutes = 30 } }
 algorithm = { hidden_sizes = [16], learning_starts = 256 }
 placement = { evaluator = "node" }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }

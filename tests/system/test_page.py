@@ -23,10 +23,12 @@ ARGUMENTS = (
 )
 #: Screens that are kept beside the test's other files, and looked at by people.
 SCREENS = [(width, theme) for width in (390, 1440) for theme in ("light", "dark")]
-#: Counts the moments at which the stage has no picture.
-WATCH_STAGE = """() => {
+#: Counts the moments at which the stage has no picture, and those at which the server is gone.
+WATCH = """() => {
   const stage = document.getElementById("stage");
-  window.gone = 0;
+  window.gone = window.lost = 0;
+  const look = () => (window.lost += document.body.dataset.connected == "no");
+  new MutationObserver(look).observe(document.body, {attributeFilter: ["data-connected"]});
   new MutationObserver(() => (window.gone += !stage.querySelector("img"))).observe(stage, {childList: true});
 }"""
 #: Pixels that can only be seen by scrolling sideways.
@@ -84,11 +86,13 @@ def num_points(page):
 
 
 @pytest.mark.long("one run is looked at in a browser, from its start to its end")
+@pytest.mark.timeout(600)
 def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
     """Pendulum: the picture moves, curves grow, a setting is changed, a killed worker and its return show,
     the page comes back after its server's death, and nothing overflows or complains.
     """
-    run = launch("--set", "run.stop.return=500", "--set", "components.sampler.count=2")
+    stop = ("--set", "run.stop.return=500", "--set", "run.stop.minutes=30")
+    run = launch(*stop, "--set", "components.sampler.count=2")
     errors = []
     with browser_at(address_of(run), errors) as page:
         says_that_it_loads(page.context.browser, page.url)
@@ -113,11 +117,11 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         page.locator("#events li", has_text="sampler-0 is ready").nth(1).wait_for()
         page.wait_for_selector('.process[data-name="sampler-0"]:not(.gone)')
 
-        page.evaluate(WATCH_STAGE)
+        page.evaluate(WATCH)
         run.kill("visualizer-0")
-        page.wait_for_selector("body[data-connected=no]", state="attached")
+        page.wait_for_function("window.lost > 0")  # though it is back by now
         page.wait_for_selector("body[data-connected=yes]", state="attached")
-        wait_for(lambda: num_points(page) > points, "the curve as it was")
+        wait_for(lambda: num_points(page) > max(points, 3), "the curve as it was")
         before = picture(page)
         wait_for(lambda: moved(page, before), "movement after the restart")
         look(page, tmp_path)
@@ -126,7 +130,6 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         assert page.evaluate("window.gone") == 0
         assert page.locator("#stage img").evaluate("image => image.naturalWidth") > 0
     assert run.end() == 0
-    assert errors == []
     assert not (run.folder / "page.url").exists()
     assert not (run.folder / "MUJOCO_LOG.TXT").exists()
     over_again(run.folder, errors)
@@ -277,17 +280,20 @@ command = ["python", "{folder}"]
 
 
 def test_a_run_goes_on_without_its_page(launch, tmp_path):
-    """A visualizer of the user's own that cannot start is one line, and no failure of the run."""
+    """A visualizer of the user's own that cannot start is one line, and no failure of the run: it trains."""
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "component.toml").write_text(BROKEN)
     (folder / "__main__.py").write_text("raise SystemExit('visualizer: no screen here') from None\n")
     topology = tmp_path / "run.toml"
     topology.write_text(
-        '[run]\nenv = "CartPole-v1"\nalgorithm = "dqn"\nstop = { env_steps = 3000 }\n'
+        '[run]\nenv = "CartPole-v1"\nalgorithm = "dqn"\nstop = { minutes = 30 }\n'
         '[components.visualizer]\nuse = "./mine"\nmax_restarts = 0\n'
     )
     run = launch(topology=str(topology))
+    run.until(lambda: "the run goes on" in run.output.read_text(), "word of the visualizer", 120)
+    run.until_training()
+    run.interrupt()
     assert run.end() == 0
     said = [line for line in run.output.read_text().splitlines() if "visualizer" in line]
     assert len([line for line in said if "the run goes on" in line]) == 1

@@ -103,6 +103,7 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     children = []
     try:
         until((folder / "policy.safetensors").exists, script, "policy")
+        until((folder / "summary.json").exists, script, "summary")  # of another process than the policy
         until(lambda: json.loads((folder / "summary.json").read_text())["critic_updates"], script, "updates")
         children = psutil.Process(script.pid).children(recursive=True)
         script.send_signal(signal.SIGINT)
