@@ -163,7 +163,7 @@ class Run(Left):
         return "\n".join([self.output.read_text(), *(f"--- {log.name}\n{log.read_text()}" for log in logs)])
 
     def clear(self):
-        """After a failed test too, nothing stays, and nobody is hit who has the number of one that has ended."""
+        """After a failed test too, nothing stays; nobody is hit who has the number of one that has ended."""
         for process in [self.launcher, *self.processes().values()]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -3,6 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.nodes import building
 from spreeze_zmq.nodes.building import build
 
 ABOUT = 'role = "sampler"\ncommand = ["{folder}/made"]\n'
@@ -15,8 +16,9 @@ def folder_with(tmp_path, script):
     return tmp_path
 
 
-def test_a_build_makes_the_program(tmp_path):
+def test_a_build_makes_the_program(tmp_path, monkeypatch):
     """Quietly, where it is quick."""
+    monkeypatch.setattr(building, "QUICK_S", 60.0)
     said = []
     file = build(folder_with(tmp_path, 'touch "$(dirname "$0")/made"'), said.append)
     assert file.command == (str(tmp_path / "made"),)
@@ -25,9 +27,14 @@ def test_a_build_makes_the_program(tmp_path):
 
 
 def test_a_long_build_is_announced(tmp_path):
-    """Before it has ended."""
-    said = []
-    build(folder_with(tmp_path, "sleep 1.2"), said.append)
+    """Before it has ended: this one ends once it is."""
+    said, told = [], tmp_path / "told"
+
+    def say(line):
+        said.append(line)
+        told.touch()
+
+    build(folder_with(tmp_path, f"until [ -e {told} ]; do sleep 0.05; done"), say)
     assert said == [f"building {tmp_path.name}: the first time takes a while"]
 
 

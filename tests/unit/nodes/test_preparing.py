@@ -83,9 +83,16 @@ def test_a_machine_that_waits_for_a_slow_process_says_that_it_leaves(welcomed, m
     """It would else be taken for lost; the end of the process comes last."""
     joining, _ = welcomed()
     joining._join()
-    sent, log = [], tmp_path / "log"
-    monkeypatch.setattr(joining.dealer, "send", sent.append)
-    slow = ProcessSpec("sampler-0", ("sh", "-c", "trap '' TERM; echo; sleep 1.3"), log)
+    sent, log, enough = [], tmp_path / "log", tmp_path / "enough"
+
+    def send(message):
+        sent.append(message)
+        if len(sent) == 2:
+            enough.touch()
+
+    monkeypatch.setattr(joining.dealer, "send", send)
+    script = f"trap '' TERM; echo; until [ -e {enough} ]; do sleep 0.05; done"
+    slow = ProcessSpec("sampler-0", ("sh", "-c", script), log)
     joining.processes["sampler-0"], joining.logs["sampler-0"] = joining.spawner.spawn(slow), log
     while not joining.processes["sampler-0"].has_printed:
         pass

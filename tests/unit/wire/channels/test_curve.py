@@ -67,11 +67,10 @@ def test_a_stranger_is_refused_and_counted(bench, keys, caplog):
         socket.connect(puller.endpoint)
         with contextlib.suppress(zmq.Again):  # it may have been refused by now
             socket.send(b"let me in", zmq.DONTWAIT)
-        for _ in range(50):
+        until_s = time.monotonic() + TIMEOUT_S
+        while refused_by(puller)["bad_keys"] <= refused:
+            assert time.monotonic() < until_s
             assert poll([puller], timeout_s=0.1) == set()
-            if refused_by(puller)["bad_keys"] > refused:
-                break
-        assert refused_by(puller)["bad_keys"] > refused
         socket.close()
         poll([puller], timeout_s=0.3)
         refused = refused_by(puller)["bad_keys"]
@@ -90,11 +89,10 @@ def test_a_peer_with_wrong_keys_says_so_in_a_line(bench, keys, own_file, caplog,
     bound = bench.open(binder, endpoint=ANY_PORT, keys=make_keys() if with_others else None)
     peer = bench.open(kind, endpoint=bound.endpoint, keys=keys)
     with caplog.at_level(logging.WARNING):
-        for _ in range(50):
+        until_s = time.monotonic() + TIMEOUT_S
+        while refused_by(peer)["bad_keys"] <= (2 if with_others else 0) and time.monotonic() < until_s:
             poll([peer] if kind is Subscriber else [], [peer], timeout_s=0.1)
             poll([bound], timeout_s=0.01)
-            if refused_by(peer)["bad_keys"] > (2 if with_others else 0):
-                break
     lines = [r.getMessage() for r in caplog.records if "does not accept our keys" in r.getMessage()]
     assert len(lines) == 1
     assert lines[0].startswith(f"{bound.endpoint} does not accept our keys ({own_file}), so nothing is sent")
@@ -161,7 +159,7 @@ def test_wrong_keys_end_the_wait_within_seconds(bench, keys, own_file, through_p
     while through_proxy and proxy.num_accepted < TRIES:
         poll([peer], timeout_s=0.1)
     proxy.upstream, began_s = int(bound.endpoint.rpartition(":")[2]), time.monotonic()
-    while not (why := peer.attend()) and time.monotonic() < began_s + 4 * TIMEOUT_S:
+    while not (why := peer.attend()) and time.monotonic() < began_s + TIMEOUT_S:
         poll([bound], timeout_s=0.1)
     proxy.close()
     assert f"{peer.endpoint} does not accept our keys ({own_file})" in why
@@ -180,7 +178,7 @@ def test_another_with_other_keys_in_the_place_of_who_accepted_us_is_noticed(benc
     proxy.upstream = int(other.endpoint.rpartition(":")[2])
     bench.channels.remove(first)
     first.close()
-    until_s = time.monotonic() + 4 * TIMEOUT_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not pusher.is_replaced and time.monotonic() < until_s:
         poll([pusher, other], timeout_s=0.1)
     proxy.close()

