@@ -12,15 +12,15 @@ from tests.unit.envs.own_environments import Count
 
 
 class Slow(Count):
-    """Made in 0.3 s, and reset in as long."""
+    """Made in 0.2 s, and reset in as long."""
 
     def __init__(self, index):
-        time.sleep(0.3)
+        time.sleep(0.2)
         super().__init__(length=2 + index)
 
     def reset(self, **options):
         """As a simulator that loads its scene."""
-        time.sleep(0.3)
+        time.sleep(0.2)
         return super().reset(**options)
 
 
@@ -55,13 +55,13 @@ def make():
 
 def test_a_worker_hangs_only_where_one_environment_does(make):
     """Not where its whole share takes longer: in a reset, in a step, or once it is replaced."""
-    options = {"num_workers": 1, "step_timeout_s": 0.8, "max_failures": 1}
-    env = make(f"{__name__}:Slow", 4, index="{index}", **options)
+    options = {"num_workers": 1, "step_timeout_s": 1.4, "max_failures": 1}
+    env = make(f"{__name__}:Slow", 8, index="{index}", **options)
     env.reset()
-    env.step(np.zeros((4, 1)))
-    assert env.step(np.zeros((4, 1)))[2].tolist() == [True, False, False, False]
+    env.step(np.zeros((8, 1)))
+    assert env.step(np.zeros((8, 1)))[2].tolist() == [True, *[False] * 7]
     os.kill(int(env.slots.pids[0]), signal.SIGKILL)
-    assert env.step(np.zeros((4, 1)))[3].all()
+    assert env.step(np.zeros((8, 1)))[3].all()
     assert env.failures.count == 1
 
 

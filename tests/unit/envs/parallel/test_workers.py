@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -13,6 +14,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.parallel.pool import divide
+from tests.unit.envs.own_environments import Count
 from tests.unit.supervisor.lives import gone, until
 
 OWN = "tests.unit.envs.own_environments"
@@ -78,17 +80,36 @@ def test_a_mask_resets_some_alone(make):
     assert env.step(np.zeros((4, 1)))[0][:, 0].tolist() == [2.0, 1.0, 2.0, 1.0]
 
 
-def test_the_first_that_finish_come_first(make):
+class Gated(Count):
+    """Its first step ends once there is a file of its number."""
+
+    def __init__(self, index, gates):
+        super().__init__(length=99)
+        self.gate = Path(gates, str(index))
+
+    def step(self, action):
+        """At the gate."""
+        while not self.gate.exists():
+            time.sleep(0.01)
+        return super().step(action)
+
+
+def test_the_first_that_finish_come_first(make, tmp_path):
     """Nobody waits for the slow one, which is returned when it is done."""
-    env = make(f"{OWN}:Moody", 4, num_workers=4, batch_size=1, length=99)
+    env = make(f"{__name__}:Gated", 4, num_workers=4, batch_size=1, index="{index}", gates=str(tmp_path))
     env.reset()
-    env.send(np.array([[-0.9], [-9.0], [-4.0], [0.0]], np.float32))  # 0.09, 0.9, 0.4 and 0 s
-    order = [int(env.recv()[4]["env_id"][0]) for _ in range(2)]
-    assert order == [3, 0]
-    env.send(np.zeros((2, 1)), np.array(order))
-    later = [(obs[0, 0], int(info["env_id"][0])) for obs, *_, info in (env.recv() for _ in range(4))]
-    assert [env_id for _, env_id in later[-2:]] == [2, 1]
-    assert {steps for steps, env_id in later if env_id in order} == {2.0}
+    env.send(np.zeros((4, 1)))
+
+    def opened(number):
+        """The number of steps, and the environment that has taken them."""
+        (tmp_path / str(number)).touch()
+        obs, *_, info = env.recv()
+        return obs[0, 0], int(info["env_id"][0])
+
+    assert [opened(number) for number in (3, 0)] == [(1.0, 3), (1.0, 0)]
+    env.send(np.zeros((2, 1)), np.array([3, 0]))
+    assert {opened(number) for number in (3, 0)} == {(2.0, 3), (2.0, 0)}
+    assert [opened(number) for number in (2, 1)] == [(1.0, 2), (1.0, 1)]
 
 
 def test_sending_and_receiving_out_of_turn_is_refused(make):
@@ -114,15 +135,16 @@ def test_sending_and_receiving_out_of_turn_is_refused(make):
     [
         (0.9, "environment 3 of 4 raised in step: ZeroDivisionError: in a bad mood"),
         (0.8, "environment 3 of 4 gave the observation"),
-        (0.7, "environment 3 of 4 in step 2 of its episode: worker 1 hung for more than 0.6 s"),
+        (0.7, "environment 3 of 4 in step 2 of its episode: worker 1 hung for more than 2 s"),
         (0.6, "environment 3 of 4 in step 2 of its episode: worker 1 was killed by SIGKILL"),
     ],
     ids=["raises", "NaN", "hangs", "killed"],
 )
 def test_what_goes_wrong_in_a_worker_is_reported_and_repaired(make, mood, says):
     """The episodes that are lost are truncated at the last observation; the others go on."""
-    failures = []
-    env = make(f"{OWN}:Moody", 4, num_workers=2, length=99, on_failure=failures.append, step_timeout_s=0.6)
+    failures, timeout_s = [], 2.0 if mood == 0.7 else 60.0
+    kwargs = {"length": 99, "on_failure": failures.append, "step_timeout_s": timeout_s}
+    env = make(f"{OWN}:Moody", 4, num_workers=2, **kwargs)
     env.reset()
     before = env.step(np.zeros((4, 1)))[0]
     obs, reward, terminated, truncated, info = env.step(np.array([[0.1], [0.2], [0.3], [mood]], np.float32))
@@ -284,4 +306,4 @@ def test_nothing_outlives_a_killed_batch():
     time.sleep(0.2)
     process.kill()
     process.wait()
-    until(lambda: all(gone(other.pid) for other in others), "their end")
+    until(lambda: all(gone(other.pid) for other in others), "their end", 60.0)

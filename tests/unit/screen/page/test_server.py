@@ -81,14 +81,22 @@ def test_a_wish_is_an_option_and_a_number():
         assert wish(text) is None, text
 
 
+@contextlib.contextmanager
+def started(**about):
+    """A server's address, and itself."""
+    listener = address.open_port(0)
+    server = Server(listener, "token", list, None, **about)
+    server.start()
+    with closing(server):
+        yield address.url(listener, "token").replace("http", "ws", 1), server
+
+
 @pytest.fixture
 def served():
     """A server's address, and what its browsers have asked for."""
-    listener, asked = address.open_port(0), queue.Queue()
-    server = Server(listener, "token", list, None, ask=asked.put)
-    server.start()
-    with closing(server):
-        yield address.url(listener, "token").replace("http", "ws", 1), asked
+    asked = queue.Queue()
+    with started(ask=asked.put) as (url, _):
+        yield url, asked
 
 
 def test_what_a_browser_asks_for_comes_to_whoever_runs_the_server(served):
@@ -168,16 +176,13 @@ def test_no_client_takes_memory_or_holds_up_others(served, what):
 
 def test_who_says_nothing_or_reads_nothing_is_hung_up_on(monkeypatch):
     """In time; what waits for a browser that reads nothing has a bound, and others get all of it."""
-    monkeypatch.setattr(module, "ASKS_WITHIN_S", 0.3)
-    monkeypatch.setattr(module, "TAKES_WITHIN_S", 0.3)
-    listener = address.open_port(0)
-    server = Server(listener, "token", list, None)
-    server.start()
-    with closing(server):
-        url = address.url(listener, "token").replace("http", "ws", 1)
-        with raw(url, b"GET /to") as slow:
-            slow.settimeout(10)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(module, "ASKS_WITHIN_S", 0.3)
+        with started() as (url, _), raw(url, b"GET /to") as slow:
+            slow.settimeout(20)
             assert slow.recv(100) == b""
+    monkeypatch.setattr(module, "TAKES_WITHIN_S", 0.3)
+    with started() as (url, server):
         deaf = connect(url + "feed", open_timeout=20, close_timeout=0, max_queue=1)
         with deaf, connect(url + "feed", open_timeout=20, max_queue=None) as feed:
             assert feed.recv(20) == "[]"
