@@ -33,9 +33,10 @@ def glitch(env_steps, times):
 """
 TOPOLOGY = """
 [run]
-env = "tests.benchmarks.napping:cartpole"
+env = "tests.system.holding:pole"
+env_kwargs = { until = "FOLDER/run/checkpoints/*/MANIFEST.json" }
 algorithm = "glitching:Glitching"
-stop = { env_steps = 6_000, minutes = 2 }
+stop = { env_steps = 6_000 }
 checkpoint_minutes = 0.015
 [algorithm]
 learning_starts = 64
@@ -55,7 +56,7 @@ def glitched(tmp_path, monkeypatch):
 
     def start(times):
         (tmp_path / "glitching.py").write_text(GLITCHING.replace("TIMES", str(times)))
-        (tmp_path / "mine.toml").write_text(TOPOLOGY)
+        (tmp_path / "mine.toml").write_text(TOPOLOGY.replace("FOLDER", str(tmp_path)))
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), str(tmp_path))))
         runs.append(Run(tmp_path / "run", "--without", "evaluator", topology=str(tmp_path / "mine.toml")))
         return runs[-1]

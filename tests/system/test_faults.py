@@ -248,19 +248,34 @@ def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monke
     assert "lower algorithm.replay_capacity to at most" in last
 
 
-@pytest.mark.parametrize("after_s", thorough_but(0.3, of=(0.05, 0.15, 0.3, 0.5, 0.8)))
-def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
+#: A launcher that comes no further than to a module.
+LOADS = """
+import sys, time
+from spreeze_zmq.commands.begin import spreeze_launch
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "MODULE":
+            print(flush=True)
+            time.sleep(1000)
+
+sys.meta_path.insert(0, Finder())
+sys.exit(spreeze_launch())
+"""
+MODULES = ("spreeze_zmq.launcher.warm", "spreeze_zmq.commands.launch", "spreeze_zmq.launcher.launcher")
+
+
+@pytest.mark.parametrize("module", thorough_but(MODULES[1], of=MODULES))
+def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, module):
     """It ends by the signal, as a shell expects, and says nothing."""
-    code = "from spreeze_zmq.commands.begin import *; print(flush=True); raise SystemExit(spreeze_launch())"
     program = subprocess.Popen(
-        [sys.executable, "-c", code, "pendulum"],
+        [sys.executable, "-c", LOADS.replace("MODULE", module), "pendulum"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    program.stdout.readline()
-    time.sleep(after_s)
+    assert program.stdout.readline() == "\n"
     program.send_signal(signal.SIGINT)
     _, said = program.communicate(timeout=60)
     assert (program.returncode, said) == (-signal.SIGINT, "")

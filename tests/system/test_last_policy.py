@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,18 +15,20 @@ from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import latest
 
+ROOT = Path(__file__).parents[2]
 #: No look is paid for after the first one.
 RARELY = ("--set", "components.evaluator.cost_share=0.000001", "--set", "run.stop.return=0")
 OWN = """
 import time
 import gymnasium, numpy as np
+from tests.system.holding import held
 
 class Own(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)  # which one learner is enough for
 
-    def __init__(self, length=-1, step_s=0.0):
-        self.length, self.step_s = length, step_s
+    def __init__(self, length=-1, step_s=0.0, until=""):
+        self.length, self.step_s, self.until, self.is_free = length, step_s, until, not until
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -34,6 +37,7 @@ class Own(gymnasium.Env):
 
     def step(self, action):
         time.sleep(self.step_s)
+        self.is_free = self.is_free or held(self.until)
         self.steps += 1
         self.x += 0.1 * (int(action) - 1)
         info = {"is_success": abs(self.x) < 0.1, "steps": self.steps}
@@ -45,16 +49,17 @@ class Own(gymnasium.Env):
 def own(tmp_path, monkeypatch):
     """The arguments of a run in an environment of a user's own."""
     (tmp_path / "own.py").write_text(OWN)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}", prepend=os.pathsep)
     return ("--set", "run.env=own:Own")
 
 
-def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own):
-    """Though the evaluator's share was spent with the first look. What the file holds is what thirty fresh
-    episodes say of it, and so say the summary, TensorBoard and ``spreeze eval``.
+def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own, tmp_path):
+    """Though the evaluator's share was spent with the first look, until which the sampler is slow. What the
+    file holds is what thirty fresh episodes say of it, and so say summary, TensorBoard and ``spreeze eval``.
     """
     stop = ("--set", "run.stop.env_steps=6000", "--set", "components.evaluator.episodes=2")
     stop += ("--set", "balance.replay_ratio=4")
+    stop += ("--set", f"run.env_kwargs.until={tmp_path}/run0/policy.safetensors")
     run = launch(*own, *RARELY, *stop, "--set", "run.env_kwargs.length=20", topology="cartpole_dqn")
     assert run.end() == 0, run.said()
     summary = run.summary()

@@ -18,12 +18,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long("one run goes on from where another ended")
-def test_resume_goes_on_from_the_last_checkpoint(launch):
+def test_resume_goes_on_from_the_last_checkpoint(launch, tmp_path):
     """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
     on its first few transitions alone. Its clock and its curve go on, and it begins with the best policy.
+    The first is slow until it has been looked at.
     """
     one = ("--set", "run.stop.return=1000", "--set", "components.sampler.count=1")  # little is under way
-    one += ("--set", "algorithm.learning_starts=300")
+    one += ("--set", "algorithm.learning_starts=300", "--set", "run.env=tests.system.holding:pole")
+    one += ("--set", f"run.env_kwargs.until={tmp_path}/run0/policy.safetensors")
     first = launch(*one, "--set", "run.stop.env_steps=6000", topology="cartpole_dqn")
     assert first.end() == 0, first.said()
     before = first.summary()

@@ -1,11 +1,13 @@
 """``spreeze search`` as a user calls it."""
 
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from spreeze_zmq.commands import spreeze
 from tests.system.conftest import LIGHT, said_in
 
+ROOT = Path(__file__).parents[2]
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
 OVER = ("--over", "algorithm.learning_rate=log:1e-4..1e-2", "--over", "algorithm.n_step=1,3")
 SHORT = ("--env-steps", "1500", "--trials", "1", "--repeats", "1", "--finalists", "1")
@@ -35,10 +38,12 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
     """Ctrl-C in a trial ends it and its processes, and prints the command that goes on: that tries the same
     values again, plays the best trial and the topology as it is with fresh seeds, and says which is better.
     """
-    settings = [word for each in LIGHT for word in ("--set", each)]
+    go, seen = tmp_path / "go", {**os.environ, "PYTHONPATH": str(ROOT)}
+    held = ("run.env=tests.system.holding:pole", f"run.env_kwargs.until={go}", "components.sampler.envs=4")
+    settings = [word for each in (*LIGHT, *held) for word in ("--set", each)]
     command = [*SPREEZE, "search", "cartpole_dqn", *OVER, *settings, *SHORT, "--png", "found.png"]
-    search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-    deadline = time.monotonic() + 60
+    search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=seen)
+    deadline = time.monotonic() + 200
     while not list(tmp_path.glob("runs/search-*/trial-0000/run.json")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -46,9 +51,11 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
     search.send_signal(signal.SIGINT)
     out, _ = search.communicate(timeout=60)
     assert search.returncode == 0, out
-    assert not psutil.wait_procs(below, timeout=10)[1]
+    assert not psutil.wait_procs(below, timeout=30)[1]
     again = shlex.split(re.search(r"it goes on with: spreeze (.*)", out)[1])
-    done = subprocess.run([*SPREEZE, *again], capture_output=True, text=True, check=False, cwd=tmp_path)
+    go.touch()  # until then the trial could not be over
+    command = [*SPREEZE, *again]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=seen)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trials: 1, 1 at a time, 0 of them before" in done.stdout
     assert re.search(r"^as it is +-?[\d,.]+ ", done.stdout, re.MULTILINE), done.stdout
