@@ -89,7 +89,7 @@ class Left:
         """run.json."""
         return json.loads((self.folder / "run.json").read_text())
 
-    def leftovers(self, deadline_s=30):
+    def leftovers(self, deadline_s=60):
         """Processes and socket folders that outlive the run by the deadline."""
         until_s = time.monotonic() + deadline_s
         while True:

@@ -16,6 +16,6 @@ def test_a_thread_that_an_environment_leaves_keeps_no_command(daemon):
         "print('done'); sys.exit(leave(3))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "done\nand goodbye\n", "")

@@ -266,7 +266,6 @@ def killed_after(count):
     return product
 
 
-@pytest.mark.timeout(60)
 def test_a_trial_whose_values_do_not_go_together_has_failed(tmp_path):
     """As one that diverges has: the search goes on, and ends where all trials fail; the study has each."""
     study = opened(tmp_path, (Choices("run.env", ('"Nope-v0"', '"Nope-v1"')),), every=True)

@@ -23,7 +23,7 @@ from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Dealer, SocketFolder, poll
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 class Head:

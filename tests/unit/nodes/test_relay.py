@@ -20,7 +20,7 @@ from spreeze_zmq.wire.channels import SocketFolder, forwarding, make_keys, open_
 from tests.protocol.golden_messages import MESSAGES
 from tests.unit.wire.test_wire_rollouts import make_rollout
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 EXPERIENCE = experience_of("critic_learner")
 
 

@@ -240,7 +240,7 @@ def test_the_status_needs_neither_numpy_nor_torch_nor_zmq():
     code = "import sys, spreeze_zmq.screen.terminal.ending; "
     code += "print([name for name in ('numpy', 'torch', 'zmq') if name in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "[]\n"
 
