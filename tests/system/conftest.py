@@ -265,7 +265,7 @@ def trained(tmp_path_factory):
         "Pendulum-v1",
         algorithm="sac",
         seed=1,
-        stop={"return": -300, "minutes": 1.5},
+        stop={"return": -300, "minutes": 10.0},
         options={"hidden_sizes": [64, 64], "learning_rate": 3e-3, "tau": 0.02},
         balance={"replay_ratio": 32.0},
         components={"sampler": {"count": 1}, "evaluator": {"videos": [200_000_000, 1]}},

@@ -18,7 +18,7 @@ NAPPING = {
     "algorithm": "dqn",
     "options": {"hidden_sizes": [16], "batch_size": 32, "learning_starts": 200, "learning_rate": 1e-3},
     "balance": {"replay_ratio": 4.0},
-    "stop": {"minutes": 2, "env_steps": 1_000_000},
+    "stop": {"minutes": 20, "env_steps": 10_000_000},
     "components": {
         "sampler": {"count": 1, "envs": 4},
         "evaluator": {"episodes": 2},

@@ -21,6 +21,7 @@ from tests.unit.supervisor import lives
 
 
 @pytest.mark.long("a run trains to its return")
+@pytest.mark.timeout(700)
 def test_a_run_is_trained_and_evaluated(trained):
     """Its policy acts in Gymnasium's own environment as well as the run says."""
     assert reached(trained.summary, -300)

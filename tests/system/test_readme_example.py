@@ -33,7 +33,7 @@ def random_return(env_id):
 
 
 @pytest.mark.long("a run trains to its return")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(700)
 def test_the_readmes_mujoco_task_trains(tmp_path, launch, monkeypatch):
     """Copied into two files, launched as it says: the best return leaves the random policy's far behind."""
     task, topology = code_blocks("Your own MuJoCo task")
@@ -42,7 +42,7 @@ def test_the_readmes_mujoco_task_trains(tmp_path, launch, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     assert random_return("swing_up:SwingUp") < 10
-    run = launch("--set", "run.stop.return=20", "--set", "run.stop.minutes=1.5", topology="swing_up.toml")
-    assert run.end(110) == 0, run.said()
+    run = launch("--set", "run.stop.return=20", "--set", "run.stop.minutes=10", topology="swing_up.toml")
+    assert run.end(630) == 0, run.said()
     assert reached(run.summary(), 20), run.said()
     assert set(run.plan()["run"]["randomize"]) == {"body_mass", "dof_damping", "opt"}
