@@ -5,9 +5,7 @@ import signal
 import time
 
 import numpy as np
-import pytest
 
-from spreeze_zmq import envs
 from tests.unit.envs.own_environments import Count
 
 
@@ -37,20 +35,6 @@ class Seeded(Count):
         if action[0] > 0.5:
             raise OSError("asked to")
         return super().step(action)
-
-
-@pytest.fixture
-def make():
-    """Makes batches and closes them."""
-    made = []
-
-    def make_one(*args, **kwargs):
-        made.append(envs.make(*args, **kwargs))
-        return made[-1]
-
-    yield make_one
-    for env in made:
-        env.close()
 
 
 def test_a_worker_hangs_only_where_one_environment_does(make):

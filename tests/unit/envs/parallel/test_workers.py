@@ -20,20 +20,6 @@ from tests.unit.supervisor.lives import gone, until
 OWN = "tests.unit.envs.own_environments"
 
 
-@pytest.fixture
-def make():
-    """Makes batches and closes them."""
-    made = []
-
-    def make_one(*args, **kwargs):
-        made.append(envs.make(*args, **kwargs))
-        return made[-1]
-
-    yield make_one
-    for env in made:
-        env.close()
-
-
 @pytest.mark.parametrize(
     ("env_id", "batch_size", "kwargs"),
     [
