@@ -86,7 +86,7 @@ class SavedCheckpoint:
         Raises:
             CheckpointError: the checkpoint is damaged or has another format; names the file and the problem.
         """
-        checkpoint = _read_manifest(path)
+        checkpoint = read_manifest(path)
         for part in checkpoint.parts.values():
             crc32 = _crc32(path / part.name)
             if crc32 != part.crc32:
@@ -178,7 +178,7 @@ def begins_at(resume_from: str | None) -> int:
         return 0
     folder = Path(resume_from)
     try:
-        return int(_read_manifest(folder).state["counts"]["env_steps"])
+        return int(read_manifest(folder).state["counts"]["env_steps"])
     except (CheckpointError, KeyError, TypeError, ValueError):
         return next(iter(_place(folder)[0]), 0)
 
@@ -193,7 +193,7 @@ def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
     deleted: list[Path] = []
     for folder in _newest_first(checkpoints):
         try:
-            _read_manifest(folder)
+            read_manifest(folder)
             is_complete = True
         except CheckpointError:
             is_complete = False
@@ -218,8 +218,10 @@ def _place(folder: Path) -> tuple[list[int], str]:
     return [int(number) for number in re.findall(r"\d+", folder.name)], folder.name
 
 
-def _read_manifest(folder: Path) -> SavedCheckpoint:
-    """Read a manifest and verify that its parts exist and have the right sizes, but not their bytes."""
+def read_manifest(folder: Path) -> SavedCheckpoint:
+    """Read a manifest and verify that its parts exist and have the right sizes, but not their bytes. Raises
+    CheckpointError.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())

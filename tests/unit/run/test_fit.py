@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
-from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.history import check_data, check_fit
 
 ATOMS = "algorithm.num_atoms=51"
@@ -83,30 +84,61 @@ def test_an_environment_of_other_spaces_is_refused_where_shapes_are_the_same(tmp
         check_fit(topology.load("pendulum"), tmp_path)
 
 
-def with_data(save_replay=True, **sources):
-    """A plan with these sources."""
+def with_data(save_replay=True, after=None, **sources):
+    """A plan with these sources, of a run that goes on from the checkpoint ``after``."""
     plan = topology.load("pendulum", [f"run.save_replay={str(save_replay).lower()}"])
-    return replace(plan, data={name: DataPlan(**about) for name, about in sources.items()})
+    plan = replace(plan, data={name: DataPlan(**about) for name, about in sources.items()})
+    return plan if after is None else plan.resuming(after.path, ())
+
+
+def saved(folder, plan, *, replay=True):
+    """A checkpoint of a run of this plan."""
+    path = folder / "checkpoints" / "1"
+    part = write_part(path, "critic_learner-replay-float32.npy", Path.touch)
+    complete(path, [part] if replay else [], {})
+    (folder / "run.json").write_text(plan.to_json())
+    return SavedCheckpoint.read(path)
+
+
+SHOWN, MORE = {"source": "minari:a-v0", "transitions": 8}, {"source": "minari:b-v0", "episodes": 2}
 
 
 def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused(tmp_path):
     """It would never be trained on. One with a share is read again, and so is all where no replay comes."""
-    shown, more = {"source": "minari:a-v0", "transitions": 8}, {"source": "minari:b-v0", "episodes": 2}
-    part = Part("critic_learner-replay-float32.npy", 1, 1)
-    saved, bare = SavedCheckpoint(tmp_path, {}, {part.name: part}), SavedCheckpoint(tmp_path, {}, {})
-    (tmp_path / "run.json").write_text(with_data(shown=shown).to_json())
-    for plan, checkpoint in (
-        (with_data(), saved),
-        (with_data(shown=shown), saved),
-        (with_data(renamed=shown), saved),
-        (with_data(shown=shown, more={**more, "share": 0.5}), saved),
-        (with_data(shown=shown, more=more), bare),
-        (with_data(save_replay=False, shown=shown, more=more), saved),
+    for plan, replay in (
+        (with_data(), True),
+        (with_data(shown=SHOWN), True),
+        (with_data(renamed=SHOWN), True),
+        (with_data(shown=SHOWN, more={**MORE, "share": 0.5}), True),
+        (with_data(shown=SHOWN, more=MORE), False),
+        (with_data(save_replay=False, shown=SHOWN, more=MORE), True),
     ):
-        check_data(plan, tmp_path, checkpoint)
+        check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN), replay=replay))
     for name, plan in (
-        ("more", with_data(shown=shown, more=more)),
-        ("shown", with_data(shown={**shown, "episodes": 1})),
+        ("more", with_data(shown=SHOWN, more=MORE)),
+        ("shown", with_data(shown={**SHOWN, "episodes": 1})),
+        ("shown", with_data(shown={**SHOWN, "transitions": 9})),
     ):
         with pytest.raises(CheckpointError, match=f"data.{name} is to fill .* write data.{name}.share"):
-            check_data(plan, tmp_path, saved)
+            check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN)))
+
+
+def test_what_filled_a_replay_three_runs_ago_is_in_it(tmp_path):
+    """Whatever the runs between say of that source; not where the replay of one of them was a new one."""
+    first = saved(tmp_path / "a", with_data(shown=SHOWN))
+    second = saved(tmp_path / "b", with_data(after=first, shown={**SHOWN, "share": 0.5}))
+    third = saved(tmp_path / "c", with_data(after=second))
+    check_data(with_data(shown=SHOWN), tmp_path / "c", third)
+    anew = saved(tmp_path / "c", with_data(save_replay=False, after=second))
+    with pytest.raises(CheckpointError, match=r"data\.shown is to fill"):
+        check_data(with_data(shown=SHOWN), tmp_path / "c", anew)
+
+
+def test_a_run_that_hands_on_the_checkpoint_of_another_has_filled_no_replay_of_it(tmp_path):
+    """It ended before its first one: what it read itself is gone."""
+    first = saved(tmp_path / "a", with_data())
+    (tmp_path / "b").mkdir()
+    plan = with_data(save_replay=False, after=first, shown=SHOWN)
+    (tmp_path / "b" / "run.json").write_text(plan.to_json())
+    with pytest.raises(CheckpointError, match=r"data\.shown is to fill"):
+        check_data(with_data(shown=SHOWN), tmp_path / "b", first)
