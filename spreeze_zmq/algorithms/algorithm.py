@@ -238,6 +238,11 @@ class Algorithm(ABC):
         return cls.relabel is not Algorithm.relabel or getattr(options, "hindsight", "off") != "off"
 
     @classmethod
+    def rows_each(cls, options: Any) -> int:
+        """Rows of a replay that one transition takes: its own, and those that :meth:`relabel` makes of it."""
+        return 1 + int(options.hindsight_goals) if cls.relabels(options) else 1
+
+    @classmethod
     def fields_of(
         cls,
         part: str,

@@ -6,13 +6,13 @@ from __future__ import annotations
 REFILL_SHARE = 0.1
 
 
-def refill(learning_starts: int, env_steps: int, replay_capacity: int, num_goals: int) -> int:
+def refill(learning_starts: int, env_steps: int, replay_capacity: int, rows_each: int) -> int:
     """Transitions that must come before the next update.
 
     Args:
         learning_starts: of a run from its beginning.
         env_steps: transitions that had come when the replay was lost.
-        replay_capacity: most that it held, with those kept in hindsight.
-        num_goals: in hindsight, of each transition beside its own.
+        replay_capacity: rows that it held at most.
+        rows_each: rows of one transition, with those that are kept in hindsight.
     """
-    return max(learning_starts, int(REFILL_SHARE * min(env_steps, replay_capacity // (1 + num_goals))))
+    return max(learning_starts, int(REFILL_SHARE * min(env_steps, replay_capacity // rows_each)))

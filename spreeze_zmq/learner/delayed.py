@@ -31,11 +31,6 @@ class DelayExperience(ReplayExperience):
         self._goes_on = False
         self._taken: Mapping[str, int] = {}
 
-    @property
-    def received(self) -> int:
-        """By this process."""
-        return self._received
-
     # --- what it waits for
 
     def _lacks_samples(self) -> bool:
@@ -43,7 +38,7 @@ class DelayExperience(ReplayExperience):
         return self.in_order and self._received < self._wanted
 
     def _has_batch(self) -> bool:
-        return len(self.replay) > 0 and self.received >= self.refill and not self._lacks_samples()
+        return len(self.replay) > 0 and self.replay.num_sampled >= self.refill and not self._lacks_samples()
 
     def _lacks_weights(self) -> bool:
         """Whether it has followed the present critics to their end."""
@@ -94,10 +89,11 @@ class DelayExperience(ReplayExperience):
 
     def add(self, rollout: Rollout) -> None:
         """Keep the observations of one rollout."""
+        before = self.replay.num_sampled
         self.replay.add(rollout)
         self.outlet.observe(rollout)
-        before, self._received = self._received, self._received + rollout.num_transitions
-        if before < self.refill <= self._received:
+        self._received += rollout.num_transitions
+        if before < self.refill <= self.replay.num_sampled:
             self.gate.meet_again()
             self.cadence.restart()
 

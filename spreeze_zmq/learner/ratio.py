@@ -76,11 +76,6 @@ class RatioExperience(ReplayExperience):
         """A policy or rollouts."""
         return f"a policy from {ACTOR_LEARNER}" if self._lacks_weights() else f"rollouts from {SAMPLER}"
 
-    @property
-    def received(self) -> int:
-        """Those that are to be trained on."""
-        return self.gate.received
-
     # --- what comes in
 
     def too_stale(self, rollout: Rollout) -> str:
@@ -190,8 +185,8 @@ class RatioExperience(ReplayExperience):
         """Continue from :meth:`state`."""
         super().restore(state)
         self.begun = self.counts.env_steps
-        self._count_replay_as_trained()
         self.gate.learning_starts = max(self.gate.learning_starts, self.refill)
+        self._count_replay_as_trained()
         self._updates_before = self.half.num_updates
 
     def order(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,6 +55,7 @@ class ReplayExperience(Experience):
         self.sources = Sources(component, self.half, self.replay, how) if plan.data else None
         if (descriptor := kept_memory.inherited()) is not None:
             self.replay.keep_in(descriptor)  # so that it survives a crash of the learner
+        self._has_outlived = len(self.replay) > 0
         if count := len(self.replay):
             log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
         self.batch_size = self._largest_batch = plan.learning.batch_size
@@ -68,14 +68,9 @@ class ReplayExperience(Experience):
             self.sources.read(self.outlet.observe)
         self._tell_scale()
 
-    @property
-    @abstractmethod
-    def received(self) -> int:
-        """Transitions that have come from the samplers."""
-
     def lacks(self) -> str:
         """What it waits for although samples come: those that replace a replay that was not saved."""
-        missing = self.refill - self.received if self.refill else 0
+        missing = self.refill - self.replay.num_sampled if self.refill else 0
         return f"{missing:,} more transitions, as its replay was not saved" if missing > 0 else ""
 
     @property
@@ -127,12 +122,14 @@ class ReplayExperience(Experience):
         come again.
         """
         self.replay.ring.set_random_state(state["replay"])
-        if not self.replay.num_sampled:  # one that was saved with this state
-            self.replay.num_sampled = min(len(self.replay) - self.num_filled, self.counts.env_steps)
-        if len(self.replay) == self.num_filled and not self.in_order and not self.component.plan.offline:
-            options, env_steps = self.options, self.counts.env_steps
-            num_goals = options.hindsight_goals if options.hindsight != "off" else 0
-            self.refill = refill(options.learning_starts, env_steps, options.replay_capacity, num_goals)
+        options, env_steps = self.options, self.counts.env_steps
+        if not (self.replay.num_sampled or self._has_outlived):  # one that was saved with this state
+            self.replay.num_sampled = min(len(self.replay) - self.num_filled, env_steps)
+        each = self.component.plan.learning.rows_each
+        needed = refill(options.learning_starts, env_steps, options.replay_capacity, each)
+        lacks = self.replay.num_sampled < min(needed, env_steps)  # also what outlived a crash in this wait
+        if lacks and not self.in_order and not self.component.plan.offline:
+            self.refill = needed
             log.warning("without its replay: updates go on after %d transitions", self.refill)
         if self.replay.scale is not None:
             self.replay.scale.load_state_dict(state["returns"])

@@ -43,7 +43,7 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
         # A table that nobody has written to takes no memory yet.
         sample = replay_of(fields, plan.environment, small, "cpu", 0).ring
         shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
-        rows = options.replay_capacity + shared * (1 + options.hindsight_goals * kind.relabels(options))
+        rows = options.replay_capacity + shared * plan.learning.rows_each
         sizes[role] = int(rows / (sample.capacity * sample.transitions_per_row) * sample.memory_bytes)
     return sizes
 

@@ -203,6 +203,7 @@ class LearningPlan:
         learning_starts: transitions received before the replay ratio counts; on-policy, before an update.
         policy_delay: critic updates per policy update.
         epochs: passes over each round; 0 if the replay ratio decides.
+        rows_each: rows of a replay that one transition takes, with those that relabelling makes of it.
         movable: the algorithm's options that may move while it trains, and the bounds of each, by their names
             in component.toml.
     """
@@ -213,4 +214,5 @@ class LearningPlan:
     learning_starts: int
     policy_delay: int
     epochs: int
+    rows_each: int = 1
     movable: dict[str, dict[str, float]] = field(default_factory=dict)

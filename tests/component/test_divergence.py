@@ -1,11 +1,14 @@
 """What a learner does whose numbers are not finite any more: it publishes and saves none of them."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import Diverged
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
@@ -14,6 +17,7 @@ from spreeze_zmq.learner.going_on import GOES_ON
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.replay import Relabelling, RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
+from spreeze_zmq.wire.channels import terminate
 
 SMALL = ["algorithm.hidden_sizes=[8]", "balance.mode=free"]
 
@@ -105,15 +109,44 @@ def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
         assert experience.ready
 
 
+@pytest.mark.parametrize("peers", [[*SMALL, "algorithm.learning_starts=64"]], indirect=True)
+@pytest.mark.parametrize("role", ["critic_learner", "actor_learner"])
+def test_a_crash_in_that_wait_does_not_end_it(peers, role, monkeypatch):
+    """What has come meanwhile outlives the process, and is still too little to train on."""
+    descriptor = kept_memory.create("test")
+    monkeypatch.setenv(kept_memory.VARIABLE, str(descriptor))
+
+    def life():
+        made = Learner(Component(role, peers.plan, 0))
+        state = made.state()
+        made.restore({**state, "counters": {**state["counters"], "env_steps": 5000}})
+        lacks = made.experience.lacks()
+        made.experience.add(random_rollout(peers.plan.environment))
+        for channel in made.component._channels.values():
+            channel.close()
+        made.component._name_lock.release()
+        terminate()
+        return lacks
+
+    for missing in (500, 244):
+        with ThreadPoolExecutor(1) as process:
+            lacks = process.submit(life).result()
+        assert lacks == f"{missing} more transitions, as its replay was not saved"
+    os.close(descriptor)
+
+
 MAZE = [
-    *("run.env=tests.system.maze:Maze", "algorithm.hindsight=future", "algorithm.hindsight_goals=9"),
+    *("run.env=tests.system.maze:Maze", "algorithm.hindsight_goals=9"),
     *("algorithm.replay_capacity=20000", "algorithm.learning_starts=64"),
 ]
+IN_HINDSIGHT = ["algorithm.hindsight=future", "run.algorithm=tests.unit.algorithms.test_relabel:Doubled"]
 
 
-@pytest.mark.parametrize("peers", [[*SMALL, *MAZE]], indirect=True)
+@pytest.mark.parametrize("peers", [[*SMALL, *MAZE, how] for how in IN_HINDSIGHT], indirect=True)
 def test_without_its_replay_a_learner_waits_for_none_of_what_it_had_in_hindsight(learner):
-    """Nine of ten transitions were kept in hindsight: 200 that come again are a tenth of the others."""
+    """Nine of ten transitions were kept in hindsight, or by a relabelling of one's own: 200 that come again
+    are a tenth of the others.
+    """
     state = learner.state()
     learner.restore({**state, "counters": {**state["counters"], "env_steps": 10**6}})
     assert learner.experience.refill == 200

@@ -185,9 +185,9 @@ def _warm_up(vitals: Vitals) -> tuple[int, str]:
     starts, first = int(vitals.number("learning_starts", 0)), first_update_at(vitals)
     if not vitals.is_resumed:
         return first, "more environments or samplers, or a smaller algorithm.learning_starts"
-    is_on, capacity = vitals.option("hindsight", "off") != "off", int(vitals.number("replay_capacity", 0))
-    goals = max(0, int(vitals.number("hindsight_goals", 0))) if is_on else 0
-    first += refill(starts, vitals.steps_before, capacity, goals) - starts
+    capacity = int(vitals.number("replay_capacity", 0))
+    rows_each = max(1, int(numbers(vitals.table("learning")).get("rows_each", 1)))
+    first += refill(starts, vitals.steps_before, capacity, rows_each) - starts
     again = "run.save_replay = true, with which the next run need not wait"
     return first, f"more environments or samplers, or {again}"
 

@@ -81,6 +81,7 @@ def learning_plan(algorithm: type[Algorithm], options: TrainingOptions) -> Learn
         learning_starts=options.learning_starts if isinstance(options, ReplayOptions) else 1,
         policy_delay=options.policy_delay if isinstance(options, ReplayOptions) else 1,
         epochs=options.epochs if isinstance(options, RolloutOptions) else 0,
+        rows_each=algorithm.rows_each(options),
         movable=movable(options_of(type(options))),
     )
 

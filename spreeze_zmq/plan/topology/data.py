@@ -165,12 +165,8 @@ def counted(
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)
-    times, each = 1, ""
-    if algorithm.relabels(options):
-        times, each = (
-            1 + options.hindsight_goals,
-            f", {options.hindsight_goals} more of each with other goals",
-        )
+    times = algorithm.rows_each(options)
+    each = f", {times - 1} more of each with other goals" if times > 1 else ""
     if (filling := times * filling) > options.replay_capacity:
         problem = f"{options.replay_capacity} is less than the {filling:,} transitions that fill it{each}"
         mistakes.add(("algorithm", "replay_capacity"), problem, f"write at least {filling}")

@@ -443,7 +443,10 @@ def test_rates_and_findings_are_of_the_run_alone():
 
 def test_the_wait_for_a_replay_is_said():
     """While the transitions come that replace it, and only in a resumed run."""
-    said = ReplayExperience.lacks(SimpleNamespace(refill=5000, received=1580))
-    assert said == "3,420 more transitions, as its replay was not saved"
-    assert ReplayExperience.lacks(SimpleNamespace(refill=5000, received=5000)) == ""
-    assert ReplayExperience.lacks(SimpleNamespace(refill=0, received=0)) == ""
+
+    def said(refill, num_sampled):
+        replay = SimpleNamespace(num_sampled=num_sampled)
+        return ReplayExperience.lacks(SimpleNamespace(refill=refill, replay=replay))
+
+    assert said(5000, 1580) == "3,420 more transitions, as its replay was not saved"
+    assert said(5000, 5000) == said(0, 0) == ""
