@@ -163,6 +163,25 @@ class GoalRewards:
             return False
 
 
+class NoRewards:
+    """Stands for the rewards of an environment that does not say what a goal would have paid.
+
+    Args:
+        why: it does not.
+    """
+
+    ends = False
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def reward(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
+        """Raises InvalidEnvironment."""
+        raise InvalidEnvironment(self._why)
+
+    terminated: Callable[..., Any] = reward
+
+
 def goal_facts(batch: Any, env_id: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What is odd about a goal environment, after a step of it; empty for others and where nothing is.
 

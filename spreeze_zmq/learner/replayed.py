@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.algorithms.relabelled import checked, goals_of
 from spreeze_zmq.algorithms.shared_model import Statistics
@@ -14,7 +15,7 @@ from spreeze_zmq.balance.refill import refill
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
-from spreeze_zmq.envs.goals import LACK, GoalRewards, is_goal_dict
+from spreeze_zmq.envs.goals import LACK, GoalRewards, NoRewards, is_goal_dict
 from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.sources import Sources
@@ -22,6 +23,7 @@ from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import BATCH
 from spreeze_zmq.plan.plan import Plan, first_index
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
+from spreeze_zmq.replay.hindsight import Rewards
 
 #: One update in this many computes the expensive metrics: three means take a tenth of a short update.
 MEASURED_EVERY = 8
@@ -171,21 +173,23 @@ log = logging.getLogger("spreeze")
 
 def relabelling(component: Component, half: AutogradHalf) -> Relabelling:
     """How the replay of a learner relabels episodes. A learner that keeps rewards makes one environment, for
-    its ``compute_reward``; one that keeps observations alone needs none.
+    its ``compute_reward``, and so does one whose ``relabel`` is the author's own, which may choose by them;
+    otherwise one that keeps observations alone needs none.
 
     Raises:
         InvalidEnvironment: it cannot be made, or its ``compute_reward`` fails.
     """
     plan, algorithm = component.plan, half.algorithm
-    rewards = None
-    keeps_rewards = "reward" in type(algorithm).fields_of(half.part)
-    if keeps_rewards and is_goal_dict(component.environment.obs_parts) and LACK not in plan.tried:
-        rewards = _rewards(component, plan)
+    kind, rewards = type(algorithm), None
+    reads_rewards = kind.relabel is not Algorithm.relabel or "reward" in kind.fields_of(half.part)
+    if reads_rewards and is_goal_dict(component.environment.obs_parts):
+        lack = plan.tried.get(LACK)
+        rewards = NoRewards(str(lack)) if lack else _rewards(component, plan)
     goals = goals_of(component.environment, rewards)
     return Relabelling(checked(algorithm), goals, plan.run.seed)
 
 
-def _rewards(component: Component, plan: Plan) -> GoalRewards:
+def _rewards(component: Component, plan: Plan) -> Rewards:
     from spreeze_zmq.envs.in_process import choose  # imports Gymnasium, which other learners do not need
 
     number = first_index(plan, component.role)

@@ -1,0 +1,72 @@
+"""A relabelling of one's own in both learners, each of which is sent the same rollouts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.algorithms.sac import SAC
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.component import Component
+from spreeze_zmq.learner import Learner
+from spreeze_zmq.learner.at_hand import random_rollout
+
+HERE = "tests.component.test_own_relabelling"
+
+
+class Reached(SAC):
+    """Keeps the steps that reach where the episode ends, with that as their goal."""
+
+    def relabel(self, batch, episode):
+        """As the class says."""
+        reached = episode.goals.achieved(episode.obs)[-1]
+        wanted = np.broadcast_to(reached, (len(batch), len(reached)))
+        batch = episode.goals.relabelled(batch, episode, wanted)
+        return batch.rows(batch.reward[:, -1] == 0.0)
+
+
+def ending(env):
+    """A rollout whose last step ends the episode of every environment."""
+    made = random_rollout(env)
+    truncated, last = made.truncated.copy(), np.full(16, 15)
+    truncated[-1] = True
+    index = np.stack([last, np.arange(16)], 1).astype(np.int32)
+    return replace(made, truncated=truncated, final_obs=made.obs[-1], final_index=index)
+
+
+def learner(peers, role):
+    """In this process, with nobody around it."""
+    made = Learner(Component(role, peers.plan, 0))
+    for channel in made.component._channels.values():
+        channel.close()
+    return made
+
+
+@pytest.mark.parametrize("role", ["critic_learner", "actor_learner"])
+@pytest.mark.parametrize(
+    "peers",
+    [["run.env=tests.system.maze:Maze", f"run.algorithm={HERE}:Reached", "algorithm.hidden_sizes=[8]"]],
+    indirect=True,
+)
+def test_one_that_chooses_by_the_reward_chooses_alike_in_both(peers, role):
+    """The actor-learner keeps no reward, and else had that of the goal which was wanted."""
+    replay = learner(peers, role).experience.replay
+    replay.add(ending(peers.plan.environment))
+    assert len(replay) == 256 + 16
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [
+        [
+            *("run.env=tests.benchmarks.sick_environments:Goal", f"run.algorithm={HERE}:Reached"),
+            "algorithm.hidden_sizes=[8]",
+        ]
+    ],
+    indirect=True,
+)
+def test_what_no_reward_is_known_of_is_named(peers):
+    """Not kept with the reward of another goal."""
+    replay = learner(peers, "critic_learner").experience.replay
+    with pytest.raises(InvalidEnvironment, match="it has no compute_reward"):
+        replay.add(ending(peers.plan.environment))
