@@ -52,7 +52,7 @@ class Broker:
         self.record.lives.holder = partial(SocketFolder.holder, Path(self.plan.socket_dir))
         self.reports.keeps_all = self.record.learners.__contains__  # each lists some of very many streams
         control, feed = (component.open(channel, Publisher) for channel in ("control", "feed"))
-        self.notes = Notes(component.folder, feed, self.record.doctor.take)
+        self.notes = Notes(component.folder, feed, self.record.doctor.take, offline=self.plan.offline)
         self.helm = Helm(self.plan, component.folder, self.record, self.notes, control)
         self.balancer, self.checkpoints = self.helm.balancer, self.helm.checkpoints
         self.next_write_s = 0.0

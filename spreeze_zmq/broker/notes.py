@@ -141,6 +141,7 @@ class Notes:
         folder: the run's.
         feed: the channel of observers.
         hear: also gets each line of the journal that has figures: its topic, time and fields.
+        offline: whether the run has no samplers.
     """
 
     def __init__(
@@ -148,9 +149,12 @@ class Notes:
         folder: RunFolder,
         feed: Publisher,
         hear: Callable[[str, float, Mapping[str, Any]], None] = lambda *_: None,
+        *,
+        offline: bool = False,
     ) -> None:
         self._folder, self._feed, self._hear = folder, feed, hear
-        self.journal, self.tensorboard = Journal(folder.metrics), TensorBoard(folder.path)
+        self.journal = Journal(folder.metrics)
+        self.tensorboard = TensorBoard(folder.path, offline=offline)
         self.thinning = Thinning()
         self._recent: Recent | None = None
         self._noted: Counter[str] = Counter()

@@ -50,9 +50,21 @@ def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
     return values | {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
 
 
-def step_of(status: Mapping[str, Any]) -> int:
-    """Where the points of a status are drawn: at its env steps, of a run without samplers at its updates."""
-    return int(status["env_steps"] or status["critic_updates"])
+def step_of(status: Mapping[str, Any], *, offline: bool) -> int:
+    """Where the points of a status are drawn: at its env steps, of a run without samplers at its updates, in
+    both cases with those of the runs that it goes on from.
+    """
+    return int(status["critic_updates" if offline else "env_steps"])
+
+
+def step_of_evaluation(fields: Mapping[str, Any], newest: int, *, offline: bool) -> int:
+    """Where the points of an evaluation are drawn: those of a look at the env steps of its policy; those of
+    the best policy, and all of a run without samplers, at the ``newest`` step that has been drawn.
+    """
+    if offline:
+        return max(newest, 0)
+    env_steps = int(fields["env_steps"])
+    return env_steps if is_look(fields) else max(newest, env_steps)
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:

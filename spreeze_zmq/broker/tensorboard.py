@@ -1,4 +1,6 @@
-"""Writes TensorBoard curves over env steps, with the names that Stable-Baselines3 uses."""
+"""Writes TensorBoard curves with the names that Stable-Baselines3 uses, over env steps; without samplers over
+updates.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.base.patience import patient
-from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
+from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of, step_of_evaluation
 
 
 class TensorBoard:
@@ -21,25 +22,26 @@ class TensorBoard:
 
     Args:
         folder: the folder of the file, for ``tensorboard --logdir``.
+        offline: whether the run has no samplers, so that its curves are over updates.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, offline: bool = False) -> None:
+        self._folder, self._offline = folder, offline
         self._records: Any = None
-        self._drawn_step, self._samples = -1, True
+        self._drawn_step = -1
 
     def status(self, status: Mapping[str, Any], gauges: Mapping[str, float]) -> None:
         """Write the points of a status and the learners' gauges, if there are new env steps."""
-        self._samples, step = bool(status["env_steps"]), step_of(status)
+        step = step_of(status, offline=self._offline)
         if step <= self._drawn_step or step == 0:
             return
         self._drawn_step = step
         self.write(of_status(status, gauges), step)
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
-        """Write the points of an evaluation: a look at its policy's env steps, the best one at the newest."""
-        is_newest = not is_look(fields) or not self._samples
-        self.write(of_evaluation(fields), max(self._drawn_step * is_newest, fields["env_steps"]))
+        """Write the points of an evaluation."""
+        step = step_of_evaluation(fields, self._drawn_step, offline=self._offline)
+        self.write(of_evaluation(fields), step)
 
     def went_back(self, row: Mapping[str, Any]) -> None:
         """Write the number of updates after which a learner went back to a checkpoint, at its env steps."""

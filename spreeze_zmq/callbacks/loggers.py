@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of
+from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of, step_of_evaluation
 from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
 
@@ -25,27 +25,31 @@ ODD = re.compile(r"[^/\w.\- ]")
 class Logger(Callback):
     """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation."""
 
-    _drawn = 0
+    _newest = 0
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        """Draw points by curve at ``env_steps``, which never falls."""
+        """Draw points by curve at ``env_steps``, as TensorBoard's file has them: those of an evaluation at
+        its policy's, which lie behind the newest; without samplers all at updates.
+        """
         raise NotImplementedError
 
     def on_status(self, run: LiveRun, status: Status) -> None:
-        if (step := step_of(vars(status))) > self._drawn:
+        if (step := step_of(vars(status), offline=run.plan.offline)) > self._newest:
+            self._newest = step
             self._draw(of_status(status.figures, status.gauges), step)
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
-        self._draw(of_evaluation(asdict(evaluation)), evaluation.env_steps)
+        fields = asdict(evaluation)
+        step = step_of_evaluation(fields, self._newest, offline=run.plan.offline)
+        self._draw(of_evaluation(fields), step)
 
     def _draw(self, values: Mapping[str, Any], env_steps: int) -> None:
-        self._drawn = max(self._drawn, env_steps)
         if points := finite(values):
-            self.log(points, self._drawn)
+            self.log(points, env_steps)
 
 
 class _LikeWandB(Logger):
-    """What W&B and trackio have in common: ``init``, ``log``, ``finish``.
+    """What W&B and trackio have in common: ``init``, ``log`` at steps that never fall, ``finish``.
 
     Args:
         project: where the run appears; by default spreeze.
@@ -55,6 +59,7 @@ class _LikeWandB(Logger):
     def __init__(self, project: str = "spreeze", **init: Any) -> None:
         self._init = {"project": project, **init}
         self._run: Any = None
+        self._logged = 0
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name}
@@ -66,7 +71,8 @@ class _LikeWandB(Logger):
         self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        self._run.log(dict(points), step=env_steps)
+        self._logged = max(self._logged, env_steps)  # W&B leaves out what comes at an earlier step
+        self._run.log(dict(points), step=self._logged)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
         self._run.finish()

@@ -89,8 +89,9 @@ def read_curve(folder: Path) -> Curve:
     sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
     # A learner that is started again counts on from its last checkpoint.
     steps, sampled, trained = map(np.maximum.accumulate, (steps, sampled, trained))
-    at, of = (steps, sampled) if sampled.any() else (wall, at_s)  # a run on data alone samples nothing
-    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(at, of, trained)}
+    # When its policy had these env steps; while none are sampled, as on data alone, when it was played.
+    then = np.minimum(np.interp(steps, sampled, trained), np.interp(wall, at_s, trained))
+    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": then}
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
 

@@ -237,6 +237,15 @@ def test_a_status_without_progress_adds_no_point(tmp_path):
     assert [step for step, _ in found["rollout/ep_rew_mean"]] == [4096]
 
 
+@pytest.mark.parametrize(("offline", "drawn"), [(False, [1000, 2000]), (True, [50_000, 50_001, 50_002])])
+def test_a_run_has_one_axis_with_what_it_goes_on_from(tmp_path, offline, drawn):
+    """Whether there were samplers before or not: updates are more than env steps, and would hide these."""
+    board = TensorBoard(tmp_path, offline=offline)
+    for before, steps in enumerate((0, 1000, 2000)):
+        board.status({**STATUS, "env_steps": steps, "critic_updates": 50_000 + before}, {})
+    assert [step for step, _ in curves(tmp_path)["time/fps"]] == drawn
+
+
 def test_a_second_life_of_the_broker_goes_on_with_the_curves(tmp_path):
     """TensorBoard joins both files of the folder."""
     TensorBoard(tmp_path).write({"time/fps": 1.0}, 1)

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from spreeze_zmq.callbacks import MLflow
-from spreeze_zmq.callbacks.events import Evaluation, Started
+from spreeze_zmq.callbacks import Logger, MLflow, WandB
+from spreeze_zmq.callbacks.events import Evaluation, Started, Status
 
 #: As MLflow 3 checks the name of a metric.
 VALID = re.compile(r"^[/\w.\- ]*$")
@@ -33,7 +33,7 @@ def test_mlflow_gets_the_numbers_of_an_environment_whatever_they_are_called(monk
     """One name that it refuses would end all logging of the run."""
     service = Service()
     monkeypatch.setattr("spreeze_zmq.callbacks.loggers.importlib.import_module", lambda name: service)
-    logger, run = MLflow(), SimpleNamespace(folder=Path("runs/a"))
+    logger, run = MLflow(), SimpleNamespace(folder=Path("runs/a"), plan=SimpleNamespace(offline=False))
     logger.on_started(run, Started(env="E"))
     odd = {"speed (m/s)": 1.0, "a//b/": 2.0, "is_success": 1.0, "höhe": 3.0}
     logger.on_evaluation(run, Evaluation(env_steps=7, mean_return=5.0, info=odd))
@@ -41,3 +41,21 @@ def test_mlflow_gets_the_numbers_of_an_environment_whatever_they_are_called(monk
     assert service.logged["eval/success_rate"] == (1.0, 7)
     found = {name: value for name, (value, _) in service.logged.items() if name.startswith("eval/info/")}
     assert found == {"eval/info/speed _m/s_": 1.0, "eval/info/a/b": 2.0, "eval/info/höhe": 3.0}
+
+
+def test_an_evaluation_is_drawn_where_tensorboards_file_has_it():
+    """At its policy's env steps, the best one at the newest; W&B takes no step that lies behind the last."""
+    drawn = {"own": [], "like W&B": []}
+
+    class Own(Logger):
+        def log(self, points, env_steps):
+            drawn["own"].append(env_steps)
+
+    steps = SimpleNamespace(log=lambda points, step: drawn["like W&B"].append(step))
+    like, run = WandB(), SimpleNamespace(plan=SimpleNamespace(offline=False))
+    like._run = steps
+    for logger in (Own(), like):
+        logger.on_status(run, Status(env_steps=900, figures={"env_steps": 900}))
+        logger.on_evaluation(run, Evaluation(env_steps=700))
+        logger.on_evaluation(run, Evaluation(env_steps=700, best=True, confirmed=True))
+    assert drawn == {"own": [900, 700, 900], "like W&B": [900, 900, 900]}

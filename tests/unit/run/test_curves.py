@@ -134,6 +134,18 @@ def test_only_looks_are_of_the_curve_and_no_axis_falls(tmp_path):
     assert curve.x["trained_transitions"].tolist() == [12_000, 12_000, 32_000]
 
 
+@pytest.mark.parametrize("env_steps", [(0, 0, 0, 500), (500, 500, 500, 500), (500, 900, 900, 900)])
+def test_what_is_trained_on_while_nothing_is_sampled_goes_on_in_the_curve(tmp_path, env_steps):
+    """On data alone, before or after a time with samplers that the same curve has."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for t_s, steps in enumerate(env_steps):
+        counts = {"env_steps": steps, "trained_transitions": 800 * (1 + t_s), "core_s": 1.0}
+        journal.write("status", float(t_s), counts)
+        journal.write("evaluation", float(t_s), {"env_steps": steps, "mean_return": 1.0})
+    journal.close()
+    assert read_curve(tmp_path).x["trained_transitions"].tolist() == [800, 1600, 2400, 3200]
+
+
 def test_a_run_that_did_not_count_core_seconds_has_no_such_axis(tmp_path):
     """Nor has one that goes on from such a run; its other axes are as ever."""
     journal_of(tmp_path, None, 0.5, 2.5)

@@ -174,11 +174,10 @@ export function numbersOf(run) {
   return found;
 }
 
-/** Transitions that a run had trained on when a policy had seen as many env steps as this evaluation says, of one on
-    data alone, which samples none, when it was played; none is known of before. */
+/** Transitions that a run had trained on when a policy had seen as many env steps as this evaluation says; while none
+    are sampled, as on data alone, when it was played; none is known of before. */
 function trainedAt({ points }, { env_steps, t_s }) {
-  const by = points.at(-1)?.env_steps ? ["env_steps", env_steps] : ["t_s", t_s];
-  return points.findLast((point) => point[by[0]] <= by[1])?.trained_transitions;
+  return points.findLast((point) => point.env_steps <= env_steps && point.t_s <= t_s)?.trained_transitions;
 }
 
 /** Offer these names, and keep what is chosen. */
