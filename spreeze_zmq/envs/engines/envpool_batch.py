@@ -70,6 +70,20 @@ class EnvPoolBatch(BatchedEnv):
         self._under_way = 0  # environments being stepped or reset
         self._idle_action = np.zeros(self._given.shape, self._given.dtype)
 
+    def cut_after(self, steps: int) -> None:
+        """As any batch does; in first-finished ones EnvPool resets no environment before its own limit.
+
+        Raises:
+            InvalidEnvironment: that limit is higher; names the argument that lowers it.
+        """
+        if self.batch_size < self.num_envs and steps < (self.episode_limit or steps + 1):
+            self.close()
+            raise InvalidEnvironment(
+                f"{self.env_id}: EnvPool with batch_size={self.batch_size} of {self.num_envs} cuts no "
+                f"episode at step_cap={steps}; give max_episode_steps={steps}, which it keeps itself"
+            )
+        super().cut_after(steps)
+
     def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
         envpool = _envpool()
         wrong = [name for name in self._kwargs if name in _OWN_ARGUMENTS]

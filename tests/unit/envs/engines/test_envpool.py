@@ -106,6 +106,7 @@ def test_auto_takes_it_where_there_is_no_native_task():
         (("Pog-v5", 2), "Pong-v5"),
         (("CartPole-v1", 4, {"batch_size": 3}), "a divisor of it, not 3"),
         (("CartPole-v1", 4, {"nonsense": 3}), "EnvPool could not make it"),
+        (("CartPole-v1", 4, {"batch_size": 2, "step_cap": 9}), "give max_episode_steps=9"),
     ],
 )
 def test_what_envpool_cannot_do_is_refused(arguments, says):
@@ -113,3 +114,18 @@ def test_what_envpool_cannot_do_is_refused(arguments, says):
     env_id, num_envs, *kwargs = arguments
     with pytest.raises(InvalidEnvironment, match=says):
         envs.make(env_id, num_envs, backend="envpool", **(kwargs[0] if kwargs else {}))
+
+
+@needs_envpool
+@pytest.mark.parametrize("capped", [{"step_cap": 500}, {"max_episode_steps": 9, "step_cap": 9}])
+def test_first_finished_batches_keep_envpools_own_limit(capped):
+    """A cap that is no lower is not refused; the limit of an argument holds for each episode."""
+    env = envs.make("CartPole-v1", 4, backend="envpool", batch_size=2, **capped)
+    env.reset()
+    env.send(np.zeros(4, np.int64))
+    longest = 0
+    for _ in range(40):
+        *_, info = env.recv()
+        longest = max(longest, info.get("episode", {"l": np.zeros(1)})["l"].max())
+        env.send(np.zeros(2, np.int64), info["env_id"])
+    assert 0 < longest <= capped["step_cap"]
