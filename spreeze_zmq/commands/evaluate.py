@@ -9,8 +9,9 @@ import time
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.commands.arguments import add_seed
+from spreeze_zmq.evaluation.evaluation import as_text
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
-from spreeze_zmq.screen.terminal.words import same_episodes
+from spreeze_zmq.screen.terminal.words import episodes_of_a_best, same_episodes
 
 #: After this time it says what it does.
 LATE_S = 1.5
@@ -65,17 +66,18 @@ def main(arguments: argparse.Namespace) -> int:
     seed = fresh_seed() if arguments.seed is None else arguments.seed
     score = saved.play(arguments.episodes, seed, _Patience())
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
-        say(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
+        say(f"episode {number}: return {as_text(value)}, {length} steps{', cut' if cut else ''}")
     say(
-        f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
-        f"over {len(score.returns)} episodes (--seed {seed} repeats them)"
+        f"{saved.environment.id}: mean return {as_text(score.mean_return)} "
+        f"+- {as_text(score.returns.std())} over {len(score.returns)} episodes (--seed {seed} repeats them)"
     )
     if score.num_failed:
         say(f"{score.num_failed} more ended with a failure of their environment and do not count")
     if seed == saved.seed:
         say("these begin as the episodes of its score did, and so confirm nothing")
     if (interval := score.interval) is not None:
-        say(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
+        low, high = map(as_text, interval)
+        say(f"its mean lies between {low} and {high} (95 % by Student's t)")
     if same := same_episodes(score.fields()):
         say(same)
     lengths = score.lengths
@@ -85,10 +87,13 @@ def main(arguments: argparse.Namespace) -> int:
         say(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
     for name, value in score.info.items():
         say(f"{name} at the end: {value:.4g} in the mean")
-    fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"
-    when = f"{saved.mean_return:.2f} in {saved.num_episodes} {fresh}"
-    when += ", of which time had cut some," * (saved.policy.metadata.get("timed_out") == "True")
-    say(
-        f"when it was saved: {when} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"
-    )
+    say(f"when it was saved: {_when_saved(saved)}")
     return 0
+
+
+def _when_saved(saved: SavedPolicy) -> str:
+    """The score that the file states, and how to repeat it."""
+    is_final, was_cut = (saved.policy.metadata.get(name) == "True" for name in ("final", "timed_out"))
+    score = f"{as_text(saved.mean_return)} in {saved.num_episodes} {episodes_of_a_best(final=is_final)}"
+    cut = ", of which time had cut some," * was_cut
+    return f"{score}{cut} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.evaluation import Score, t_interval
+from spreeze_zmq.evaluation.evaluation import Score, as_text, t_interval
 from spreeze_zmq.policy import Policy, read_file
 from spreeze_zmq.policy.file import parsed, parsed_list
 
@@ -60,7 +60,7 @@ class Contestant:
     def said(self) -> str:
         """Its score in words."""
         cut = ", some of them cut by time" if self.score is not None and self.score.timed_out else ""
-        return f"{self.mean_return:.2f} in {self.num_episodes} episodes{cut}"
+        return f"{as_text(self.mean_return)} in {self.num_episodes} episodes{cut}"
 
     @property
     def next_seed(self) -> int:

@@ -129,6 +129,11 @@ def _joined(
     return Score(**arrays, timed_out=timed_out, info=info, info_counts=info_counts, num_failed=num_failed)
 
 
+def as_text(value: float) -> str:
+    """A return, or how far some spread: with two digits after the point, below 0.1 with two that count."""
+    return f"{value:.2f}" if abs(value) >= 0.1 or not value else f"{value:.2g}"
+
+
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     """The 95 % interval of the mean of ``[E]`` values by Student's t; None for fewer than two."""
     freedom = len(values) - 1

@@ -14,6 +14,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.evaluation.evaluation import as_text
 from spreeze_zmq.plan.plan import PAGE
 from spreeze_zmq.policy import Policy, played, without_noise
 
@@ -177,4 +178,4 @@ class ShownEpisode:
         """Its return and length, in words."""
         if self.broken:
             return f"broken after {self.steps} steps: the environment failed"
-        return f"return {self.total:.2f}, {self.steps} steps" + ", not to its end" * (not self.whole)
+        return f"return {as_text(self.total)}, {self.steps} steps" + ", not to its end" * (not self.whole)

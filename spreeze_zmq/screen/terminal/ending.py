@@ -16,6 +16,7 @@ from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
     cut_by_time,
     ended_by,
+    episodes_of_a_best,
     finding_line,
     findings,
     group_lines,
@@ -61,8 +62,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         return [*lines, "nothing evaluated"]
     mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
     at = f", at {best['env_steps']:,} env steps" if summary.get("env_steps") else ""
-    fresh = "fresh episodes" if best.get("final") else "episodes, which also chose it"
-    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}{at}")
+    episodes = episodes_of_a_best(final=bool(best.get("final")))
+    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {episodes}{at}")
     if failed := best.get("num_failed", 0):
         lines.append(
             f"{failed:,} more of its episodes ended with a failure of their environment and do not count"

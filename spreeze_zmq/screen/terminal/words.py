@@ -114,6 +114,13 @@ def same_episodes(evaluation: Mapping[str, Any]) -> str:
     )
 
 
+def episodes_of_a_best(*, final: bool) -> str:
+    """What a best policy's score is of: all of its episodes are fresh only where the end of the run, which
+    chose nothing, has played them.
+    """
+    return "fresh episodes" if final else "episodes, which also chose it"
+
+
 def cut_by_time(evaluation: Any) -> str:
     """``3 of 5 cut by time``: how many episodes of an ``evaluation`` message, or of what a file has as one,
     did not last to their end, so that its mean compares with no other; empty where time cut none.

@@ -95,9 +95,38 @@ def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):
     first, second, of_the_score = said(), said(), said("--seed", "3")
     assert first.splitlines()[:2] != second.splitlines()[:2]
     assert said("--seed", re.search(r"episodes \(--seed (\d+) repeats them\)", first)[1]) == first
-    assert "when it was saved: -1.00 in 2 episodes (policy version 1; --seed 3 repeats them)" in first
+    assert first.endswith(" in 2 episodes, which also chose it (policy version 1; --seed 3 repeats them)\n")
     assert "confirm nothing" in of_the_score
     assert "confirm nothing" not in first
+
+
+HERE = "tests.unit.evaluation.test_saved"
+
+
+class Cents(own_environments.Count):
+    """Each step pays a ten-thousandth of what the action is."""
+
+    def step(self, action):
+        """Count."""
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, 1e-4 * (1 + action[0] ** 2), terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("final", "episodes"), [({}, "episodes, which also"), ({"final": "True"}, "fresh ep")]
+)
+def test_eval_tells_small_returns_apart_and_what_chose_the_policy(tmp_path, capsys, final, episodes):
+    """Of a score that chose it only some episodes may be fresh."""
+    path, spec = tmp_path / "mine.safetensors", envs.probe(f"{HERE}:Cents").to_dict()
+    save_for(path, spec, "sac", confirmed="True", **final)
+    assert main(["eval", str(path), "--trust", HERE]) == 0
+    said = capsys.readouterr().out
+    returns = [float(text) for text in re.findall(r"return ([^ ,]+)", said)]
+    low, high = re.search(r"between (\S+) and (\S+) ", said).groups()
+    assert all(3e-4 <= value <= 6e-4 for value in returns)
+    assert len(returns) == 3
+    assert float(low) <= returns[-1] <= float(high) < 0.01
+    assert f"-1.00 in 2 {episodes}" in said
 
 
 @pytest.mark.parametrize(("several", "name"), [(False, "dqn"), (True, "ppo")])
