@@ -56,7 +56,9 @@ class LearningFigures:
 
     Attributes:
         counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint, but what the run has
-            sampled stays sampled.
+            sampled stays sampled, and what has been computed stays computed.
+        computed_by: by name of a count of what is computed: the incarnation that says it, and what those
+            before had computed beyond the checkpoint that it continues from.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
         policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
         ratio_since: the counts from which on the replay ratio is measured.
@@ -71,12 +73,13 @@ class LearningFigures:
 
     counts: dict[str, Any] = kept(lambda: dict.fromkeys(COUNTS, 0))
     first_counts: dict[str, Any] = kept(dict)
+    computed_by: dict[str, Any] = kept(dict)
     policy_lags: dict[str, Any] = kept(dict)
     ratio_since: dict[str, float] = kept(dict)
     before: Mapping[str, float] = inner(dict)
     gauges: dict[str, float] = inner(dict)
     publication: dict[str, dict[str, float]] = inner(dict)
-    devices: dict[str, dict[str, float]] = inner(dict)
+    devices: dict[str, dict[str, float]] = kept(dict)
     rates: Rates = inner(lambda: Rates())
 
     @property
@@ -103,9 +106,23 @@ class LearningFigures:
         for name in COUNTS:
             if name in fields["counters"] and self._is_of_this_run(name, fields["counters"]):
                 least = self.counts[name] if name == "env_steps" else self.before.get(name, 0)
-                self.counts[name] = max(fields["counters"][name], least)
+                count = fields["counters"][name]
+                count = count if name in RESTORED else self._computed(name, instance, count)
+                self.counts[name] = max(count, least)
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
+
+    def _computed(self, name: str, instance: str, count: float) -> float:
+        """What all lives of a learner have computed; the newest counts from its checkpoint on, and from 0
+        before it is restored.
+        """
+        life, beyond = self.computed_by.get(name, (instance, 0.0))
+        if life != instance:
+            if not count:
+                return float(self.counts[name])
+            beyond = self.counts[name] - count
+        self.computed_by[name] = [instance, beyond]
+        return float(count + beyond)
 
     def _is_of_this_run(self, name: str, counters: Mapping[str, float]) -> bool:
         """Whether it goes on from the resumed run's checkpoint: products do once their updates do."""

@@ -1,5 +1,7 @@
 """What the launcher's cores are used for: neither other groups nor learners elsewhere count there."""
 
+import json
+
 import pytest
 
 from spreeze_zmq.broker import cores
@@ -74,3 +76,19 @@ def test_what_others_do_while_the_run_stands_still_is_none_of_its_time(monkeypat
         row = run.cores.row(float(t_s))
         assert row.get("cpus_of_others", 1.0) == pytest.approx(1.0)
     assert run.core_shares(29.0).others == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_broker_that_has_come_back_knows_what_the_products_of_updates_took(monkeypatch):
+    """Not only from the next report on, which says at what rate a learner's core computes them."""
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: 0.0)
+    run = RunRecord(topology.load("pendulum"))
+    for t_s in (10.0, 20.0, 30.0):
+        fields = report("critic_learner", t_s, int(t_s))
+        fields["counters"]["critic_flops"] = 5e9 * t_s
+        fields["device"] = {"limit_flops_per_s": 1e10}
+        run.take_report("critic_learner-0", 1, fields, t_s)
+    state = json.loads(json.dumps(run.to_dict()))
+    back = RunRecord(run.plan)
+    back.restore(state, 31.0)
+    assert back.core_shares(31.0) == run.core_shares(31.0)
+    assert back.core_shares(31.0).products > 0.0

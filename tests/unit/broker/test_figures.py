@@ -89,6 +89,21 @@ def test_what_the_run_has_sampled_stays_sampled():
         assert figures.counts["trained_transitions"] == trained
 
 
+def test_what_a_learner_has_computed_stays_computed():
+    """Over its next life, which counts from its checkpoint on, and before it is restored from 0; and over a
+    restart of the broker: the share of the arithmetic that updates use is of all of them.
+    """
+    run = RunRecord(topology.load("pendulum"))
+    for life, flops, in_all in ((1, 300, 300), (1, 1000, 1000), (2, 0, 1000), (2, 400, 1000), (2, 450, 1050)):
+        fields = {"role": "critic_learner", "gauges": {}, "counters": {"critic_flops": flops}}
+        run.learning.take(f"critic_learner-0/{life}", fields, 1.0)
+        assert run.learning.counts["critic_flops"] == in_all
+        state = json.loads(json.dumps(run.to_dict()))
+        run = RunRecord(run.plan)
+        run.restore(state, 1.0)
+    assert run.learning.mean_rates(1.0)["critic_flops_per_s"] == 750
+
+
 def test_the_replay_ratio_is_measured_since_it_is_wanted():
     """Not over a time with another one, in this run or in that which it goes on from; on data alone none."""
     run = RunRecord(topology.load("pendulum"))
