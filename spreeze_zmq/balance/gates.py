@@ -7,9 +7,12 @@ does not pull, the high-water mark blocks the samplers.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+#: Rollouts whose lag is the present one: a curve of all of them so far hardly moves after an hour.
+RECENT = 200
 
 
 @dataclass
@@ -121,28 +124,43 @@ class DelayGate:
 
 @dataclass
 class LagHistogram:
-    """Counts received transitions by the age of their policy in versions."""
+    """Counts received transitions by the age of their policy in versions.
+
+    Attributes:
+        transitions: all of them, by lag.
+        recent: lag and transitions of each of the last ``RECENT`` rollouts.
+    """
 
     transitions: Counter[int] = field(default_factory=Counter)
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def add(self, lag: int, transitions: int) -> None:
         """Count ``transitions`` of a policy ``lag`` versions old; a negative lag (newer than known) is 0."""
-        self.transitions[max(0, lag)] += transitions
-
-    def quantile(self, q: float) -> int:
-        """Smallest lag that at least a share ``q`` of the transitions does not exceed; 0 without any."""
-        need = math.ceil(q * self.transitions.total())
-        seen = 0
-        for lag in sorted(self.transitions):
-            seen += self.transitions[lag]
-            if seen >= need:
-                return lag
-        return 0
+        lag = max(0, lag)
+        self.transitions[lag] += transitions
+        self.recent.append((lag, transitions))
 
     def summary(self) -> dict[str, int]:
-        """``{"p50", "p99", "max"}`` in policy versions."""
-        return {
-            "p50": self.quantile(0.5),
-            "p99": self.quantile(0.99),
-            "max": max(self.transitions, default=0),
+        """In policy versions: quantiles ``p50`` and ``p99`` and the ``max`` of all, ``recent_p50`` and
+        ``recent_p99`` of the last rollouts.
+        """
+        recent: Counter[int] = Counter()
+        for lag, transitions in self.recent:
+            recent[lag] += transitions
+        named = {"": self.transitions, "recent_": recent}
+        found = {
+            f"{which}{name}": _quantile(counts, q)
+            for which, counts in named.items()
+            for name, q in (("p50", 0.5), ("p99", 0.99))
         }
+        return {**found, "max": max(self.transitions, default=0)}
+
+
+def _quantile(transitions: Counter[int], q: float) -> int:
+    """Smallest lag that at least a share ``q`` of the transitions does not exceed; 0 without any."""
+    need, seen = math.ceil(q * transitions.total()), 0
+    for lag in sorted(transitions):
+        seen += transitions[lag]
+        if seen >= need:
+            return lag
+    return 0

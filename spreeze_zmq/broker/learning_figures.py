@@ -29,11 +29,14 @@ class ReplayRatio:
 @dataclass
 class PolicyLag:
     """Lag of received rollouts in policy versions; ``stale`` transitions exceeded ``bound`` and were
-    dropped. The quantiles are the worst of the learners' newest incarnations, the rest is over all of them.
+    dropped. The quantiles are the worst of the learners' newest incarnations, of all that these received and
+    of the last rollouts; the rest is over all incarnations.
     """
 
     p50: float
     p99: float
+    recent_p50: float
+    recent_p99: float
     max: float
     stale: float
     bound: int | None
@@ -195,9 +198,12 @@ class LearningFigures:
         """The row of all learners; ``newest`` are their newest incarnations, ``bound`` is the topology's."""
         lags = list(self.policy_lags.values())
         recent = [lag for instance, lag in self.policy_lags.items() if instance in newest]
+        quantiles = {
+            name: max((lag.get(name, lag.get(name.removeprefix("recent_"), 0)) for lag in recent), default=0)
+            for name in ("p50", "p99", "recent_p50", "recent_p99")
+        }
         return PolicyLag(
-            p50=max((lag.get("p50", 0) for lag in recent), default=0),
-            p99=max((lag.get("p99", 0) for lag in recent), default=0),
+            **quantiles,
             max=max((lag.get("max", 0) for lag in lags), default=0),
             stale=sum(lag.get("stale", 0) for lag in lags),
             bound=bound,

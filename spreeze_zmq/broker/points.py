@@ -20,8 +20,8 @@ STATUS_CURVES = (
     (("actor_updates_per_s",), "time/actor_updates_per_s"),
     (("trained_transitions_per_s",), "time/trained_transitions_per_s"),
     (("replay_ratio", "measured"), "balance/replay_ratio"),
-    (("policy_lag", "p50"), "balance/policy_lag_p50"),
-    (("policy_lag", "p99"), "balance/policy_lag_p99"),
+    (("policy_lag", "recent_p50"), "balance/policy_lag_p50"),
+    (("policy_lag", "recent_p99"), "balance/policy_lag_p99"),
 )
 #: Learners' gauges -> their curves; any other gauge is ``train/NAME``.
 GAUGE_CURVES = {"temperature": "train/ent_coef", "replay_ratio": "balance/replay_ratio"}

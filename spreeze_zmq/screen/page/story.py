@@ -70,6 +70,7 @@ def entry_of(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
 
 def point(status: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a status that are drawn as curves over time."""
+    lag = status["policy_lag"]
     return {
         "t_s": status["t_s"],
         "env_steps": status["env_steps"],
@@ -78,8 +79,8 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
         "return_std": status["episodes"].get("std_return"),
         "replay_ratio": status["replay_ratio"]["measured"],
         "replay_ratio_target": status["replay_ratio"].get("target"),
-        "lag_p50": status["policy_lag"]["p50"],
-        "lag_p99": status["policy_lag"]["p99"],
+        "lag_p50": lag.get("recent_p50", lag["p50"]),  # runs of earlier releases have those of all so far
+        "lag_p99": lag.get("recent_p99", lag["p99"]),
         "env_steps_per_s": status["env_steps_per_s"],
         "trained_transitions_per_s": status["trained_transitions_per_s"],
         "gauges": dict(status.get("gauges", {})),

@@ -127,20 +127,35 @@ def test_the_actor_may_be_ahead_by_its_slack_and_no_further():
     assert gate.actor_updates == 13
 
 
+def quantiles(p50, p99, most, recent_p50, recent_p99):
+    """As a learner reports them."""
+    recent = {"recent_p50": recent_p50, "recent_p99": recent_p99}
+    return {"p50": p50, "p99": p99, "max": most, **recent}
+
+
 def test_lag_quantiles_are_those_of_the_transitions():
     """98 transitions of lag 1, one of 7, one of 30."""
     lag = LagHistogram()
-    assert lag.summary() == {"p50": 0, "p99": 0, "max": 0}
+    assert lag.summary() == quantiles(0, 0, 0, 0, 0)
     for value, transitions in ((1, 98), (7, 1), (30, 1)):
         lag.add(value, transitions)
-    assert lag.summary() == {"p50": 1, "p99": 7, "max": 30}
+    assert lag.summary() == quantiles(1, 7, 30, 1, 7)
+
+
+def test_the_present_lag_forgets_what_was():
+    """A curve of all so far would not show that samples have become stale after an hour."""
+    lag = LagHistogram()
+    for value, rollouts in ((1, 100_000), (9, 200)):
+        for _ in range(rollouts):
+            lag.add(value, 128)
+    assert lag.summary() == quantiles(1, 1, 9, 9, 9)
 
 
 def test_a_policy_that_came_back_from_a_checkpoint_counts_as_fresh():
     """Its version is lower than that of rollouts under way; no negative lag is reported."""
     lag = LagHistogram()
     lag.add(-5, 10)
-    assert lag.summary() == {"p50": 0, "p99": 0, "max": 0}
+    assert lag.summary() == quantiles(0, 0, 0, 0, 0)
 
 
 def test_a_half_that_came_back_follows_from_where_the_two_meet():

@@ -181,7 +181,7 @@ STATUS = {
     "actor_updates_per_s": 180.0,
     "trained_transitions_per_s": 48_640.0,
     "replay_ratio": {"target": 8.0, "measured": 7.75},
-    "policy_lag": {"p50": 1, "p99": 3, "max": 4},
+    "policy_lag": {"p50": 1, "p99": 3, "recent_p50": 2, "recent_p99": 4, "max": 4},
     "episodes": {"count": 2, "mean_return": -12.5, "mean_length": 1000.0},
 }
 
@@ -213,7 +213,7 @@ def test_curves_have_the_names_that_stable_baselines3_uses(tmp_path):
         "train/learning_rate": 0.25,
         "train/n_updates": 64.0,
         "balance/replay_ratio": 7.75,
-        "balance/policy_lag_p99": 3.0,
+        "balance/policy_lag_p99": 4.0,
     }
     assert {tag: found[tag] for tag in expected} == {tag: [(2048, value)] for tag, value in expected.items()}
     assert found["eval/mean_reward"] == [(2000, 100.0)]

@@ -53,6 +53,23 @@ def test_a_long_run_is_thinned_evenly_in_time_and_keeps_its_end(tmp_path, monkey
     assert set(np.diff(points)) == {9, 10}
 
 
+def test_the_lag_that_is_drawn_is_the_present_one():
+    """Of a run of an earlier release, whose statuses have none, that of all rollouts so far."""
+    record, lag = (
+        RunRecord(PLAN),
+        {"p50": 1, "p99": 2, "recent_p50": 8, "recent_p99": 9, "max": 9, "stale": 0},
+    )
+    about = {"role": "critic_learner", "pid": 1}
+    record.take_hello("critic_learner-0", 7, about, 0.0)
+    record.learning.policy_lags["critic_learner-0/7"] = lag
+    status = record.status("training", Balancer(PLAN).status(), 1.0)
+    drawn = story.point(status)
+    assert (drawn["lag_p50"], drawn["lag_p99"]) == (8, 9)
+    earlier = {name: value for name, value in status["policy_lag"].items() if "recent" not in name}
+    drawn = story.point({**status, "policy_lag": earlier})
+    assert (drawn["lag_p50"], drawn["lag_p99"]) == (1, 2)
+
+
 def test_a_torn_line_is_passed_over(tmp_path):
     """A broker that is killed leaves half a line."""
     journal_of(RunFolder(tmp_path), 3)
