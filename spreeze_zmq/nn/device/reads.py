@@ -125,17 +125,20 @@ class Reads:
         return {name for code in self.codes for name in names_of(code).stored}
 
     def place_of(self, name: str, stored: bool = False) -> str:
-        """``" (file:line)"`` where authors' code, or else a library's, uses a name first; or empty."""
-        kinds = {AUTHOR: 0, LIBRARY: 1, STANDARD: 2}
+        """``" (file:line)"`` where authors' code, or else a library's, reads a name first, or has ``stored``
+        it; else where it does the other; or empty.
+        """
+        kinds, otherwise = {AUTHOR: 0, LIBRARY: 1, STANDARD: 2}, ""
         for code in sorted(self.codes, key=lambda code: kinds[origin(code.co_filename)]):
             line = code.co_firstlineno
             for step in dis.get_instructions(code):
                 line = step.starts_line or line
-                if step.argval == name and (not stored or step.opname.startswith(("STORE", "DELETE"))):
-                    return f" ({code.co_filename}:{line})"
-        if stored:
-            return self.place_of(name)
-        return ""
+                if step.argval == name and step.opcode not in dis.haslocal:
+                    place = f" ({code.co_filename}:{line})"
+                    if step.opname.startswith(("STORE", "DELETE")) is stored:
+                        return place
+                    otherwise = otherwise or place
+        return otherwise
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         kind = origin(frame.f_code.co_filename)

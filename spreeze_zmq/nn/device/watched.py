@@ -73,10 +73,9 @@ class Watch:
         self._reads = reads
         self.refusal = self.refusal or reads.refusal
         if earlier is not None and (path := earlier[1].changed()):
-            self.refusal, self.resting = (
-                f"changes {self._named(path, stored=True)}, which it also reads",
-                False,
-            )
+            read = self._reads.place_of(_name_of(path))
+            changed = f"changes {self._named(path, stored=True)}, which it also reads{read}"
+            self.refusal, self.resting = f"{changed}, or another object's of that name", False
         if self.refusal:
             return result
         if earlier is None or moved or earlier[0].authors.keys() != reads.authors.keys():
@@ -113,8 +112,11 @@ class Watch:
         self._guard, self._earlier, self.ready = guard, None, not self.refusal
 
     def _named(self, path: str, stored: bool = False) -> str:
-        name = path.split("[")[0].split(" of ")[0].rsplit(".", 1)[-1]
-        return path + self._reads.place_of(name, stored)
+        return path + self._reads.place_of(_name_of(path), stored)
+
+
+def _name_of(path: str) -> str:
+    return path.split("[")[0].split(" of ")[0].rsplit(".", 1)[-1]
 
 
 def _values(guard: GuardedValues) -> dict[tuple[int, str], tuple[Any, Any]]:

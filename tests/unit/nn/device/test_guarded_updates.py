@@ -1,5 +1,7 @@
 """A whole update that is recorded does what the call does, whatever of its modules is switched."""
 
+import logging
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +11,9 @@ import torch
 from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, gradient_steps
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.commands.bench.trial import random_batch
+from spreeze_zmq.learner.at_hand import random_batch_of
 from spreeze_zmq.nn.device import taped
 from spreeze_zmq.nn.native import recording
 from tests.unit.nn.device.test_guards import is_replayed
@@ -105,6 +109,30 @@ def test_a_name_that_only_the_library_reads_is_free_to_move(name):
         half.update(batch)
     assert vars(half.algorithm)[name] == 12
     assert is_replayed(half._launch[True])
+
+
+class Keeping(SAC):
+    """Assigns what it never reads; the class that it inherits reads one of that name from another object."""
+
+    def critic_loss(self, batch):
+        """As the class says."""
+        found = super().critic_loss(batch)
+        self.loss = found
+        return found
+
+
+def test_a_name_that_an_inherited_loss_reads_is_told_with_that_place(caplog):
+    """Its author finds it nowhere else: another name in its place has the updates recorded."""
+    spec = envs.probe("Pendulum-v1")
+    half = algorithms.make("critic", Keeping, Keeping.Options(hidden_sizes=(8,)), spec, "cpu", 1)
+    batch = random_batch_of(Keeping.fields_of("critic"), spec, Keeping.Options(hidden_sizes=(8,)), 16, "cpu")
+    with caplog.at_level(logging.INFO):
+        for _ in range(4):
+            half.update(batch)
+    said = (
+        r"changes Keeping\.loss \(\S+_updates\.py:\d+\), which it also reads \(\S+sac\.py:\d+\), or a"
+    )
+    assert re.search(said, caplog.text)
 
 
 def test_what_runs_a_loss_is_no_part_of_it():
