@@ -129,9 +129,7 @@ def test_a_name_that_an_inherited_loss_reads_is_told_with_that_place(caplog):
     with caplog.at_level(logging.INFO):
         for _ in range(4):
             half.update(batch)
-    said = (
-        r"changes Keeping\.loss \(\S+_updates\.py:\d+\), which it also reads \(\S+sac\.py:\d+\), or a"
-    )
+    said = r"changes Keeping\.loss \(\S+_updates\.py:\d+\), which it also reads \(\S+sac\.py:\d+\), or a"
     assert re.search(said, caplog.text)
 
 
