@@ -18,6 +18,11 @@ from tests.system.conftest import LIGHT, said_in
 ROOT = Path(__file__).parents[2]
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
 OVER = ("--over", "algorithm.learning_rate=log:1e-4..1e-2", "--over", "algorithm.n_step=1,3")
+#: A schedule over a run that follows no clock.
+IN_ORDER = (
+    *("--set", "balance.mode=lockstep", "--set", "run.stop={ env_steps = 9000 }"),
+    *("--set", "algorithm.learning_rate={ from = 1e-3, to = 1e-4 }"),
+)
 SHORT = ("--env-steps", "1500", "--trials", "1", "--repeats", "1", "--finalists", "1")
 
 
@@ -84,6 +89,10 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
         (("pendulum", *OVER, "--every"), "is a range"),
         (("pendulum", *OVER[2:], "--every", "--trials", "3"), "leave one of them out"),
         (("pendulum", *OVER, "--png", "found.v2"), "no kind of picture is called v2"),
+        (
+            ("pendulum", *OVER[2:], *IN_ORDER),
+            "--minutes, by which every run ends: --set algorithm.learning_rate: ",
+        ),
         (("pendulun", *OVER), "pendulum"),
     ],
 )

@@ -159,12 +159,17 @@ def _search(
 ) -> Search:
     """The search, before its first run."""
     axis, length, cost = "wall_s", 60 * arguments.minutes, "core_s"
-    stop = f"{{ minutes = {arguments.minutes} }}"
     if arguments.env_steps is not None:
         axis, length, cost = "env_steps", arguments.env_steps, "env_steps"
-        stop = f"{{ env_steps = {arguments.env_steps} }}"
-    command = [*words, *(f"--set={word}" for word in arguments.set), f"--set=run.stop={stop}"]
+    command = [*words, *(f"--set={word}" for word in (*arguments.set, _stop(arguments)))]
     return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length, cost)
+
+
+def _stop(arguments: argparse.Namespace) -> str:
+    """The override by which every run ends."""
+    if arguments.env_steps is not None:
+        return f"run.stop={{ env_steps = {arguments.env_steps} }}"
+    return f"run.stop={{ minutes = {arguments.minutes} }}"
 
 
 def _shares(jobs: int | None, plan: Plan) -> list[frozenset[int]]:
@@ -235,11 +240,17 @@ def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]
     """The plan as it is, once every key has been tried at its ends or at each of its choices.
 
     Raises:
-        InputError: the topology has a mistake, or does not allow one of the values.
+        InputError: the topology has a mistake, or does not allow one of the values, or the end of a run.
     """
     look, stated = FirstLook(), _stated(arguments)
     plan = topology.load(source, stated, look=look)
     need_no_machine(plan, may_listen=False)
+    stated.append(_stop(arguments))
+    try:
+        topology.load(source, stated, look=look)
+    except TopologyError as error:
+        by = "--minutes" if arguments.env_steps is None else "--env-steps"
+        raise InputError(f"{by}, by which every run ends: {error.mistakes[0]}") from None
     for varied in space:
         for text in varied.tried:
             try:
