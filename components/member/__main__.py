@@ -18,7 +18,8 @@ LOOK_S = 0.2
 
 def main(component: Component) -> None:
     """Launch the group, and end it when this process is stopped."""
-    group = MemberRun(component.plan, component.index)
+    life = component.seed_sequence().generate_state(1).tolist()
+    group = MemberRun(component.plan, component.index, life)
     group.start()
     component.ready()
     while component.running and group.is_alive():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class MemberRun(threading.Thread):
     Args:
         plan: of the whole run, as the member's process has it.
         index: of the member among the members.
+        life: numbers that tell its life from others, as of ``plan_of_member``.
 
     Attributes:
         status: the newest of the group's broker.
@@ -53,10 +54,10 @@ class MemberRun(threading.Thread):
         crashed_at_end: a process of it, or its launcher, has failed while it ended.
     """
 
-    def __init__(self, plan: Plan, index: int) -> None:
+    def __init__(self, plan: Plan, index: int, life: Sequence[int] = ()) -> None:
         super().__init__(name="group", daemon=True)
         self.number = index + 1
-        self._plan = plan_of_member(plan, self.number, available_cores())
+        self._plan = plan_of_member(plan, self.number, available_cores(), life)
         self._parent = Path(plan.run_dir) / GROUPS
         self._asked = Asked()
         self.status: Mapping[str, Any] = {}

@@ -17,12 +17,12 @@ from spreeze_zmq.plan.topology import dial, resolve
 _LAUNCHED = (BROKER, SAMPLER, *LEARNERS)
 
 
-def seed_of_group(seed: int, number: int) -> int:
-    """The seed of a group, from that of the run; that of group 0 is the run's own."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) if number else seed
+def seed_of_group(seed: int, number: int, life: Sequence[int] = ()) -> int:
+    """The seed of a group in one of its lives, from that of the run; that of group 0 is the run's own."""
+    return int(np.random.SeedSequence([seed, number, *life]).generate_state(1)[0]) if number else seed
 
 
-def plan_of_member(plan: Plan, number: int, cores: int) -> Plan:
+def plan_of_member(plan: Plan, number: int, cores: int, life: Sequence[int] = ()) -> Plan:
     """The plan of group ``number`` on a machine of so many cores, not placed yet.
 
     Args:
@@ -30,6 +30,8 @@ def plan_of_member(plan: Plan, number: int, cores: int) -> Plan:
             are.
         number: from 1 on; the run itself is group 0.
         cores: that the group may use.
+        life: numbers that its seeds follow from, too: other ones in each life of the group, and in a run that
+            goes on from another.
     """
     learners = plan.learning.learners
     fresh = {name: _own(plan.channels[name]) for name in channels_of(learners)}
@@ -51,7 +53,7 @@ def plan_of_member(plan: Plan, number: int, cores: int) -> Plan:
         name=f"{plan.name}-{number}",
         run=replace(
             plan.run,
-            seed=seed_of_group(plan.run.seed, number),
+            seed=seed_of_group(plan.run.seed, number, life),
             stop=StopPlan(),
             save_replay=False,
             resume_from=None,
