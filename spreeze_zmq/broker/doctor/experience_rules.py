@@ -52,7 +52,7 @@ def small_rewards(vitals: Vitals) -> Finding | None:
     size = max(-low, high)
     if not 0.0 < size < SMALL_REWARD or not vitals.steady("reward_rms"):
         return None
-    if vitals.divides_rewards:
+    if vitals.divides_rewards or vitals.has_other_rewards:
         return None
     return Finding(
         f"no reward so far is larger than {size:.1g}",
@@ -63,7 +63,7 @@ def small_rewards(vitals: Vitals) -> Finding | None:
 
 def constant_reward(vitals: Vitals) -> Finding | None:
     """The same reward in each step, and the same return in each episode."""
-    if vitals.table("data"):  # which may have the rewards that samplers do not find
+    if vitals.has_other_rewards:
         return None
     if not vitals.steady("reward_min") or vitals.env_steps < ENOUGH_STEPS:
         return None

@@ -122,9 +122,10 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     gamma, value = vitals.number("gamma", 1.0), vitals.typical("q_mean")
     if value is None or gamma >= 1.0 or vitals.divides_rewards or vitals.number("num_atoms", 1) > 1:
         return None
-    if vitals.rewards is None:
+    if vitals.rewards is None or vitals.table("data"):
         return None
-    reward = max(-vitals.rewards[0], vitals.rewards[1])
+    # In hindsight a goal may be paid that no sampler has reached.
+    reward = max(-vitals.rewards[0], vitals.rewards[1], float(vitals.has_other_rewards))
     bonus = abs((vitals.typical("temperature") or 0.0) * (vitals.typical("entropy") or 0.0))
     most = (reward + bonus) / (1.0 - gamma)
     if abs(value) <= VALUE_SLACK * max(most, 1.0):

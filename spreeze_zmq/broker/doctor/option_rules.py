@@ -141,8 +141,8 @@ def still_targets(vitals: Vitals) -> Finding | None:
 def cut_sums(vitals: Vitals) -> Finding | None:
     """Sums of rewards that are longer than the rollouts, at whose ends they are cut."""
     wanted, steps = int(vitals.number("n_step", 1)), _rollout_steps(vitals)
-    if wanted < 2 or steps < 1:
-        return None
+    if wanted < 2 or steps < 1 or _sampler(vitals, "count").get("maximum") == 0:
+        return None  # episodes of data are rollouts as they are
     most = min(wanted, steps)
     mean = most - most * (most - 1) / (2 * steps)  # the last ones of a rollout have the fewest
     if mean >= WHOLE_SUMS * wanted:

@@ -165,6 +165,11 @@ class Vitals:
         """Whether losses see rewards that were divided to a size of their own."""
         return self.option("normalize_rewards") is True or "reward_divisor" in self.status.get("gauges", {})
 
+    @property
+    def has_other_rewards(self) -> bool:
+        """Whether there are rewards to learn from that no sampler has got: of data, of goals in hindsight."""
+        return bool(self.table("data")) or self.option("hindsight", "off") != "off"
+
     def table(self, name: str) -> Mapping[str, Any]:
         """A table of the plan; empty where there is none: run.json may be anybody's."""
         table = self.plan.get(name)

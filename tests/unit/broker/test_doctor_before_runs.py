@@ -15,6 +15,7 @@ from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.plan import topology
 from tests.unit.broker.lived import Lived
+from tests.unit.data.made import dataset
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,15 @@ def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, sa
     found = [f"{finding.seen} {finding.why} {finding.remedy}" for finding in findings_at_start(plan)]
     assert len(found) == bool(said)
     assert all(re.search(said, line) for line in found), found
+
+
+def test_no_rollout_cuts_the_sums_of_data_alone(tmp_path, monkeypatch):
+    """Its episodes are read whole, however short the rollouts of samplers would be."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("own-v0")
+    alone = ["run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0"]
+    plan = json.loads(topology.load("pendulum", ["algorithm.n_step=50", *alone]).to_json())
+    assert not findings_at_start(plan)
 
 
 @pytest.mark.parametrize(

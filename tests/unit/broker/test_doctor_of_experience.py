@@ -87,6 +87,21 @@ def test_rewards_that_never_differ_are_named():
     assert run.live(20) == []
 
 
+@pytest.mark.parametrize("reward", [-1.0, -1e-5, 0.0])
+@pytest.mark.parametrize(
+    "others",
+    [{"algorithm": {"hindsight": "future", "gamma": 0.99}}, {"data": {"shown": {"source": "minari:a/b-v0"}}}],
+)
+def test_rewards_of_samplers_are_not_all_that_there_is_to_learn_from(others, reward):
+    """Goals in hindsight, and data, are paid where no sampler has been: their values are others."""
+    run = Lived()
+    run.record.doctor.vitals.plan = {**run.record.doctor.vitals.plan, **others}
+    run.see(reward=constant(SHAPE, reward))
+    run.draw = lambda size: np.full(size, 200 * reward)
+    run.gauges |= {"q_mean": 500.0}
+    assert run.live(20) == []
+
+
 def test_episodes_that_are_all_the_same_are_named():
     """Rewards differ within an episode, returns do not between them."""
     run = Lived()
