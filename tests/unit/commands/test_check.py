@@ -11,7 +11,9 @@ from spreeze_zmq.commands.check import endless, ends, environment, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.topology import load
+from tests.unit.data.made import dataset
 
+ALONE = ("run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0")
 FOREIGN = Path(__file__).parents[3] / "components" / "examples" / "sampler_python"
 
 
@@ -222,6 +224,33 @@ def test_an_option_that_has_no_effect_is_named(overrides, said):
     lines = advice(load("pendulum", overrides), None)
     assert len(lines) == bool(said)
     assert all(said in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("topology", "overrides", "named"),
+    [
+        (
+            "pendulum",
+            [*ALONE, "algorithm.learning_starts=9", "components.evaluator.videos=[100]"],
+            ["algorithm.learning_starts = 9", "balance.replay_ratio = 32", "components.evaluator.videos"],
+        ),
+        ("pendulum", ["algorithm.learning_starts=9", "algorithm.policy_delay=3"], []),
+        ("cartpole_dqn", ["algorithm.policy_delay=3"], ["algorithm.policy_delay = 3"]),
+        (
+            "pendulum",
+            ["components.critic_learner.publish_interval_s=1", "balance.mode=bounded"],
+            ["components.critic_learner.publish_interval_s = 1.0"],
+        ),
+        ("pendulum", ["components.critic_learner.publish_interval_s=1"], []),
+    ],
+)
+def test_what_no_run_of_a_kind_reads_is_named(topology, overrides, named, tmp_path, monkeypatch):
+    """Of data alone, of one learner, of publications by count."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("own-v0")
+    lines = advice(load(topology, overrides), None)
+    assert len(lines) == len(named), lines
+    assert all(line.startswith(name) for line, name in zip(lines, named, strict=True))
 
 
 @pytest.mark.parametrize(
