@@ -237,12 +237,12 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     learner = plan.components[CRITIC_LEARNER]
     without = {*WITHOUT_EFFECT, *following(_options(plan))}
     environment = plan.environment.to_dict()
-    shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes")
+    shapes = ("obs_shape", "obs_dtype", "obs_parts", "action_kind", "action_shape", "action_sizes")
     return {
         "what": "updates by batch size and threads",
         "machine": machine.properties(),
         "measured": plan.to_measure,
-        "environment": {name: environment[name] for name in shapes},
+        "environment": {name: environment[name] for name in shapes if name in environment},
         "algorithm": {name: value for name, value in plan.algorithm.items() if name not in without},
         "device": learner.options.get("device", "cpu"),
         "threads": learner.threads,

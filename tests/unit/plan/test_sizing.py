@@ -209,3 +209,11 @@ def test_what_does_not_fit_is_refused_with_the_way_out():
         measure_updates.largest_batch(huge, 200_000_000)
     with pytest.raises(InputError, match="replay_capacity"):
         sizing.settle(plan("algorithm.replay_capacity=1_000_000_000_000"))
+
+
+def test_the_curve_of_a_camera_is_none_of_as_many_numbers():
+    """Its pixels go through an encoder."""
+    camera = plan("run.env=tests.system.camera:Camera", "algorithm.replay_capacity=1000")
+    flat = replace(camera, environment=replace(camera.environment, obs_parts=()))
+    assert camera.environment.obs_shape == flat.environment.obs_shape
+    assert cached(camera) != cached(flat)
