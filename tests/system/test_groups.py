@@ -89,13 +89,14 @@ def test_two_groups_share_a_model_and_the_run_outlives_the_other(run):
 
 @two_cores
 @pytest.mark.long("a member is started twice")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("run", [1], indirect=True)
 def test_a_later_life_of_a_group_has_other_seeds(run):
     """What ended the one before, such as a start that the simulator cannot take, need not come again."""
     plans = [run.folder / "groups" / life / "run.json" for life in ("1", "1-2")]
-    run.until(plans[0].exists, "a group", 120)
+    run.until(plans[0].exists, "a group", 400)
     run.kill("member-0")
-    run.until(plans[1].exists, "its return", 120)
+    run.until(plans[1].exists, "its return", 400)
     run.interrupt()
     run.end()
     first, second = (json.loads(plan.read_text())["run"]["seed"] for plan in plans)
