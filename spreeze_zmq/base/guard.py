@@ -14,6 +14,8 @@ from typing import Any
 
 #: Seconds that graceful groups get to clean up, by the clock: on a crowded machine each sleep takes longer.
 GRACE_S = 10
+#: A program that is ended in the middle gets this long to remove what it has half written.
+TERM_S = 2.0
 
 #: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; input ends with the launcher.
 #: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
@@ -86,8 +88,9 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a program, which ends with this block or with this process, whatever ends them, and with it all
-    that it has started: a compiler is the child of its driver, which nobody is bound to.
+    """Start a program in a session of its own. Where this block raises or this process ends, whatever ends
+    it, the program ends, and with it all that it has started: a compiler is the child of its driver, which
+    nobody is bound to.
 
     Args:
         command: the program and its arguments.
@@ -108,6 +111,9 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
                 yield process
             except BaseException:
                 with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)  # what is half written is removed
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(TERM_S)
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
         guard.remove(process.pid)

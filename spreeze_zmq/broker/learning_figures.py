@@ -123,7 +123,7 @@ class LearningFigures:
         if life != instance:
             if not count:
                 return float(self.counts[name])
-            beyond = self.counts[name] - count
+            beyond = max(0.0, self.counts[name] - count)
         self.computed_by[name] = [instance, beyond]
         return float(count + beyond)
 

@@ -38,7 +38,11 @@ def of_status(status: Mapping[str, Any], gauges: Mapping[str, float]) -> dict[st
     values: dict[str, Any] = {
         GAUGE_CURVES.get(name, f"train/{name}"): value for name, value in gauges.items()
     }
-    return values | {curve: _at(status, path) for path, curve in STATUS_CURVES}
+    figures = {curve: _at(status, path) for path, curve in STATUS_CURVES}
+    for quantile in ("p50", "p99"):  # a status of an older release has that of all rollouts so far alone
+        if figures[curve := f"balance/policy_lag_{quantile}"] is None:
+            figures[curve] = _at(status, ("policy_lag", quantile))
+    return values | figures
 
 
 def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,14 +46,15 @@ def state_of(record: Any) -> dict[str, Any]:
 
 
 def restore(record: Any, state: Mapping[str, Any]) -> None:
-    """Inverse of :func:`state_of`.
+    """Inverse of :func:`state_of`; what an older release did not keep yet stays as it is.
 
     Raises:
         InputError: a value is not of its field's type.
     """
     for owner, item, key in _kept(record):
-        kind = get_type_hints(type(owner))[item.name]
-        setattr(owner, item.name, from_plain(kind, state[key], f"broker.json: {key}"))
+        if key in state:
+            kind = get_type_hints(type(owner))[item.name]
+            setattr(owner, item.name, from_plain(kind, state[key], f"broker.json: {key}"))
 
 
 def _kept(record: Any) -> Iterator[tuple[Any, Field[Any], str]]:

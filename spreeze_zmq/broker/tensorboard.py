@@ -45,7 +45,8 @@ class TensorBoard:
 
     def went_back(self, row: Mapping[str, Any]) -> None:
         """Write the number of updates after which a learner went back to a checkpoint, at its env steps."""
-        self.write({f"train/{row['learner']}_went_back_after_updates": row["updates"]}, row["env_steps"])
+        step = row["updates"] if self._offline else row["env_steps"]
+        self.write({f"train/{row['learner']}_went_back_after_updates": row["updates"]}, step)
 
     def write(self, values: Mapping[str, float | None], env_steps: int) -> None:
         """Write one point per curve at ``env_steps`` and flush, without None and non-finite values."""

@@ -49,7 +49,8 @@ def _about_effect(plan: Plan) -> Iterator[str]:
     options = {option.name: option for option in options_of(kind.Options)}
     for name, option in options.items():
         value = plan.algorithm[name]
-        if value != option.default and not option.has_effect(options, plan.algorithm):
+        is_read = name == "hindsight_goals" and plan.learning.rows_each > 1  # by a relabelling of one's own
+        if value != option.default and not is_read and not option.has_effect(options, plan.algorithm):
             other = plan.algorithm[option.only_with]
             yield (
                 f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "

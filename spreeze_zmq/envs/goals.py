@@ -179,7 +179,9 @@ class NoRewards:
         """Raises InvalidEnvironment."""
         raise InvalidEnvironment(self._why)
 
-    terminated: Callable[..., Any] = reward
+    def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_]:
+        """Raises InvalidEnvironment."""
+        raise InvalidEnvironment(self._why)
 
 
 def goal_facts(batch: Any, env_id: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -128,8 +128,9 @@ class ReplayExperience(Experience):
         if not (self.replay.num_sampled or self._has_outlived):  # one that was saved with this state
             self.replay.num_sampled = min(len(self.replay) - self.num_filled, env_steps)
         each = self.component.plan.learning.rows_each
-        needed = refill(options.learning_starts, env_steps, options.replay_capacity, each)
-        lacks = self.replay.num_sampled < min(needed, env_steps)  # also what outlived a crash in this wait
+        lost = env_steps - self.replay.num_sampled  # what outlived a crash was not
+        needed = refill(options.learning_starts, lost, options.replay_capacity, each)
+        lacks = self.replay.num_sampled < min(needed, env_steps)
         if lacks and not self.in_order and not self.component.plan.offline:
             self.refill = needed
             log.warning("without its replay: updates go on after %d transitions", self.refill)

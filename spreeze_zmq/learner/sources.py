@@ -57,7 +57,7 @@ class Sources:
         """An empty replay that one source fits in."""
         plan_of_run, options = self._component.plan, self._half.options
         kind, stack = type(self._half.algorithm), options.frame_stack
-        times = 1 + options.hindsight_goals if self._how is not None else 1
+        times = plan_of_run.learning.rows_each
         frames = (1 + stack) * num_episodes  # that begin and end episodes, of images
         capacity = times * plan.transitions + frames
         small = replace(options, replay_capacity=capacity, learning_starts=1)

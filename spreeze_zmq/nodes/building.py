@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -33,23 +34,17 @@ def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
     file = read_component_file(folder)
     if not file.build:
         return file
-    output = ""
-    try:
-        with guarded(
-            file.build,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
-            try:
-                output, _ = process.communicate(timeout=QUICK_S)
-            except subprocess.TimeoutExpired:
-                say(f"building {folder.name}: the first time takes a while")
-                output, _ = process.communicate()
-    except OSError as error:
-        raise InputError(f"{folder.name}: its build {why_not_started(file.build, error)}") from error
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with contextlib.ExitStack() as stack:
+        try:
+            process = stack.enter_context(guarded(file.build, **pipes, encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise InputError(f"{folder.name}: its build {why_not_started(file.build, error)}") from error
+        try:
+            output, _ = process.communicate(timeout=QUICK_S)
+        except subprocess.TimeoutExpired:
+            say(f"building {folder.name}: the first time takes a while")
+            output, _ = process.communicate()
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         why = lines[-1] if lines else f"exit code {process.returncode}"

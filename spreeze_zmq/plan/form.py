@@ -30,6 +30,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "timing": dict,
     "groups": GroupsPlan,
     "movable": dict,
+    "rows_each": lambda: 1,
     "data": dict,
     "launcher": int,
     "began_s": float,

@@ -135,10 +135,13 @@ def check_data(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:
         return
     held = [*_filled_with(checkpoint)]  # whatever each was called
     for name, source in plan.data.items():
-        if source.share is None and [getattr(source, key) for key in DATA_FACTS] not in held:
+        facts = [getattr(source, key) for key in DATA_FACTS]
+        if source.share is None and facts not in held:
+            is_other = any(each[:-1] == facts[:-1] for each in held)
+            how = "when it had another number of transitions" if is_other else "without it"
             raise CheckpointError(
                 f"--resume {run}: data.{name} is to fill the replay before training, and the one that comes "
-                f"back from the checkpoint was filled without it: write data.{name}.share, or "
+                f"back from the checkpoint was filled {how}: write data.{name}.share, or "
                 "run.save_replay = false to fill a new one"
             )
 

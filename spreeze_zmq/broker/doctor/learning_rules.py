@@ -25,6 +25,8 @@ LOWEST_LOG_STD, HIGHEST_LOG_STD = -4.5, 1.0
 LEAST_CHOICE = 0.01
 #: Factor by which values may exceed the sum of the largest rewards seen.
 VALUE_SLACK = 10.0
+#: And this many times more where rewards come from data too, whose size is not known here.
+DATA_SLACK = 100.0
 #: Factor by which the loss of the last third exceeds the first one's, without any rise of the return.
 LOSS_GROWTH = 100.0
 #: Updates before the loss is compared, and before the return must have risen.
@@ -122,13 +124,14 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     gamma, value = vitals.number("gamma", 1.0), vitals.typical("q_mean")
     if value is None or gamma >= 1.0 or vitals.divides_rewards or vitals.number("num_atoms", 1) > 1:
         return None
-    if vitals.rewards is None or vitals.table("data"):
+    if vitals.rewards is None:
         return None
-    # In hindsight a goal may be paid that no sampler has reached.
+    # In hindsight a goal may be paid that no sampler has reached; what data pay, nobody has told.
     reward = max(-vitals.rewards[0], vitals.rewards[1], float(vitals.has_other_rewards))
     bonus = abs((vitals.typical("temperature") or 0.0) * (vitals.typical("entropy") or 0.0))
     most = (reward + bonus) / (1.0 - gamma)
-    if abs(value) <= VALUE_SLACK * max(most, 1.0):
+    slack = VALUE_SLACK * (DATA_SLACK if vitals.table("data") else 1.0)
+    if abs(value) <= slack * max(most, 1.0):
         return None
     return Finding(
         f"the critics expect a return of {value:.2g}; rewards of at most {reward:.2g} add up to {most:.2g}",
@@ -187,7 +190,8 @@ def _warm_up(vitals: Vitals) -> tuple[int, str]:
     if not vitals.is_resumed:
         return first, "more environments or samplers, or a smaller algorithm.learning_starts"
     capacity = int(vitals.number("replay_capacity", 0))
-    rows_each = max(1, int(numbers(vitals.table("learning")).get("rows_each", 1)))
+    goals = vitals.number("hindsight_goals", 0) if vitals.option("hindsight", "off") != "off" else 0
+    rows_each = max(1, int(numbers(vitals.table("learning")).get("rows_each", 1 + goals)))
     first += refill(starts, vitals.steps_before, capacity, rows_each) - starts
     again = "run.save_replay = true, with which the next run need not wait"
     return first, f"more environments or samplers, or {again}"

@@ -167,8 +167,9 @@ class Vitals:
 
     @property
     def has_other_rewards(self) -> bool:
-        """Whether there are rewards to learn from that no sampler has got: of data, of goals in hindsight."""
-        return bool(self.table("data")) or self.option("hindsight", "off") != "off"
+        """Whether there are rewards to learn from that no sampler has got: of data, of further goals."""
+        relabels = self.option("hindsight", "off") != "off" or self.table("learning").get("rows_each", 1) != 1
+        return bool(self.table("data")) or relabels
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A table of the plan; empty where there is none: run.json may be anybody's."""

@@ -132,7 +132,7 @@ class Reads:
         for code in sorted(self.codes, key=lambda code: kinds[origin(code.co_filename)]):
             line = code.co_firstlineno
             for step in dis.get_instructions(code):
-                line = step.starts_line or line
+                line = getattr(step, "line_number", step.starts_line) or line  # a flag since Python 3.13
                 if step.argval == name and step.opcode not in dis.haslocal:
                     place = f" ({code.co_filename}:{line})"
                     if step.opname.startswith(("STORE", "DELETE")) is stored:

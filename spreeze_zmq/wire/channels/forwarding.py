@@ -23,6 +23,8 @@ BURST = 100
 SHUT_AFTER_S = 0.01
 #: Who asks for the latest messages subscribes to all of them.
 ASKS = b"\x01"
+#: Who misses weights asks a hundred times a second, and each answer goes to all subscribers.
+REPEATED_EVERY_S = 0.05
 #: Time between two looks at whether what was sent has arrived.
 ARRIVED_AFTER_S = 0.02
 _SNDMORE = int(zmq.SNDMORE)
@@ -84,6 +86,7 @@ class Relay:
         specs = [KINDS[kind] for kind in near.kinds]
         self._keeps = len(specs) == 1 and specs[0].retained and not specs[0].retained_by
         self._kept: list[zmq.Frame] = []
+        self._repeated_s = -math.inf
 
     def waits(self) -> list[tuple[Any, int]]:
         """For messages, and for subscriptions."""
@@ -105,12 +108,13 @@ class Relay:
             self.num_bytes += sum(map(len, message))
             if message and self._keeps:
                 self._kept = message
-        if is_asked and self._kept:
+        if is_asked and self._kept and time.monotonic() - self._repeated_s >= REPEATED_EVERY_S:
             self._repeat()
         return any_came
 
     def _repeat(self) -> None:
         """Repeat the message that was kept to every subscriber here that has room."""
+        self._repeated_s = time.monotonic()
         frames = [frame.buffer for frame in self._kept]
         with contextlib.suppress(WireError):  # nobody could read it
             self.near.forward(encode(decode(frames)._replace(repeat=True)))

@@ -175,7 +175,8 @@ class Subscriber(Channel):
 
         Args:
             answer_timeout_s: longest wait for the publisher to repeat its latest if the queue was full.
-            ask: have it repeated also if the queue was not.
+            ask: have it repeated also if the queue was not, and wait so long in any case: a relay may answer
+                before the newest has come to it.
         """
         newest, drained = self._drain()
         if drained < self._high_water_mark and not ask:
@@ -183,7 +184,7 @@ class Subscriber(Channel):
             return newest
         deadline_s, answered = time.monotonic() + answer_timeout_s, self._repetitions
         asked_s = 0.0
-        while self._repetitions == answered and (now_s := time.monotonic()) < deadline_s:
+        while (ask or self._repetitions == answered) and (now_s := time.monotonic()) < deadline_s:
             # The publisher drops the repetition too while its queue is full: keep asking.
             if now_s - asked_s >= _ASK_INTERVAL_S:
                 self.ask_again()

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from spreeze_zmq.base.guard import guarded
 from tests.unit.supervisor.lives import DEADLINE_S, gone, numbers_in, until
 
 #: Starts another one, as a compiler's driver does.
@@ -22,6 +23,21 @@ BEFORE_A_RUN = {
     "measuring": "from spreeze_zmq.plan import sizing, topology; sizing.MEASURE = (driver,); "
     "sizing.measure(topology.load('pendulum'))",
 }
+
+
+def test_a_program_that_is_ended_may_remove_what_it_has_half_written(tmp_path):
+    """A compiler's object, which would be newer than its source: the next build took it for a whole one."""
+    half, begun = tmp_path / "half.o", tmp_path / "begun"
+    program = f"trap 'rm {half}; exit 1' TERM; touch {half} {begun}; while :; do sleep 0.01; done"
+
+    def build():
+        with guarded(["/bin/sh", "-c", program]):
+            until(begun.exists, "its beginning")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    assert not half.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])

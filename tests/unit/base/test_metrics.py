@@ -246,6 +246,21 @@ def test_a_run_has_one_axis_with_what_it_goes_on_from(tmp_path, offline, drawn):
     assert [step for step, _ in curves(tmp_path)["time/fps"]] == drawn
 
 
+@pytest.mark.parametrize(("offline", "step"), [(False, 3), (True, 50)])
+def test_a_learner_that_went_back_is_drawn_on_that_axis(tmp_path, offline, step):
+    """Beside the other curves, not at env steps that nobody sampled."""
+    board = TensorBoard(tmp_path, offline=offline)
+    board.went_back({"learner": "critic_learner", "updates": 50, "env_steps": 3})
+    assert curves(tmp_path) == {"train/critic_learner_went_back_after_updates": [(step, 50.0)]}
+
+
+def test_the_lag_of_an_older_status_is_drawn(tmp_path):
+    """It has that of all rollouts alone: a resumed run's curve has no gap before it."""
+    board = TensorBoard(tmp_path)
+    board.status({**STATUS, "policy_lag": {"p50": 3.0, "p99": 7.0}}, {})
+    assert curves(tmp_path)["balance/policy_lag_p99"] == [(2048, 7.0)]
+
+
 def test_a_second_life_of_the_broker_goes_on_with_the_curves(tmp_path):
     """TensorBoard joins both files of the folder."""
     TensorBoard(tmp_path).write({"time/fps": 1.0}, 1)

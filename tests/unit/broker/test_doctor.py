@@ -152,6 +152,7 @@ def test_few_updates_are_named_with_their_cause():
         (0, 1_008, "a smaller algorithm.learning_starts", {}),
         (490_000, 49_008, "run.save_replay = true", {}),
         (490_000, 20_008, "run.save_replay = true", {"rows_each": 5}),
+        (490_000, 20_008, "run.save_replay = true", {"rows_each": None}),  # of an older release
     ],
 )
 def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(before, waits_for, remedy, told):
@@ -162,6 +163,7 @@ def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(befor
     if before:
         plan = json.loads(run.record.plan.to_json())
         plan["learning"] |= told
+        plan["algorithm"] |= {"hindsight": "future" if told else "off", "hindsight_goals": 4}
         plan["run"]["resume_from"] = "runs/a/checkpoints/1"
         run.record.doctor = Doctor(plan)
         run.record.resume({"counts": {"env_steps": before, "critic_updates": 1e6}, "t_s": 0.0})

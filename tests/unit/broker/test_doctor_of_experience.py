@@ -90,7 +90,11 @@ def test_rewards_that_never_differ_are_named():
 @pytest.mark.parametrize("reward", [-1.0, -1e-5, 0.0])
 @pytest.mark.parametrize(
     "others",
-    [{"algorithm": {"hindsight": "future", "gamma": 0.99}}, {"data": {"shown": {"source": "minari:a/b-v0"}}}],
+    [
+        {"algorithm": {"hindsight": "future", "gamma": 0.99}},
+        {"algorithm": {"hindsight": "off", "gamma": 0.99}, "learning": {"rows_each": 3}},
+        {"data": {"shown": {"source": "minari:a/b-v0"}}},
+    ],
 )
 def test_rewards_of_samplers_are_not_all_that_there_is_to_learn_from(others, reward):
     """Goals in hindsight, and data, are paid where no sampler has been: their values are others."""
@@ -100,6 +104,15 @@ def test_rewards_of_samplers_are_not_all_that_there_is_to_learn_from(others, rew
     run.draw = lambda size: np.full(size, 200 * reward)
     run.gauges |= {"q_mean": 500.0}
     assert run.live(20) == []
+
+
+@pytest.mark.parametrize("others", [{}, {"data": {"shown": {"source": "minari:a/b-v0"}}}])
+def test_values_that_no_rewards_add_up_to_are_named(others):
+    """Beside data, whose rewards nobody has told, only where they are far beyond."""
+    run = Lived()
+    run.record.doctor.vitals.plan = {**run.record.doctor.vitals.plan, **others}
+    run.gauges |= {"q_mean": 1e9}
+    assert run.live(20) == ["values_diverge"]
 
 
 def test_episodes_that_are_all_the_same_are_named():

@@ -94,14 +94,24 @@ def test_what_a_learner_has_computed_stays_computed():
     restart of the broker: the share of the arithmetic that updates use is of all of them.
     """
     run = RunRecord(topology.load("pendulum"))
-    for life, flops, in_all in ((1, 300, 300), (1, 1000, 1000), (2, 0, 1000), (2, 400, 1000), (2, 450, 1050)):
+    lives = ((1, 300, 300), (1, 1000, 1000), (2, 0, 1000), (2, 400, 1000), (2, 450, 1050), (3, 1070, 1070))
+    for life, flops, in_all in (*lives, (3, 1075, 1075)):
         fields = {"role": "critic_learner", "gauges": {}, "counters": {"critic_flops": flops}}
         run.learning.take(f"critic_learner-0/{life}", fields, 1.0)
         assert run.learning.counts["critic_flops"] == in_all
         state = json.loads(json.dumps(run.to_dict()))
         run = RunRecord(run.plan)
         run.restore(state, 1.0)
-    assert run.learning.mean_rates(1.0)["critic_flops_per_s"] == 750
+    assert run.learning.mean_rates(1.0)["critic_flops_per_s"] == 775
+
+
+def test_a_broker_goes_on_from_what_an_earlier_release_kept():
+    """What is kept since stays as it is at a beginning."""
+    run = RunRecord(topology.load("pendulum"))
+    state = run.to_dict()
+    del state["computed_by"], state["devices"]
+    run.restore(state, 1.0)
+    assert run.learning.computed_by == {}
 
 
 def test_the_replay_ratio_is_measured_since_it_is_wanted():

@@ -164,6 +164,7 @@ def test_videos_that_cannot_come_are_named_before_the_run(monkeypatch):
             ["algorithm.hindsight_goals=8"],
             'hindsight_goals = 8 has no effect while algorithm.hindsight is "off"',
         ),
+        (["algorithm.hindsight_goals=8", "run.algorithm=tests.unit.algorithms.test_relabel:Doubled"], ""),
         (
             ["algorithm.max_batch_size=512"],
             "max_batch_size = 512 has no effect while algorithm.batch_size is 256",

@@ -132,6 +132,19 @@ def test_the_last_policy_comes_to_a_reader_that_was_busy_until_its_learner_had_l
     assert last.fields["version"] == 19
 
 
+def test_what_a_relay_repeats_hides_no_later_policy_that_is_on_its_way(machine):
+    """It answers at once, the learner's last one may still be on a slow link."""
+    publisher = machine.head(POLICY, "pub")
+    reader = machine.sampler(POLICY, "sub", "evaluator-0")
+    publisher.publish(policy(0))
+    assert newest(reader, publisher) == 0
+    sent = threading.Timer(0.3, publisher.publish, [policy(1)])
+    sent.start()
+    last = reader.newest(2.0, ask=True)
+    sent.join()
+    assert last.fields["version"] == 1
+
+
 def pushed(machine, names):
     """Rollouts of these samplers until the machine has no room for another; their ends, and how many."""
     ends = {name: machine.sampler(EXPERIENCE, "push", name) for name in names}

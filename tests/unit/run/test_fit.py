@@ -114,12 +114,14 @@ def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused
         (with_data(save_replay=False, shown=SHOWN, more=MORE), True),
     ):
         check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN), replay=replay))
-    for name, plan in (
-        ("more", with_data(shown=SHOWN, more=MORE)),
-        ("shown", with_data(shown={**SHOWN, "episodes": 1})),
-        ("shown", with_data(shown={**SHOWN, "transitions": 9})),
+    other = "when it had another number of transitions"
+    for name, plan, how in (
+        ("more", with_data(shown=SHOWN, more=MORE), "without it"),
+        ("shown", with_data(shown={**SHOWN, "episodes": 1}), "without it"),
+        ("shown", with_data(shown={**SHOWN, "transitions": 9}), other),
     ):
-        with pytest.raises(CheckpointError, match=f"data.{name} is to fill .* write data.{name}.share"):
+        says = f"data.{name} is to fill .* was filled {how}: write data.{name}.share"
+        with pytest.raises(CheckpointError, match=says):
             check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN)))
 
 

@@ -1,6 +1,7 @@
 """run.json: complete, explicit, and read back as it was written."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,13 @@ def test_a_file_from_before_recordings_is_read(plan):
     values = json.loads(plan.to_json())
     del values["recording"], values["command"], values["channels"]["critic"]["curve"]
     assert Plan.from_json(json.dumps(values)) == plan
+
+
+def test_a_file_of_an_earlier_release_is_read():
+    """Whatever has been added since: its run is shown, and its recordings are replayed."""
+    plan = Plan.read(Path(__file__).parent / "earlier_run.json")
+    assert plan.run.env == "Pendulum-v1"
+    assert plan.learning.rows_each == 1
 
 
 def test_the_file_has_the_documented_shape(plan):
