@@ -14,6 +14,8 @@ from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
 
 #: Interval of requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01
+#: Who has not asked again for this time has its answer: on a busy machine it may ask late.
+_QUIET_ASKERS_S = 0.1
 #: Who asks subscribes to this and its name, too, which no message begins with.
 NAMED = b"\xff"
 #: Subscribers whose names are kept, and the length of one.
@@ -118,12 +120,12 @@ class Publisher(Channel):
         if not doubtful():
             return True
         until_s, asked = time.monotonic() + timeout_s, self.subscriptions
-        quiet_s = time.monotonic() + 3 * _ASK_INTERVAL_S
+        quiet_s = time.monotonic() + _QUIET_ASKERS_S
         while (now_s := time.monotonic()) < until_s and (doubtful() or now_s < quiet_s):
             zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S))
             self.serve()
             if self.subscriptions > asked:  # it asks until the answer has come
-                asked, quiet_s = self.subscriptions, time.monotonic() + 3 * _ASK_INTERVAL_S
+                asked, quiet_s = self.subscriptions, time.monotonic() + _QUIET_ASKERS_S
         self._repeat()  # what it took for the answer may have been an older one, to others
         return not doubtful()
 
