@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Mapping
@@ -48,12 +47,12 @@ def come_to(peers: Peers, clause: str, what: str, position: int, mark: str) -> i
     """Wait until the streams have reached a position, set the mark, and return the position. Each step on
     the way may take as long as any other thing.
     """
+
+    def more() -> bool:
+        return produced(peers) > before
+
     while (before := produced(peers)) < position:
-        peers.until(
-            clause,
-            f"rollouts up to position {position} {what}",
-            functools.partial(lambda before: produced(peers) > before, before),
-        )
+        peers.until(clause, f"rollouts up to position {position} {what}", more)
     peers.mark(mark)
     return position
 

@@ -33,11 +33,12 @@ class Run(Peers):
         self.mark("begun")
 
     def start(self, index=0):
-        """Start the component as the launcher would. What a former life of it said comes before or, where it
-        comes late, is passed over by :meth:`next`.
+        """Start the component as the launcher would. Where a former life of it has ended, what that said and
+        nobody has read, or what comes of it late, is passed over by :meth:`next`, and by no other.
         """
         if self.lives and self.lives[-1].ended:
-            self.past |= {heard.message.incarnation for heard in self.heard}
+            name, messages = self.lives[-1].name, [heard.message for heard in self.heard]
+            self.past |= {message.incarnation for message in messages if message.sender == name}
         return super().start(index).process
 
     def next(self, kind, channel=""):

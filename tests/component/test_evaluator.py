@@ -117,9 +117,8 @@ def test_a_challenger_replaces_the_best_policy_only_in_a_race_of_fresh_episodes(
     which are no new best. At the end fresh ones that chose nothing are the score of the policy that is kept.
     """
     process, looked, spared, outcomes, version, lowest = begin(peers), [], 0, set(), 0, math.inf
-    wanted = (
-        {True, False} if goal is None else {True}
-    )  # later challengers would confirm the goal without a race
+    # with a goal, later challengers would confirm it without a race
+    wanted = {True, False} if goal is None else {True}
     while not (wanted <= outcomes and (spared or goal is None)):
         version += 1
         publish(peers, version, seed=version)
@@ -166,7 +165,8 @@ def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
     first = evaluation(peers)
     assert (first["version"], first["best"]) == (1, True)
     publish(peers, 2, seed=2)
-    _ = peers.later_report(), peers.later_report()  # it is there before the stop, on another channel
+    for _ in range(2):  # it is there before the stop, on another channel
+        peers.later_report()
     again, last, final = end(peers, process)
     assert (again["version"], again["rescored"]) == (1, last["num_episodes"])
     assert (last["version"], last["confirmed"]) == (2, False)
@@ -218,13 +218,10 @@ def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
 
 
 UNDER_A_SECOND = ["run.env_kwargs.step_s=0.08", "components.evaluator.episode_steps=10"]
+BOUNDED = ["components.evaluator.max_s=4.6", "components.evaluator.workers=0"]
 
 
-@pytest.mark.parametrize(
-    "peers",
-    [[*OFTEN, *ENDLESS, *UNDER_A_SECOND, "components.evaluator.max_s=4.6", "components.evaluator.workers=0"]],
-    indirect=True,
-)
+@pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS, *UNDER_A_SECOND, *BOUNDED]], indirect=True)
 def test_fresh_episodes_have_as_much_time_each_as_those_of_a_look(peers):
     """A look takes 2.4 of at most 4.6 seconds; the 4.8 seconds of twice as many are no reason to cut them."""
     process = begin(peers)

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from components.evaluator.__main__ import LAST_POLICY_S
 from spreeze_zmq.algorithms.packing import Layout
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.component import Component
+from spreeze_zmq.component import LAST_POLICY_S, Component
 from spreeze_zmq.learner import Learner, publication
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.vault import Vault

@@ -1,9 +1,12 @@
 """The seeds that processes give their environments, which tell them in their observations."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
 
+from spreeze_zmq.component import Component
 from spreeze_zmq.envs.seeds import SEEDS
 from spreeze_zmq.wire import rollout_from
 from tests.component.test_evaluator import begin, evaluation, publish
@@ -65,3 +68,17 @@ def test_a_later_life_of_a_sampler_begins_other_episodes_but_in_lockstep(peers, 
         process.kill()
         process.wait()
     assert np.array_equal(*begun.values()) is again
+
+
+def test_a_process_of_a_run_that_goes_on_has_other_seeds(peers):
+    """By the checkpoint that it goes on from; the same one gives the same."""
+    component = Component("critic_learner", peers.plan, 0)
+
+    def seed_from(point):
+        run = replace(peers.plan.run, resume_from=point)
+        component.plan = replace(peers.plan, run=run)
+        return component.seed_sequence().generate_state(1)[0]
+
+    seeds = [seed_from(point) for point in (None, "/run/1", "/run/2", "/run/1")]
+    assert seeds[1] == seeds[3]
+    assert len(set(seeds)) == 3

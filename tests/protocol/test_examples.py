@@ -275,7 +275,7 @@ def test_the_example_in_javascript_is_heard_and_hears_while_it_collects(played, 
         return message.kind == "report" and message.fields["clock_s"]["busy"] > 1
 
     reports = [peers.pull("report", collects) for _ in range(6)]
-    assert np.diff([report.fields["time_s"] for report in reports]).min() < 1  # any may be held up
+    assert np.median(np.diff([report.fields["time_s"] for report in reports])) < 1  # one may be held up
     process.send_signal(signal.SIGTERM)
     last = peers.pull("report", lambda message: message.kind == "bye")
     assert peers.ended(process) == 0

@@ -126,18 +126,7 @@ def mutated(rng, frames):
     return [bytes(frame) for frame in frames] or [b""]
 
 
-REPORTS = {
-    "hello",
-    "report",
-    "bye",
-    "episodes",
-    "evaluation",
-    "failure",
-    "part",
-    *SENDERS,
-    "fusion",
-    "request",
-}
+REPORTS = {"hello", "report", "bye", "episodes", "failure", *SENDERS, "fusion", "request"}
 EXTREME = {kind: list(extremes(kind)) for kind in REPORTS}
 
 

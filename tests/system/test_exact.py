@@ -65,13 +65,14 @@ def test_a_killed_run_goes_on_exactly_from_its_last_checkpoint(launch, road):
     """
     killed = started(launch, road, *OFTEN, *until("none"))
 
-    def exact():
-        saved = latest(killed.folder / "checkpoints")
-        return saved if saved is not None and saved.state.get("exact") else None
+    def is_exact(saved):
+        return saved is not None and saved.state.get("exact")
 
-    killed.until(exact, "a checkpoint at one count")
+    checkpoints = killed.folder / "checkpoints"
+    killed.until(lambda: is_exact(latest(checkpoints)), "a checkpoint at one count")
     killed.clear()
-    saved = exact()  # another one may have come meanwhile
+    saved = latest(checkpoints)  # another one may have come meanwhile
+    assert is_exact(saved), killed.said()
     end = until(saved.state["counts"]["env_steps"] + FURTHER)
     whole = started(launch, road, *end)
     run = started(launch, road, *end, "--resume", str(killed.folder))

@@ -201,10 +201,8 @@ def test_an_environment_may_fail_now_and_then_and_not_always(launch, tmp_path, m
     slow(tmp_path, monkeypatch, length=2, fails_in=fails_in)
     run = launch("--set", "run.stop.env_steps=4000", topology="slow.toml")
     assert run.end(90) == code, run.said()
-    said, name = (
-        run.output.read_text(),
-        run.summary()["failures"][0]["name"],
-    )  # who has stepped it so far first
+    said = run.output.read_text()
+    name = run.summary()["failures"][0]["name"]  # who has stepped it so far first
     log = (run.folder / "logs" / f"{name}.log").read_text()
     if code:
         assert "the gripper is stuck" in said.splitlines()[-1]

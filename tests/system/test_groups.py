@@ -98,7 +98,7 @@ def test_a_later_life_of_a_group_has_other_seeds(run):
     run.kill("member-0")
     run.until(plans[1].exists, "its return", 400)
     run.interrupt()
-    run.end()
+    assert run.end() == 0, run.said()
     first, second = (json.loads(plan.read_text())["run"]["seed"] for plan in plans)
     assert first != second
 

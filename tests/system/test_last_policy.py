@@ -21,14 +21,14 @@ RARELY = ("--set", "components.evaluator.cost_share=0.000001", "--set", "run.sto
 OWN = """
 import time
 import gymnasium, numpy as np
-from tests.system.holding import held
+from tests.system.holding import Hold
 
 class Own(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)  # which one learner is enough for
 
     def __init__(self, length=-1, step_s=0.0, until=""):
-        self.length, self.step_s, self.until, self.is_free = length, step_s, until, not until
+        self.length, self.step_s, self.hold = length, step_s, Hold(until)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -37,7 +37,7 @@ class Own(gymnasium.Env):
 
     def step(self, action):
         time.sleep(self.step_s)
-        self.is_free = self.is_free or held(self.until)
+        self.hold()
         self.steps += 1
         self.x += 0.1 * (int(action) - 1)
         info = {"is_success": abs(self.x) < 0.1, "steps": self.steps}

@@ -119,7 +119,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
 
         page.evaluate(WATCH)
         run.kill("visualizer-0")
-        page.wait_for_function("window.lost > 0")  # though it is back by now
+        wait_for(lambda: page.evaluate("window.lost"), "the loss of the server")  # though it is back by now
         page.wait_for_selector("body[data-connected=yes]", state="attached")
         wait_for(lambda: num_points(page) > max(points, 3), "the curve as it was")
         before = picture(page)
@@ -184,8 +184,7 @@ def explore(page):
     first.select_option("evaluation: mean_return")
     second.select_option("critic_loss")
     axis.select_option("trained_transitions")
-    names = ["evaluation: mean return", "critic loss"]
-    for name in names:
+    for name in ("evaluation: mean return", "critic loss"):
         part.locator(".u-legend", has_text=name).wait_for()
     assert part.get_by_text("smoothed").count() == 0
     part.locator("input").fill("0.9")
@@ -279,6 +278,7 @@ command = ["python", "{folder}"]
 """
 
 
+@pytest.mark.timeout(420)
 def test_a_run_goes_on_without_its_page(launch, tmp_path):
     """A visualizer of the user's own that cannot start is one line, and no failure of the run: it trains."""
     folder = tmp_path / "mine"

@@ -43,6 +43,7 @@ def test_a_run_is_trained_and_evaluated(trained):
         trained.evaluate(episodes=0)
 
 
+@pytest.mark.timeout(700)
 def test_the_folder_of_a_run_is_enough(trained):
     """``Policy.load`` takes it."""
     obs = np.ones((3, 3), np.float32)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long("one run goes on from where another ended")
+@pytest.mark.timeout(400)
 def test_resume_goes_on_from_the_last_checkpoint(launch, tmp_path):
     """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
     on its first few transitions alone. Its clock and its curve go on, and it begins with the best policy.

@@ -21,6 +21,7 @@ from spreeze_zmq.evaluation.video.recorder import choose_gl
 from spreeze_zmq.run.folder import RunFolder
 from tests.system.conftest import reached
 
+pytestmark = pytest.mark.timeout(700)  # whichever is first waits for the run that is shared
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import psutil
 import pyte
@@ -24,8 +23,8 @@ from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 from tests.system.conftest import LEARNERS_OF, NAPPING, PATIENCE
+from tests.system.returning import SEEN, returning_broker
 
-ROOT = Path(__file__).parents[2]
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
 #: Seconds of silence after which a process counts as lost, in the test that suspends the launcher, whose own
 #: rest does not count: ``unit/launcher/test_deadlines.py``.
@@ -164,29 +163,6 @@ def frames(lines):
     return sum(line.startswith("tests.benchmarks.napping:make  sac") for line in lines)
 
 
-#: A broker whose second life begins when its start has been seen.
-BROKER_SEEN = """
-import runpy, time
-from pathlib import Path
-
-folder = Path(__file__).parent
-while (folder / "lived").exists() and not (folder / "seen").exists():
-    time.sleep(0.05)
-(folder / "lived").touch()
-runpy.run_module("spreeze_zmq.components.broker", run_name="__main__")
-"""
-
-
-@pytest.fixture
-def broker(tmp_path):
-    """The folder of such a broker."""
-    folder, shipped = tmp_path / "broker", ROOT / "components" / "broker" / "component.toml"
-    folder.mkdir()
-    (folder / "component.toml").write_text(shipped.read_text())
-    (folder / "__main__.py").write_text(BROKER_SEEN)
-    return folder
-
-
 def is_at_work_again_after_its_death(terminal, run, broker):
     """The broker's row waits while it starts again, and then has figures; so has the status that its page
     reads. Returns the screen.
@@ -199,7 +175,7 @@ def is_at_work_again_after_its_death(terminal, run, broker):
     terminal.until(
         lambda lines: starts_again & set(row.findall("\n".join(lines))), "broker that starts again"
     )
-    (broker / "seen").touch()
+    (broker / SEEN).touch()
 
     def is_back(lines):
         journal = list(read_journal(run / "metrics.jsonl"))
@@ -213,12 +189,12 @@ def is_at_work_again_after_its_death(terminal, run, broker):
 
 @pytest.mark.long("a run is resized, loses its broker and outlives its terminal")
 def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_terminal(
-    keep, tmp_path, terminal_of, broker
+    keep, tmp_path, terminal_of
 ):
     """From the first second, through the death of its broker and two changes of size, to the hang-up: it ends
     with a checkpoint.
     """
-    run = tmp_path / "run"
+    run, broker = tmp_path / "run", returning_broker(tmp_path / "broker")
     seen = ("--set", f"components.broker.use={broker}", "--set", "run.stop.minutes=30")
     command = watched("pendulum", run, "--set", "run.stop.return=0", *seen)
     terminal = terminal_of(command, rows=24, columns=80)

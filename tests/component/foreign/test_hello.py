@@ -37,11 +37,15 @@ def test_a_hello_that_went_with_the_broker_before_is_said_again(by_command, peer
     peers.start()
     row = {"pid": peers.next("hello").fields["pid"], "ready": True}
 
-    def told(**about):
-        """How many hellos there are two reports after a status that says this of the process."""
+    def say(**about):
+        """A status that says this of the process."""
         peers.publish("control", "status", processes={"sampler-0": {**row, **about}})
-        peers.report()
-        peers.report()
+
+    def told(**about):
+        """How many hellos there are two reports after such a status."""
+        say(**about)
+        for _ in range(2):  # the first may have been made before it was heard
+            peers.later_report()
         return hellos()
 
     def hellos():
@@ -51,6 +55,7 @@ def test_a_hello_that_went_with_the_broker_before_is_said_again(by_command, peer
     while peers.report()["uptime_s"] < began_s + 2.0:
         assert told() == 1
     assert told(ready=False, pid=1) == 1
-    told(ready=False)
-    peers.until("", "another hello", lambda: hellos() == 2)
-    assert told(ready=False) == told() == 2
+    for _ in range(2):  # heard together: the second comes too soon for another hello
+        say(ready=False)
+    peers.until("", "another hello", lambda: hellos() > 1)
+    assert told() == 2

@@ -7,11 +7,13 @@ import sys
 import pytest
 
 from spreeze_zmq.base.guard import guarded
-from tests.unit.supervisor.lives import DEADLINE_S, gone, numbers_in, until
+from tests.unit.supervisor.lives import gone, numbers_in, until
 
+#: An interpreter that imports torch starts within it.
+DEADLINE_S = 60.0
 #: Starts another one, as a compiler's driver does.
 DRIVER = """#!/bin/sh
-sleep 60 &
+sleep 600 &
 echo $! $$ > {pids}
 wait
 """
@@ -40,6 +42,7 @@ def test_a_program_that_is_ended_may_remove_what_it_has_half_written(tmp_path):
     assert not half.exists()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("what", BEFORE_A_RUN)
 def test_who_is_ended_before_a_run_leaves_nothing_at_work(tmp_path, what, number):
@@ -50,7 +53,11 @@ def test_who_is_ended_before_a_run_leaves_nothing_at_work(tmp_path, what, number
     (tmp_path / "component.toml").write_text(COMPONENT)
     code = f"from pathlib import Path; folder, driver = Path({str(tmp_path)!r}), {str(driver)!r}; "
     process = subprocess.Popen([sys.executable, "-c", code + BEFORE_A_RUN[what]], stderr=subprocess.DEVNULL)
-    pids = numbers_in(tmp_path / "pids", 2)
-    process.send_signal(number)
-    assert process.wait(DEADLINE_S) == -number
-    until(lambda: all(gone(pid) for pid in pids), "the end of every process")
+    try:
+        pids = numbers_in(tmp_path / "pids", 2, DEADLINE_S)
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == -number
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: all(gone(pid) for pid in pids), "the end of every process", DEADLINE_S)

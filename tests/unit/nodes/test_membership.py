@@ -12,7 +12,7 @@ from spreeze_zmq.nodes.place import wires_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import POLICY, SAMPLER
 from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec
-from spreeze_zmq.wire.channels import make_keys
+from spreeze_zmq.wire.channels import SocketFolder, make_keys
 
 DEADLINE_S = 10.0
 
@@ -30,11 +30,19 @@ def membership(tmp_path):
     made._close()
 
 
-def test_a_relay_that_breaks_as_its_machine_leaves_keeps_it_from_nothing(membership, tmp_path):
+@pytest.fixture
+def gone():
+    """A folder for sockets that is not there; its path fits into the address of one."""
+    sockets = SocketFolder.create("gone")
+    sockets.remove()
+    return sockets.path
+
+
+def test_a_relay_that_breaks_as_its_machine_leaves_keeps_it_from_nothing(membership, gone, tmp_path):
     """While it takes part, that ends its part; then its processes end all the same, and it says how."""
-    plan = topology.load("pendulum").placed(tmp_path, tmp_path / "nothing there")
+    plan = topology.load("pendulum").placed(tmp_path, gone / "head")
     relays = membership.half.relays
-    relays.open({POLICY: wires_of(plan, tmp_path / "nor there", [SAMPLER])[POLICY]})
+    relays.open({POLICY: wires_of(plan, gone / "here", [SAMPLER])[POLICY]})
     relays.now.join(DEADLINE_S)
     with pytest.raises(ChannelError):
         membership._watch()

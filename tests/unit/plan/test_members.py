@@ -37,6 +37,13 @@ def test_a_member_is_a_run_of_its_own(plan):
     assert Plan.from_json(own.placed(Path("/run"), Path("/sockets")).to_json()).groups == own.groups
 
 
+def test_each_life_of_a_member_has_seeds_of_its_own(plan):
+    """They follow from the life, so that whoever has the same numbers has the same seeds."""
+    lives = [plan_of_member(plan, 1, 8, life).run.seed for life in ((), (5,), (6,), (5,))]
+    assert lives[1] == lives[3]
+    assert len(set(lives)) == 3
+
+
 def test_a_member_shares_two_channels_and_no_other(plan):
     """The others get endpoints in its own folder."""
     own = plan_of_member(plan, 1, 8)

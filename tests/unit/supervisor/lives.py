@@ -95,11 +95,11 @@ def gone(pid):
         return True
 
 
-def numbers_in(path, count):
+def numbers_in(path, count, wait_s=DEADLINE_S):
     """The process ids that a script has written, once there are ``count``."""
 
     def read():
         numbers = path.read_text().split() if path.exists() else []
         return [int(number) for number in numbers] if len(numbers) >= count else None
 
-    return until(read, f"{count} numbers in {path}")
+    return until(read, f"{count} numbers in {path}", wait_s)

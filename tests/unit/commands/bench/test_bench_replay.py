@@ -42,7 +42,8 @@ def test_what_is_done_between_updates_is_given_the_time_since_it_was_done_last()
 
     half = type("Half", (), {"update": staticmethod(lambda batch: None)})
     while len(passed) < 2:  # one that is held up takes all of its turn
-        passed.clear(), times.clear()
+        passed.clear()
+        times.clear()
         began_s = time.perf_counter()
         rate = replay.updates(half, None, between, "cpu")(0.02)
     assert rate.per_s > 0

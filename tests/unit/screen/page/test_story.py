@@ -55,10 +55,8 @@ def test_a_long_run_is_thinned_evenly_in_time_and_keeps_its_end(tmp_path, monkey
 
 def test_the_lag_that_is_drawn_is_the_present_one():
     """Of a run of an earlier release, whose statuses have none, that of all rollouts so far."""
-    record, lag = (
-        RunRecord(PLAN),
-        {"p50": 1, "p99": 2, "recent_p50": 8, "recent_p99": 9, "max": 9, "stale": 0},
-    )
+    record = RunRecord(PLAN)
+    lag = {"p50": 1, "p99": 2, "recent_p50": 8, "recent_p99": 9, "max": 9, "stale": 0}
     about = {"role": "critic_learner", "pid": 1}
     record.take_hello("critic_learner-0", 7, about, 0.0)
     record.learning.policy_lags["critic_learner-0/7"] = lag
