@@ -38,7 +38,6 @@ SETTINGS = (
     *("algorithm.hidden_sizes=[16]", "algorithm.batch_size=32", "algorithm.learning_starts=64"),
     *("algorithm.replay_capacity=20000", "components.sampler.count=1", "run.stop.minutes=600"),
 )
-CALLBACKS = ("components.observer.callbacks=['spreeze_zmq.callbacks:Callback']",)
 #: Messages between two looks at the process, and longest wait for room in its queue.
 TURN, ROOM_S = 200, 60.0
 #: Of the messages that ask for a checkpoint one in so many is sent: each is a file.
