@@ -102,6 +102,8 @@ def test_a_later_life_of_a_group_has_other_seeds(run):
         return plans[1].exists() and row.get("rounds") and not row["lost"]
 
     run.until(is_back, "its return", 400)
+    told = run.output.read_text().count(" state=")
+    run.until(lambda: run.output.read_text().count(" state=") > told + 1, "a status that tells the launcher")
     run.interrupt()
     assert run.end() == 0, run.said()
     first, second = (json.loads(plan.read_text())["run"]["seed"] for plan in plans)
