@@ -18,6 +18,8 @@ LAUNCHER = "launcher"
 LONGEST_TEXT, MOST_ENTRIES, LONGEST_NAME = 8000, 64, 80
 LONGEST_WAIT = 100
 _NUMBERS = frozenset((float, int))
+#: What learners compute is no number to train on: a GPU multiplies 1e15 times in seconds, 1e21 in a week.
+_MOST = dict.fromkeys(("critic_flops", "actor_flops", "limit_flops_per_s"), 1e30)
 #: Maps of a report whose numbers are added up or divided.
 _NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
 
@@ -119,7 +121,9 @@ def _is_numbered(name: str, role: str) -> bool:
 
 def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a map that are finite and small enough to be added up."""
-    return {name: value for name, value in numbers.items() if abs(value) <= LARGEST}  # false of NaN
+    return {
+        name: value for name, value in numbers.items() if abs(value) <= _MOST.get(name, LARGEST)
+    }  # false of NaN
 
 
 def _cut(value: Any, depth: int = 0) -> Any:
