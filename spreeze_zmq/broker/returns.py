@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.cells import cells
 from spreeze_zmq.base.journal import is_look
 from spreeze_zmq.broker.rows import kept, row_of
 
@@ -16,8 +17,8 @@ from spreeze_zmq.broker.rows import kept, row_of
 EPISODES_WINDOW = 100
 #: Episodes of the recent return, from which the evaluator predicts progress.
 RECENT_EPISODES = 16
-#: Most evaluations that are kept; beyond, every second one of the older half is dropped.
-EVALUATIONS_KEPT = 20_000
+#: Most evaluations that are kept; beyond, looks are thinned evenly in time. All are written each time.
+EVALUATIONS_KEPT = 2_000
 
 
 @dataclass
@@ -88,8 +89,15 @@ class Evaluations:
     def take(self, fields: Mapping[str, Any], now_s: float) -> None:
         self.all.append({"t_s": now_s, **fields})
         if len(self.all) > EVALUATIONS_KEPT:
-            best, older = self.best, self.all[: EVALUATIONS_KEPT // 2]
-            self.all[: len(older)] = [e for index, e in enumerate(older) if index % 2 or e is best]
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep the first look, the last one of each cell of time, and the best evaluation."""
+        curve = self.looks or self.all
+        times = [float(e["t_s"]) for e in curve]
+        kept = [curve[0], self.best, *(curve[cell.stop - 1] for cell in cells(times, EVALUATIONS_KEPT))]
+        wanted = set(map(id, kept))
+        self.all[:] = [e for e in self.all if id(e) in wanted]
 
     @property
     def looks(self) -> list[dict[str, Any]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
+from spreeze_zmq.base.cells import cells
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
-#: Most points that are kept; beyond, neighbours are averaged in pairs.
+#: Most points that are kept; beyond, those of a time are averaged.
 MOST_POINTS = 512
 #: The dots of a Braille character: 2 columns of 4 rows, from the top.
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -52,12 +54,14 @@ class Returns:
 
 
 def _add(points: list[Point], point: Point) -> None:
-    if not math.isfinite(point[1]):
+    if not (math.isfinite(point[0]) and math.isfinite(point[1])):
         return
     points.append(point)
     if len(points) > MOST_POINTS:
-        pairs = zip(points[0::2], points[1::2], strict=False)
-        points[:] = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in pairs]
+        *older, newest = points
+        times = [t_s for t_s, _ in older]
+        groups = [older[cell] for cell in cells(times, MOST_POINTS)]
+        points[:] = [*((fmean(t for t, _ in group), fmean(v for _, v in group)) for group in groups), newest]
 
 
 def curve(points: Sequence[Point], width: int, height: int) -> list[str]:
