@@ -55,7 +55,7 @@ class Broker:
         self.notes = Notes(component.folder, feed, self.record.doctor.take, offline=self.plan.offline)
         self.helm = Helm(self.plan, component.folder, self.record, self.notes, control)
         self.balancer, self.checkpoints = self.helm.balancer, self.helm.checkpoints
-        self.next_write_s = 0.0
+        self.next_write_s = self.paid_s = 0.0
         self.launcher, self.pauses = os.getppid(), Pauses()
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
@@ -149,6 +149,12 @@ class Broker:
 
     # --- the run's files
 
+    @property
+    def owes_write(self) -> bool:
+        """Whether the run's files are due. News may come often: they wait until the last time is paid for."""
+        is_pressing = self.hearing.is_pressing and self.now_s >= self.paid_s
+        return self.hearing.is_urgent or is_pressing or self.now_s >= self.next_write_s
+
     def write(self, *, final: bool = False) -> None:
         """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
         began_s = time.process_time()
@@ -165,9 +171,9 @@ class Broker:
         state = {"began_s": self.began_s, "record": self.record.to_dict()}
         state["exit_reason"] = self.helm.exit_reason
         write_json(self.state_file, state)
-        self.hearing.is_pressing = False
-        spent_s = time.process_time() - began_s
-        self.next_write_s = self.now_s + max(WRITE_INTERVAL_S, spent_s / WRITE_SHARE)
+        self.hearing.is_pressing = self.hearing.is_urgent = False
+        self.paid_s = self.now_s + (time.process_time() - began_s) / WRITE_SHARE
+        self.next_write_s = max(self.now_s + WRITE_INTERVAL_S, self.paid_s)
 
     def finish(self) -> None:
         """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
@@ -198,7 +204,7 @@ def main(component: Component) -> None:
             pace = 1 if len(broker.record.processes) <= CROWD else 2
             next_show_s = broker.now_s + pace * component.options["status_interval_s"]
             broker.helm.show(broker.now_s)
-        if broker.hearing.is_pressing or broker.now_s >= broker.next_write_s:
+        if broker.owes_write:
             broker.write()
     broker.drain()
     broker.finish()

@@ -40,6 +40,7 @@ class Hearing:
 
     Attributes:
         is_pressing: whether something has come that the next broker has to know, and that nobody says again.
+        is_urgent: whether that is what somebody has asked for, which is seldom.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class Hearing:
         clock: Callable[[], float],
     ) -> None:
         self._plan, self.record, self.notes, self.helm = plan, record, notes, helm
-        self._reports, self._clock, self.is_pressing = reports, clock, False
+        self._reports, self._clock = reports, clock
+        self.is_pressing = self.is_urgent = False
 
     def hear(self, message: Message) -> None:
         """Handle one report, or refuse it."""
@@ -164,13 +166,13 @@ class Hearing:
             if row.option == REPLAY_RATIO:
                 self.record.learning.measure_ratio_anew()
             self.helm.turn(row.option, row.value, now_s)
-        self.is_pressing = True
+        self.is_urgent = True
 
     def on_stopping(self, message: Message, now_s: float) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
         self.record.take_stopping(message.fields["roles"])
         self.helm.say_who_stops()
-        self.is_pressing = True
+        self.is_urgent = True
 
     def on_part(self, message: Message, now_s: float) -> None:
         """A learner has written its part of a checkpoint; the last one completes it."""
