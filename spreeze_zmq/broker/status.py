@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.broker.account import Samples
 from spreeze_zmq.broker.cores import CoreShares
 from spreeze_zmq.broker.crowd import Others, others, shown
-from spreeze_zmq.broker.doctor.vitals import Finding
+from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.figures import ProcessRecord, Workers, lateness, worker_rows
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.learning_figures import COUNTS, Efficiency, PolicyLag, ReplayRatio

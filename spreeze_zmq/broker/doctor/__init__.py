@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.broker.doctor.experience_rules import EXPERIENCE_RULES
+from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.learning_rules import LEARNING_RULES
 from spreeze_zmq.broker.doctor.machine_rules import MACHINE_RULES
 from spreeze_zmq.broker.doctor.plan_rules import PLAN_RULES
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.form import to_plain
 
 RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES)

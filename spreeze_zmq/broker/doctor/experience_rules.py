@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.broker.doctor.trend import numbers
-from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.trend import LATELY_S, numbers
+from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Rule, Vitals
 from spreeze_zmq.broker.sightings import OUTSIDE
 from spreeze_zmq.envs.bounds import Beyond
 
@@ -28,6 +29,8 @@ SATURATED = 0.85
 #: Shortest episodes whose lengths are taken for a time limit where all are equal, and where only the longest
 #: ones are; many tasks are over in a few steps.
 LEAST_LIMIT, LEAST_LIMIT_OF_SOME = 10, 50
+#: Share of the episodes that have the longest one's length: of millions some do by chance.
+LIMIT_SHARE = 0.01
 #: Evaluated looks without a success.
 LOOKS_WITHOUT_SUCCESS = 20
 #: Failures of which a run is full, and their share of all episodes.
@@ -194,7 +197,7 @@ def limit_as_termination(vitals: Vitals) -> Finding | None:
     count, longest = row.get("terminated", 0), int(row.get("terminated_longest", 0))
     equal = row.get("terminated_at_longest", 0)
     least = LEAST_LIMIT if equal == count else LEAST_LIMIT_OF_SOME
-    if equal < ENOUGH_EPISODES or row.get("truncated") or longest < least:
+    if equal < max(ENOUGH_EPISODES, LIMIT_SHARE * count) or row.get("truncated") or longest < least:
         return None
     return Finding(
         f"{equal:,.0f} of {count:,.0f} episodes were terminated after exactly {longest:,} steps, none later",
@@ -205,28 +208,29 @@ def limit_as_termination(vitals: Vitals) -> Finding | None:
 
 def no_success(vitals: Vitals) -> Finding | None:
     """The environment counts successes, and there is none."""
-    values = vitals.successes.values
-    if vitals.num_looks < LOOKS_WITHOUT_SUCCESS or len(values) < LOOKS_WITHOUT_SUCCESS or any(values):
-        return None
-    if vitals.training_s < 60.0:
+    without = vitals.successes[False]
+    if vitals.successes[True] or without < LOOKS_WITHOUT_SUCCESS or vitals.training_s < 60.0:
         return None
     return Finding(
-        f"no success in {vitals.num_looks} evaluations",
+        f"no success in {without} evaluations",
         "a reward that is given only at success has never been seen",
         "a dense reward, an easier start, or a wider goal",
     )
 
 
 def many_failures(vitals: Vitals) -> Finding | None:
-    """The environment fails in a large part of all episodes."""
-    failures, episodes = int(vitals.status.get("num_failures", 0)), vitals.num_episodes
-    if failures < MANY_FAILURES or failures < FAILURE_SHARE * episodes:
-        return None
-    return Finding(
-        f"{failures:,} failures beside {episodes:,} whole episodes",
-        "each is taught as a step that stays there for the lowest reward of its rollout",
-        "mend the first failure: its traceback is in the samplers' logs",
-    )
+    """The environment fails in a large part of all episodes, or of those of the last minutes."""
+    in_all = int(vitals.status.get("num_failures", 0)), vitals.num_episodes, ""
+    lately = f" in the last {LATELY_S / 60:.0f} minutes"
+    of_late = int(vitals.played.gain("num_failures")), int(vitals.played.gain("episodes")), lately
+    for failures, episodes, when in (in_all, of_late):
+        if failures >= max(MANY_FAILURES, FAILURE_SHARE * episodes):
+            return Finding(
+                f"{failures:,} failures beside {episodes:,} whole episodes{when}",
+                "each is taught as a step that stays there for the lowest reward of its rollout",
+                "mend the first failure: its traceback is in the samplers' logs",
+            )
+    return None
 
 
 EXPERIENCE_RULES: tuple[Rule, ...] = (

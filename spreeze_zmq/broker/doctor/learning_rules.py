@@ -7,10 +7,11 @@ from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.balance.refill import refill
+from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
-from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
-from spreeze_zmq.broker.doctor.vitals import LOOKS_SINCE_BEST, Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.trend import LATELY_S, numbers, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import LOOKS_SINCE_BEST, Rule, Vitals
 
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
@@ -142,8 +143,8 @@ def values_diverge(vitals: Vitals) -> Finding | None:
 
 
 def not_finite(vitals: Vitals) -> Finding | None:
-    """A learner lost its weights to numbers that are not finite."""
-    if not vitals.went_back:
+    """A learner has lately lost its weights to numbers that are not finite."""
+    if not vitals.went_back or vitals.t_s - vitals.went_back_s > LATELY_S:
         return None
     return Finding(
         f"a learner went back to a checkpoint {vitals.went_back} time{'s' * (vitals.went_back > 1)}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
 #: Reports that come this much later than before show a broker that is behind.

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 
 from spreeze_zmq.base.schema import schedules_in
+from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.roles import SAMPLER
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spreeze_zmq.broker.doctor.experience_rules import outside_box
+from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
-from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals
+from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.envs.goals import DIFFER, GOAL_PARTS, LACK
 
 #: Parts of an observation with at least these sides are images.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -14,6 +16,8 @@ LARGEST = 1e15
 MOST_POINTS = 400
 #: Values that come this much earlier than they should are kept: a second is never quite one.
 EARLY = 0.1
+#: Seconds that count as lately, and least seconds between two counts that are kept of them.
+LATELY_S, APART_S = 600.0, 10.0
 
 
 @dataclass
@@ -51,6 +55,31 @@ class Trend:
         """The values of the first, the middle and the last third."""
         size = max(1, len(self.values) // 3)
         return self.values[:size], self.values[size:-size], self.values[-size:]
+
+
+class Lately:
+    """How far cumulative counts have risen in the last minutes, whatever they had risen by before."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[float, Mapping[str, float]]] = deque()
+
+    def add(self, t_s: float, counts: Mapping[str, float]) -> None:
+        """Add the counts of a time; one that has fallen, as that of a learner that went back, rises on."""
+        if len(self._rows) > 2 and self._rows[-1][0] - self._rows[-2][0] < APART_S:
+            self._rows.pop()
+        self._rows.append((t_s, counts))
+        while len(self._rows) > 2 and self._rows[1][0] <= t_s - LATELY_S:
+            self._rows.popleft()
+
+    def gain(self, name: str) -> float:
+        """What a count has risen by."""
+        counts = [row.get(name, 0.0) for _, row in self._rows]
+        return sum(max(0.0, after - before) for before, after in pairwise(counts))
+
+    def rate(self, name: str) -> float:
+        """The same per second; 0 before there is any time."""
+        span_s = self._rows[-1][0] - self._rows[0][0] if self._rows else 0.0
+        return self.gain(name) / span_s if span_s > 0 else 0.0
 
 
 def mean_of(values: Sequence[float]) -> tuple[float, float]:

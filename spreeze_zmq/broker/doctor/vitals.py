@@ -1,16 +1,16 @@
-"""What the rules read, a run's plan and what its journal has said so far; and what they return."""
+"""What the rules read: a run's plan and what its journal has said so far."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from spreeze_zmq.base.journal import is_look
-from spreeze_zmq.broker.doctor.trend import Trend, machine_rows, mean_of, numbers, whole_numbers
+from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.trend import Lately, Trend, machine_rows, mean_of, numbers, whole_numbers
 from spreeze_zmq.broker.notes import INHERITED
 
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
@@ -28,27 +28,6 @@ MOST_ENVS = 1e6
 Z_95 = 1.645
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a rule says of a run, as status, journal and summary.json hold it.
-
-    Attributes:
-        name: of the rule.
-        seen: the figures, in words.
-        why: what they do to the learning.
-        remedy: the one thing to try.
-        rank: how bad it is: 0 keeps a run from learning at all, 1 makes it learn badly, 2 is worth knowing.
-        t_s: when it was named, in seconds since the run's start.
-    """
-
-    name: str = field(default="", kw_only=True)
-    seen: str
-    why: str
-    remedy: str = field(metadata={"key": "try"})
-    rank: int = 1
-    t_s: float = 0.0
-
-
 class Vitals:
     """What is known of a run at one time; all times in seconds since it began.
 
@@ -62,21 +41,25 @@ class Vitals:
         best: return and length in steps of the best one; ``since_best`` the same of the newest after it.
         training: the mean return of training episodes, about one value a second.
         critic_loss: of the critic-learner.
-        successes: the share of successes of each look, as the environment's info says it.
+        successes: how many looks had any success, and how many none, where the environment's info says it.
         extremes: the least and greatest value so far of each figure of ``status.experience``, and of the
             ``return`` of training episodes.
         first_update_s: when the first update was seen; None before.
         first_step_s: when the first env step was seen; None before.
         steps_each: env steps of one environment, of as many as there were at each moment.
-        went_back: times that learners went back to a checkpoint.
+        went_back: times that learners went back to a checkpoint, ``went_back_s`` when the last one did.
+        trained: of late, since the first update; ``played`` since the beginning.
     """
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.plan = plan
         self.t_s = 0.0
         self.status: dict[str, Any] = {}
-        self.looks, self.training, self.critic_loss, self.successes = Trend(), Trend(), Trend(), Trend()
+        self.looks, self.training, self.critic_loss = Trend(), Trend(), Trend()
+        self.successes: Counter[bool] = Counter()
+        self.trained, self.played = Lately(), Lately()
         self.num_looks = self.went_back = 0
+        self.went_back_s = -math.inf
         self.best = (-math.inf, 0.0)
         self.since_best: deque[tuple[float, float]] = deque(maxlen=LOOKS_SINCE_BEST)
         self.extremes: dict[str, tuple[float, float]] = {}
@@ -105,7 +88,8 @@ class Vitals:
             if self.since_best[-1] > self.best:
                 self.best = self.since_best.pop()
                 self.since_best.clear()
-            self.successes.add(info.get("is_success", info.get("success")), t_s)
+            told = [info[name] for name in ("is_success", "success") if name in info]
+            self.successes.update(bool(share) for share in told[:1])
         elif kind == "episodes":
             self._take_episodes(numbers(about), t_s)
 
@@ -133,10 +117,14 @@ class Vitals:
             self.first_step_s = t_s
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
             self.first_update_s = t_s
+            self.trained.add(t_s, self._began)  # on-policy they come in bursts
+        self._count(t_s)
         self._widen(status["experience"])
         self.critic_loss.add(status["gauges"].get("critic_loss"), t_s)
         went_back = about.get("went_back")
-        self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
+        if isinstance(went_back, list) and went_back:
+            self.went_back = max(self.went_back, len(went_back))
+            self.went_back_s = numbers(went_back[-1]).get("t_s", t_s)
         waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}
         status["machines"] = machine_rows(about.get("machines"))
         waits |= {f"{name} blocked": row.get("blocked", 0.0) for name, row in status["machines"].items()}
@@ -144,6 +132,12 @@ class Vitals:
         self._recent.append((t_s, figures))
         while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
             self._recent.popleft()
+
+    def _count(self, t_s: float) -> None:
+        if self.first_update_s is not None:
+            self.trained.add(t_s, {"critic_updates": self.updates})
+        played = {"episodes": self.num_episodes, "num_failures": self.status.get("num_failures", 0)}
+        self.played.add(t_s, played)
 
     def _widen(self, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
@@ -223,9 +217,8 @@ class Vitals:
 
     @property
     def updates_per_s(self) -> float:
-        """Critic updates a second since the first: on-policy they come in bursts."""
-        more = self.updates - int(self._began.get("critic_updates", 0))
-        return more / self.training_s if self.training_s > 0 else 0.0
+        """Critic updates a second, since the first or in the last minutes."""
+        return self.trained.rate("critic_updates")
 
     @property
     def num_episodes(self) -> int:

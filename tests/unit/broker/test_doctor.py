@@ -197,6 +197,42 @@ def test_no_success_in_many_looks_is_named():
     assert run.live(20) == []
 
 
+def test_one_success_among_many_looks_is_not_forgotten():
+    """However many looks follow."""
+    run = Lived()
+    run.live(2)
+    for number in range(2_000):
+        run.t_s += 0.5
+        run.look(-1200.0, {"is_success": 0.2 * (number == 1_001)})
+    assert run.live(20) == []
+
+
+def test_what_was_well_for_long_hides_nothing_of_the_last_minutes():
+    """A hundred thousand updates and episodes, then none, and failures."""
+    run = Lived()
+    assert run.live(10, updates=20_000, episodes=4_000) == []
+    run.draw = lambda size: np.full(size, -200.0)
+    failure = {"name": "sampler-0", "summary": "step 3 raised ValueError"}
+    for _ in range(70):
+        run.record.failures.take(failure, run.t_s, survived=True)
+        run.t_s += 9.0
+        names = run.live(1, updates=0, episodes=1)
+    assert {*names} == {"few_updates", "many_failures"}
+    rows = {row["name"]: row for row in run.record.doctor.rows()}
+    assert "in the last 10 minutes" in rows["many_failures"]["seen"]
+
+
+def test_a_learner_that_has_gone_back_is_named_while_that_is_news():
+    """It has trained on since."""
+    run = Lived()
+    run.live(5)
+    nan = {"name": "critic_learner-0", "summary": "critic_loss is nan", "updates": 900, "checkpoint": "1"}
+    run.record.take_failure("critic_learner-0", nan, run.t_s)
+    assert run.live(5) == ["not_finite"]
+    run.t_s += 600.0
+    assert run.live(20) == []
+
+
 def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
     """From the journal that the live run has written, by the same rules."""
     run = Lived("algorithm.learning_rate=1.0", journal=Journal(tmp_path / "metrics.jsonl"))

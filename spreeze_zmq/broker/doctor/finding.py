@@ -1,0 +1,26 @@
+"""What the rules return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule says of a run, as status, journal and summary.json hold it.
+
+    Attributes:
+        name: of the rule.
+        seen: the figures, in words.
+        why: what they do to the learning.
+        remedy: the one thing to try.
+        rank: how bad it is: 0 keeps a run from learning at all, 1 makes it learn badly, 2 is worth knowing.
+        t_s: when it was named, in seconds since the run's start.
+    """
+
+    name: str = field(default="", kw_only=True)
+    seen: str
+    why: str
+    remedy: str = field(metadata={"key": "try"})
+    rank: int = 1
+    t_s: float = 0.0
