@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,9 @@ from spreeze_zmq.run.checkpoint import SavedCheckpoint, write_part
 
 log = logging.getLogger("spreeze")
 
-#: Times that a learner returns to a checkpoint; its next divergence ends the run.
-MOST_RETURNS = 3
+#: Times that a learner returns to a checkpoint; its next divergence ends the run. Returns count no more once
+#: so much time has passed since the last one, and a later checkpoint been written.
+MOST_RETURNS, FORGOTTEN_AFTER_S = 3, 3600.0
 
 
 class Vault:
@@ -38,6 +40,7 @@ class Vault:
         settled: whether the learner has done all updates that the samples allow. In order, a checkpoint at a
             count waits for that, so that every such run is saved at the same update.
         going_on: what that one holds beside the state, and every one of a run in order of its samplers.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Vault:
         replay: Replay | ObservationReplay | RoundStore,
         settled: Callable[[], bool],
         going_on: GoingOn | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.component = component
         self.state = state
@@ -56,7 +60,8 @@ class Vault:
         self.state_file = f"{component.role}.pt"
         self.replay_prefix = f"{component.role}-replay-"
         self.settled, self.going_on = settled, going_on
-        self.returns = 0
+        self.returns, self._returned_s, self._returned_to = 0, clock(), ""
+        self._clock = clock
         self._request: Mapping[str, Any] | None = None
         self._waits = False
         component.on("checkpoint", self._on_request)
@@ -88,17 +93,19 @@ class Vault:
         plan = self.component.plan
         if not plan.algorithm["normalize_observations"] and plan.environment.obs_dtype != "uint8":
             error.args = (f"{error}; so may algorithm.normalize_observations = true",)
-        if self.returns >= MOST_RETURNS or plan.balance.in_order:
-            raise error
         try:
-            if (checkpoint := self.component.restore_point()) is None:
+            if plan.balance.in_order or (checkpoint := self.component.restore_point()) is None:
+                raise error
+            name = checkpoint.path.name
+            if name != self._returned_to and self._clock() - self._returned_s >= FORGOTTEN_AFTER_S:
+                self.returns = 0
+            if self.returns >= MOST_RETURNS:
                 raise error
             state = self._read(checkpoint)
         except CheckpointError as lost:
             error.args = (f"{error}; there was no way back: {lost}",)
             raise error from None
-        self.returns += 1
-        name = checkpoint.path.name
+        self.returns, self._returned_s, self._returned_to = self.returns + 1, self._clock(), name
         times = f"{self.returns} of {MOST_RETURNS} times"
         summary = f"{error}: after {updates:,} updates back to checkpoint {name} ({times})"
         log.warning("%s", summary)

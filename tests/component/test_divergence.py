@@ -1,5 +1,6 @@
 """What a learner does whose numbers are not finite any more: it publishes and saves none of them."""
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,7 +15,7 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.going_on import GOES_ON
-from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.learner.vault import FORGOTTEN_AFTER_S, Vault
 from spreeze_zmq.replay import Relabelling, RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
 from spreeze_zmq.wire.channels import terminate
@@ -50,8 +51,11 @@ def test_weights_that_are_not_finite_are_not_published(learner, odd):
 
 @pytest.mark.parametrize("peers", [SMALL], indirect=True)
 def test_a_checkpoint_never_holds_what_is_not_finite(learner, peers):
-    """It is written once the learner has gone back to the last one, three times at most."""
-    vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
+    """It is written once the learner has gone back to the last one, three times at most; then again,
+    once an hour has passed and a later one been written.
+    """
+    now_s, parts = [0.0], (learner.state, learner.experience.replay, lambda: True)
+    vault = Vault(learner.component, *parts, clock=lambda: now_s[0])
     role, checkpoints = learner.component.role, peers.folder.checkpoints
     vault._on_request({"folder": "first"})
     vault.serve()
@@ -71,6 +75,14 @@ def test_a_checkpoint_never_holds_what_is_not_finite(learner, peers):
         assert (checkpoints / f"later{number}" / f"{role}.pt").exists()
     with pytest.raises(Diverged):
         vault.last_good(caught.value, 4)
+    now_s[0] += FORGOTTEN_AFTER_S
+    with pytest.raises(Diverged):  # it got no further than last time
+        vault.last_good(caught.value, 4)
+    later = checkpoints / "later2"
+    complete(later, [Part(file.name, (later / file.name).stat().st_size, _crc32(later / file.name))], {})
+    for number in range(4):
+        with pytest.raises(Diverged) if number == 3 else contextlib.nullcontext():
+            vault.last_good(caught.value, number)
 
 
 @pytest.mark.parametrize("peers", [[*SMALL, "algorithm.prioritized=true"]], indirect=True)
