@@ -172,7 +172,7 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Panel]:
     if not status:
         return []
     ratio, lag = status["replay_ratio"], status["policy_lag"]
-    beside = [("policy lag", f"{lag['p50']:,g}, at most {lag['max']:,g}")]
+    beside = [("policy lag", f"{lag.get('recent_p50', lag['p50']):,g}, at most {lag['max']:,g}")]
     if ratio["measured"] is not None:
         beside.insert(0, ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"))
     if used := efficiency(status.get("efficiency")):

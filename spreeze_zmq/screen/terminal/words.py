@@ -240,7 +240,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
     """
     last, best = status["evaluation"]["last"], status["evaluation"]["best"]
     way = progress(status)
-    ratio = status["replay_ratio"]["measured"]
+    ratio, lag = status["replay_ratio"]["measured"], status["policy_lag"]
     waiting = [name for name, stage in stages.items() if stage != RUNNING]
     fields = {
         "t": f"{status['t_s']:.1f}s",
@@ -253,7 +253,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "actor_updates": str(status["actor_updates"]),
         "actor_updates_per_s": f"{status['actor_updates_per_s']:.1f}",
         "replay_ratio": "-" if ratio is None else f"{ratio:.2f}",
-        "policy_lag": f"{status['policy_lag']['p50']:g}",
+        "policy_lag": f"{lag.get('recent_p50', lag['p50']):g}",
         "episodes": str(status["episodes"]["count"]),
         "training_return": _decimal(status["episodes"]["mean_return"]),
         "evaluation": _decimal(last and last["mean_return"]),

@@ -42,6 +42,7 @@ const isOver = (run) => run.ended || !run.about.live;
 
 export function showFigures(run) {
   const { status, about } = run;
+  const lag = status.policy_lag;
   const rate = (per_s, what = "") => (isOver(run) ? "" : `${short(per_s)}${what} /s`);
   const limit = isOver(run) ? null : limitOf(run);
   const actors = about.learning.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : "";
@@ -53,7 +54,7 @@ export function showFigures(run) {
     figure("updates", `${short(status.critic_updates)}`, rate(status.critic_updates_per_s, ` critic${actors}`),
       status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
     ...(status.replay_ratio.measured == null ? [] : [figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`)]),
-    figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),
+    figure("policy lag", short(lag.recent_p50 ?? lag.p50), `p99 ${short(lag.recent_p99 ?? lag.p99)}, most ${short(lag.max)}${lag.bound == null ? "" : ` of ${lag.bound}`}`),
     figure("samples dropped", count(status.samples.dropped), `${count(status.samples.in_flight)} in flight of ${short(status.samples.produced)}`),
   );
   const { last, best } = status.evaluation;

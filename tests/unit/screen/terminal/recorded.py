@@ -62,7 +62,7 @@ def large():
     for t_s in (36_080.0, 36_083.4):
         counters = {name: value + per_s * (t_s - 36_083.4) for name, (value, per_s) in now.items()}
         critic = report("critic_learner", 1, (0.99, 0.0, 0.01), 12.4e9, t_s, counters=counters, gauges=gauges)
-        lag = {"p50": 1, "p99": 13, "max": 12_000}
+        lag = {"p50": 900, "p99": 5_000, "recent_p50": 1, "recent_p99": 13, "max": 12_000}
         device = {"limit_flops_per_s": 4e13 / record._num_cores}
         record.take_report("critic_learner-0", 1, {**critic, "policy_lag": lag, "device": device}, t_s)
         counters = {"actor_updates": 617_000 + 88.17 * (t_s - 36_083.4)}
