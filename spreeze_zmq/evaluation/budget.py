@@ -23,6 +23,9 @@ class EvaluationBudget:
       reached: it is at the goal, or has risen by what the last score lacked. Without exploration noise a
       policy often scores more than in training.
 
+    No more is saved up than the first ``EARLY_S`` seconds earn: hours without a new policy are not followed
+    by all the looks that they would have paid for.
+
     Fresh episodes of a race may cost as much as the looks have cost, so that looks that are long are not
     followed by minutes without any.
 
@@ -47,6 +50,7 @@ class EvaluationBudget:
     spent_s: float = 0.0
     looks_s: float = 0.0
     look_s: float = 0.0
+    _forgone_s: float = 0.0
     _looked_s: float = -math.inf
     _looked_at: float | None = None
     _lowest: float = math.inf
@@ -62,7 +66,8 @@ class EvaluationBudget:
             training_return: mean return of recent training episodes; None before the first.
         """
         ahead = self._ahead(training_return)
-        due_s = self._earned_at_s(self.spent_s - ahead * self.look_s)
+        self._forgone_s = max(self._forgone_s, self._earned_s(elapsed_s) - self._early_s - self.spent_s)
+        due_s = self._earned_at_s(self.spent_s + self._forgone_s - ahead * self.look_s)
         gap_ends_s = -math.inf if ahead else self._looked_s + self.MIN_GAP_S
         return max(0.0, due_s - elapsed_s, gap_ends_s - elapsed_s)
 
@@ -86,12 +91,22 @@ class EvaluationBudget:
         """Record CPU seconds spent, for a look or for fresh episodes after it."""
         self.spent_s += cost_s
 
+    @property
+    def _early_s(self) -> float:
+        """The CPU seconds that the first ``EARLY_S`` seconds earn."""
+        return self.EARLY * self.EARLY_S * self.cores
+
+    def _earned_s(self, elapsed_s: float) -> float:
+        """The CPU seconds that have been earned by a time."""
+        if elapsed_s <= self.EARLY_S:
+            return self.EARLY * self.cores * elapsed_s
+        return self._early_s + self.cores * (elapsed_s - self.EARLY_S)
+
     def _earned_at_s(self, needed_s: float) -> float:
         """The time at which this number of CPU seconds has been earned."""
-        early_s = self.EARLY * self.EARLY_S * self.cores
-        if needed_s <= early_s:
+        if needed_s <= self._early_s:
             return needed_s / (self.EARLY * self.cores)
-        return self.EARLY_S + (needed_s - early_s) / self.cores
+        return self.EARLY_S + (needed_s - self._early_s) / self.cores
 
     def _ahead(self, training_return: float | None) -> int:
         """The number of looks granted in advance."""

@@ -135,3 +135,16 @@ def test_looks_that_cost_nothing_leave_half_a_second():
     """If policies are published twenty times a second, one in ten is evaluated."""
     taken = looks(EvaluationBudget(cores=1.0), 10, lambda t: 0.0)
     assert np.diff(taken).min() >= EvaluationBudget.MIN_GAP_S - 1e-9
+
+
+def test_hours_without_a_policy_are_not_paid_back_in_looks():
+    """What the first minute earns is saved up, and no more; it goes on at its share from there."""
+    budget = EvaluationBudget(cores=0.05)
+    assert len(looks(budget, 30, lambda t: 0.1)) > 10
+    taken, now_s = 0, 36_000.0
+    for _ in range(12_000):
+        if budget.wait_s(now_s, None) == 0:
+            budget.look(now_s, 0.1, 0.0, None)
+            taken += 1
+        now_s += 0.1
+    assert 1_200 * 0.05 / 0.1 <= taken <= (EARLY * EARLY_S + 1_200) * 0.05 / 0.1 + 1
