@@ -24,6 +24,7 @@ import contextlib
 import errno
 import inspect
 import logging
+import re
 import signal
 import sysconfig
 import threading
@@ -186,6 +187,14 @@ def in_one_line(error: BaseException) -> str:
         line = frames[-1].line or ""
         said = "" if line.startswith("raise") else line
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+_NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
+
+
+def without_numbers(summary: str) -> str:
+    """The kind of a failure: those of one kind differ in numbers only."""
+    return _NUMBER.sub("#", summary)
 
 
 def is_installed(path: str | Path) -> bool:

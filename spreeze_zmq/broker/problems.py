@@ -5,12 +5,12 @@ tracebacks, and refused messages: who sent what, which rule it broke, and how of
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.endpoints import BAD_KEYS
+from spreeze_zmq.base.errors import without_numbers
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.plan import Plan
@@ -24,7 +24,6 @@ KINDS_KEPT = 50
 #: Most characters of a summary in a row.
 LONGEST = 400
 
-_NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
 #: Most rows that are kept of mistakes, of messages that became too old, and of missing ones, so that a peer
 #: that invents names cannot fill the memory.
 MOST_ROWS = 64
@@ -100,7 +99,7 @@ class FailureRecord:
         if len(self.first) < FAILURES_KEPT:
             self.first.append({"t_s": now_s, **fields, "survived": survived})
         name, summary = fields["name"], fields["summary"][:LONGEST]
-        kind = f"{name.rpartition('-')[0]} {_NUMBER.sub('#', summary)}"
+        kind = f"{name.rpartition('-')[0]} {without_numbers(summary)}"
         before = self.kinds.pop(kind, None)
         count = before.count + 1 if before else 1
         self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,12 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.errors import (
+    EnvironmentFailure,
+    in_one_line,
+    let_interrupts_pass,
+    place_of,
+    without_numbers,
+)
 
 log = logging.getLogger("spreeze.envs")
 
 #: The last episodes, over which failures are counted, and those of them that are tolerated by default.
 WINDOW, TOLERATED = 100, 10
+#: Failures that are logged as they are, and kinds of which the first one is, too; the others are counted by a
+#: line at most once in so many seconds.
+LOGGED, KINDS, LINE_S = 100, 50, 60.0
 #: Characters kept of a traceback: the last ones, which name the place.
 TRACEBACK_CHARS = 20_000
 #: Characters kept of a summary: the first ones, and the last ones, which name the place.
@@ -40,21 +51,52 @@ class EnvironmentFault:
         return f"{self.summary}\n{self.traceback}".rstrip()
 
 
+class SparingLog:
+    """Logs what may come as often as an environment is stepped, for weeks.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._kinds = clock, set[str]()
+        self._count, self._unlogged, self._next_s = 0, 0, -math.inf
+
+    def error(self, summary: str, whole: str) -> None:
+        """Log the ``whole`` of what comes first and of each new kind, else the ``summary`` now and then."""
+        kind, now_s = without_numbers(summary), self._clock()
+        self._count += 1
+        is_new = kind not in self._kinds and len(self._kinds) < KINDS
+        if is_new or self._count <= LOGGED:
+            self._kinds.add(kind)
+            log.error("%s", whole)
+            return
+        self._unlogged += 1
+        if now_s >= self._next_s:
+            log.error("%s; with it %d more since the last line", summary, self._unlogged)
+            self._unlogged, self._next_s = 0, now_s + LINE_S
+
+
 class Failures:
     """Logs and counts failures, and raises an error when there are too many.
 
     Args:
         max_failures: failures within ``WINDOW`` episodes that are tolerated; the next one is raised.
         on_failure: called with each tolerated failure, besides the log.
+        clock: monotonic seconds.
 
     Attributes:
         count: failures so far.
         episodes: episodes that have ended so far, failed ones included.
     """
 
-    def __init__(self, max_failures: int, on_failure: Callable[[EnvironmentFault], None] | None = None):
-        self.max_failures = max_failures
-        self.on_failure = on_failure
+    def __init__(
+        self,
+        max_failures: int,
+        on_failure: Callable[[EnvironmentFault], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.max_failures, self.on_failure, self._log = max_failures, on_failure, SparingLog(clock)
         self.count = self.episodes = 0
         self._recent: deque[tuple[int, EnvironmentFault]] = deque()
 
@@ -81,7 +123,7 @@ class Failures:
             self._recent.popleft()
         if len(self._recent) > self.max_failures:
             raise EnvironmentFailure(self._too_many(cause)) from cause
-        log.error("%s; its episode is truncated and the next one begins", failure)
+        self._log.error(failure.summary, f"{failure}; its episode is truncated and the next one begins")
         if self.on_failure is not None:
             self.on_failure(failure)
 

@@ -4,11 +4,11 @@ them, which it would only print.
 
 from __future__ import annotations
 
-import logging
 import sys
 
-log = logging.getLogger("spreeze.envs")
+from spreeze_zmq.envs.failures import SparingLog
 
+_LOG = SparingLog()
 #: What MuJoCo has said since the step of one environment began.
 UNSTABLE: list[str] = []
 
@@ -21,6 +21,6 @@ def listen() -> None:
 
 
 def _heard(text: str) -> None:
-    log.warning("MuJoCo: %s", text)
+    _LOG.error(f"MuJoCo: {text}", f"MuJoCo: {text}")
     if "unstable" in text:
         UNSTABLE.append(text)
