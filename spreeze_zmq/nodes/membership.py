@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
@@ -197,8 +199,7 @@ class Membership:
         for name, process in list(self.processes.items()):
             if (code := process.poll()) is not None and not self._owes(name):
                 del self.processes[name]
-                tail = self.logs[name].read_bytes()[process.log_start :][-TAIL_BYTES:]
-                log = tail.decode("utf-8", errors="replace")
+                log = _tail(self.logs[name], process.log_start)
                 how = {"code": code} if code >= 0 else {"signal": -code}
                 self.ended.append(Message("ended", {"name": name, **how, "log": log}))
                 if code == 0 and not self.processes:
@@ -265,6 +266,13 @@ class Membership:
         channels.terminate()
         if self.place is not None:
             self.place.close()
+
+
+def _tail(path: Path, start: int) -> str:
+    """The last bytes of a log that begins at ``start``: that of a week may be larger than the memory."""
+    with path.open("rb") as log:
+        log.seek(max(start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return log.read(TAIL_BYTES).decode("utf-8", errors="replace")
 
 
 def _said(error: OSError) -> str:

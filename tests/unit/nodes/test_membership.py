@@ -1,6 +1,8 @@
 """How a machine's part in a run ends: its processes, and its last words."""
 
 import signal
+import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -50,3 +52,24 @@ def test_a_relay_that_breaks_as_its_machine_leaves_keeps_it_from_nothing(members
     assert not membership.processes
     [ended] = membership.ended
     assert ended.fields["signal"] == signal.SIGTERM
+
+
+def test_the_last_words_of_a_long_log_are_read_alone(membership):
+    """A process that has written for weeks, here a file with a hole."""
+    log, size = membership.logs["sampler-8"], 300 << 20
+    with log.open("r+b") as file:
+        file.seek(size)
+        file.write(b"it fell over\n")
+    process = membership.processes["sampler-8"]
+    process.signal(signal.SIGTERM)
+    until_s = time.monotonic() + DEADLINE_S
+    while process.poll() is None and time.monotonic() < until_s:
+        time.sleep(0.01)
+    membership.is_leaving = True
+    tracemalloc.start()
+    membership._watch()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    [ended] = membership.ended
+    assert ended.fields["log"].endswith("it fell over\n")
+    assert most < 1 << 20
