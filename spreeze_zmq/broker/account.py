@@ -96,10 +96,21 @@ class SampleAccount:
                 raise WireError("false_account", f"what {taker} has taken of {name[:80]!r}: {fault}")
         streams_of = self.takers.setdefault(taker, {})
         if len(self.takers) > MOST_TAKERS:
-            del self.takers[next(iter(self.takers))]
+            self._join_oldest()
         for name in sorted(receipts, key=before.__contains__, reverse=True):  # before any of them leaves
             if self._has_room(streams_of, name):
                 streams_of[name] = receipts[name]
+
+    def _join_oldest(self) -> None:
+        """Make one of the two oldest incarnations of a learner that lives no more."""
+        past = [*superseded(self.takers)]
+        for place, old in enumerate(past):
+            name = old.partition("/")[0]
+            if later := next((one for one in past[place + 1 :] if one.partition("/")[0] == name), ""):
+                streams = self.takers[later]
+                for stream, receipt in self.takers.pop(old).items():
+                    streams[stream] = receipt.then(streams[stream]) if stream in streams else receipt
+                return
 
     def _has_room(self, streams: dict[str, Any], name: str) -> bool:
         """Whether a stream has a place among these, or gets that of one whose sampler lives no more."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.broker.figures import Rates
+from spreeze_zmq.broker.receipts import superseded
 from spreeze_zmq.broker.rows import inner, kept
 
 #: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
@@ -14,6 +15,9 @@ RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions
 COUNTS = (*RESTORED, "critic_flops", "actor_flops")
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
 LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
+#: Stands for the lives that were left out; none has this name. How their lags become one.
+PAST = ""
+FOLDS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "stale": sum}
 
 
 @dataclass
@@ -99,8 +103,7 @@ class LearningFigures:
         """Record the report of a learner's incarnation."""
         if "policy_lag" in fields:
             self.policy_lags[instance] = fields["policy_lag"]
-            while len(self.policy_lags) > LIVES_KEPT:
-                del self.policy_lags[next(iter(self.policy_lags))]
+            self._join_oldest_lags()
         if "publication" in fields:
             self.publication[fields["role"]] = fields["publication"]
         for name, value in fields["gauges"].items():
@@ -114,6 +117,13 @@ class LearningFigures:
                 self.counts[name] = max(count, least)
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
+
+    def _join_oldest_lags(self) -> None:
+        """Keep of the oldest lives, of very many, only what is told of all."""
+        while len(self.policy_lags) > LIVES_KEPT and (old := next(superseded(self.policy_lags), "")):
+            lags = self.policy_lags.pop(old), self.policy_lags.get(PAST, {})
+            most, stale = (fold(lag.get(name, 0) for lag in lags) for name, fold in FOLDS.items())
+            self.policy_lags[PAST] = {"max": most, "stale": stale}
 
     def _computed(self, name: str, instance: str, count: float) -> float:
         """What all lives of a learner have computed; the newest counts from its checkpoint on, and from 0

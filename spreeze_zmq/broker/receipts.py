@@ -44,6 +44,17 @@ class Receipt:
         lost, refused, received = left
         return received, refused, lost
 
+    def then(self, later: Receipt) -> Receipt:
+        """Both as one: of this taker, and of the next one, where what lies between them is lost."""
+        received, refused, lost = later.beyond(self.last)
+        return Receipt(
+            self.first,
+            max(self.last, later.last),
+            self.received + received,
+            self.refused + refused,
+            self.lost + lost + max(0, later.first - self.last),
+        )
+
     def fault(self, before: Receipt | None, most: float) -> str:
         """Why it cannot be true, after the one ``before`` of the same taker, if at most ``most`` transitions
         can have been received; empty if it can.

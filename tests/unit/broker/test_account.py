@@ -9,7 +9,7 @@ import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.broker.account import MISSING, MOST_CAUSES, SampleAccount, Samples
+from spreeze_zmq.broker.account import MISSING, MOST_CAUSES, MOST_TAKERS, SampleAccount, Samples
 from spreeze_zmq.broker.receipts import MOST_STREAMS, MOST_UNTAKEN, REPORTED_STREAMS, Receipts
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan.form import from_plain, to_plain
@@ -284,6 +284,22 @@ def test_a_report_is_followed_by_others_until_every_stream_is_listed():
     assert len(reports) == 3
     assert len({report["cpu_s"] for report in reports}) == 1
     assert {name for report in reports for name in report["taken"]} == set(receipts.streams)
+
+
+def test_what_a_learner_received_over_very_many_lives_is_not_forgotten():
+    """Of each life two rollouts were received, one refused and one lost, as one was before the next life."""
+    account, receipts, lives = SampleAccount(), Receipts(), MOST_TAKERS + 50
+    for life in range(lives):
+        receipts = Receipts()
+        for number, refused in ((1, False), (2, True), (4, False)):
+            receipts.take(rollout(50 * life + 10 * number), refused=refused)
+        account.report_taken(f"critic_learner-0/{life}", receipts.to_dict())
+    account.report_pushed("sampler-0/1", 50 * lives)
+    assert len(account.takers) == MOST_TAKERS
+    assert account.totals() == samples(50 * lives, 20 * lives, 30 * lives - 10, 10)
+    account.report_taken(f"critic_learner-0/{life}", receipts.to_dict())  # it lives
+    again = from_plain(SampleAccount, json.loads(json.dumps(to_plain(account))), "account")
+    assert again.totals() == account.totals()
 
 
 @pytest.mark.parametrize("refused", [False, True])
