@@ -20,6 +20,8 @@ from spreeze_zmq.wire import LARGEST
 LEAST_GAP_S = 0.02
 #: Reports that come later than this are said to be late.
 LATE_S = 1.0
+#: Share of the time by which the clocks of two machines may drift apart.
+DRIFT = 2e-4
 #: Shares of a process's time; the rest it is idle.
 SHARES = ("busy", "blocked", "starved")
 
@@ -81,9 +83,12 @@ class ProcessRecord:
         self._measure_delay(figures.get("uptime_s", 0.0), now_s)
 
     def _measure_delay(self, uptime_s: float, now_s: float) -> None:
-        """Compare when a report came with when it was made, by the process's own clock, if that goes on."""
+        """Compare when a report came with when it was made, by the process's own clock, if that goes on. One
+        of another machine may go slower: over days by more than what is late.
+        """
         if self._uptime_s < uptime_s <= LARGEST:
-            self._began_s = min(self._began_s, now_s - uptime_s)
+            drifted_s = DRIFT * (uptime_s - self._uptime_s)
+            self._began_s = min(self._began_s + drifted_s, now_s - uptime_s)
             self.late_s = now_s - uptime_s - self._began_s
         self._uptime_s = uptime_s
 

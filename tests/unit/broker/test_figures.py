@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spreeze_zmq.broker.figures import Rates
-from spreeze_zmq.broker.learning_figures import LearningFigures
+from spreeze_zmq.broker.figures import ProcessRecord, Rates
+from spreeze_zmq.broker.learning_figures import LIVES_KEPT, LearningFigures
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
 
@@ -89,6 +89,18 @@ def test_what_the_run_has_sampled_stays_sampled():
         assert figures.counts["trained_transitions"] == trained
 
 
+def test_the_lags_of_very_many_lives_are_one():
+    """What was dropped as stale is the sum of all, and the greatest lag that of any."""
+    figures, most = LearningFigures(), 7
+    for life in range(LIVES_KEPT + 50):
+        lag = {"p50": 1, "p99": 2, "max": 9 if life == most else 2, "stale": 3}
+        fields = {"role": "critic_learner", "gauges": {}, "counters": {}, "policy_lag": lag}
+        figures.take(f"critic_learner-0/{life}", fields, 1.0)
+    row = figures.policy_lag([f"critic_learner-0/{life}"], None)
+    assert (row.p99, row.max, row.stale) == (2, 9, 3 * (LIVES_KEPT + 50))
+    assert len(figures.policy_lags) == LIVES_KEPT
+
+
 def test_what_a_learner_has_computed_stays_computed():
     """Over its next life, which counts from its checkpoint on, and before it is restored from 0; and over a
     restart of the broker: the share of the arithmetic that updates use is of all of them.
@@ -148,6 +160,16 @@ def test_a_rate_is_always_a_number(steps, later_s):
         now_s += step_s
         rates.add("x", value, now_s)
         assert 0.0 <= rates.rate("x", now_s + later_s) < math.inf
+
+
+def test_a_clock_that_goes_slower_is_not_late():
+    """A machine whose clock loses 50 ppm, over a week: only what waits in front of the broker is late."""
+    one = ProcessRecord("sampler", 1)
+    for now_s in np.arange(10.0, 604_800.0, 60.0):
+        waited_s = 5.0 if now_s > 604_000.0 else 0.0
+        uptime_s = (now_s - waited_s) * (1 - 5e-5)
+        one.take({"clock_s": {"busy": uptime_s}, "cpu_s": 1.0, "uptime_s": uptime_s}, now_s)
+        assert one.late_s == pytest.approx(waited_s, abs=0.3)
 
 
 def test_training_episodes_go_on_after_a_restart_and_in_a_resumed_run():
