@@ -37,6 +37,9 @@ class RunningReturns:
         assert rollout.terminated is not None
         assert rollout.truncated is not None
         stream = f"{rollout.sampler}/{rollout.incarnation}"
+        if stream not in self._running:  # of the life before, rollouts may still come
+            for old in [name for name in self._running if name.rpartition("/")[0] == rollout.sampler][:-1]:
+                del self._running[old]
         running = self._running.get(stream, self._before.pop(rollout.sampler, None))
         if running is None or running.shape != rollout.reward.shape[1:]:
             running = np.zeros(rollout.num_envs)

@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ log = logging.getLogger("spreeze")
 
 MAGIC = b"spreeze recording 1\n"
 SUFFIX = ".recording"
+#: Most recordings of one process that are kept: the first and the newest ones.
+MOST_FILES = 10
 #: After the magic: number of bytes of the header, which is JSON.
 _HEADER = struct.Struct("<I")
 #: An entry: bytes of its rest, nanoseconds, whether the process sent the message, channel, number of frames.
@@ -55,7 +58,8 @@ class RecordingWriter:
         mirrored: this process plays the recorded one's peers, so that it receives what that one sends.
 
     Attributes:
-        path: ``NAME.recording``, then ``NAME-2.recording`` and so on for later incarnations.
+        path: ``NAME.recording``, then ``NAME-2.recording`` and so on for later incarnations; the first and
+            the newest of them are kept.
         ended: why it has ended before its process, in one line for people; empty while it goes on.
 
     Raises:
@@ -112,8 +116,12 @@ class RecordingWriter:
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:
-    """A new file for this incarnation of a process, and its descriptor."""
-    for number in itertools.count(1):
+    """A new file for this incarnation of a process, and its descriptor. Of ever more, some leave."""
+    is_one = re.compile(rf"{re.escape(name)}(?:-(\d{{1,9}}))?{re.escape(SUFFIX)}", re.ASCII).fullmatch
+    before = {int(found[1] or 1): path for path in folder.iterdir() if (found := is_one(path.name))}
+    for number in sorted(before)[1 : 2 - MOST_FILES]:
+        before[number].unlink(missing_ok=True)
+    for number in itertools.count(max(before, default=0) + 1):
         path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
         try:
             return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

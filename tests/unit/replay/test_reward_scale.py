@@ -91,6 +91,20 @@ def test_a_sampler_that_goes_on_in_another_process_goes_on_in_its_returns(kind):
     assert second.running()["sampler-0"].tolist() == whole.running()["sampler-0"].tolist()
 
 
+def test_only_the_last_lives_of_a_sampler_are_remembered():
+    """Of one that is started again and again for a week; of the life before, rollouts may still come."""
+    scale, alone = ReturnScale(0.9, 5.0), ReturnScale(0.9, 5.0)
+    for life in range(100):
+        for each in (paid([1.0, 2.0], sampler="sampler-1"), replace(paid([4.0]), incarnation=life)):
+            scale.add(each)
+    assert len(scale._returns._running) == 3
+    scale.add(replace(paid([3.0]), incarnation=98))
+    for each in (paid([4.0]), paid([3.0])):
+        alone.add(each)
+    found, expected = scale._returns._running["sampler-0/98"], alone._returns._running["sampler-0/1"]
+    assert found.tolist() == expected.tolist()
+
+
 def test_a_run_that_goes_on_keeps_the_returns_of_who_has_sent_nothing_since():
     """Of a source of data too, which no later process reads again into a replay that is back: the next
     checkpoint is that of one whole run.

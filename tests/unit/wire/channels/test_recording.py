@@ -13,6 +13,7 @@ import pytest
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, RecordingReader, RecordingWriter, Subscriber
+from spreeze_zmq.wire.channels.recording import MOST_FILES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, weights
 
 ABOUT = {"name": "sampler-0", "role": "sampler", "index": 0, "channels": ["channel", "other"], "plan": {}}
@@ -121,6 +122,16 @@ def test_each_life_has_a_file_of_its_own(tmp_path):
     assert [written(tmp_path).name for _ in range(3)] == [
         *("sampler-0.recording", "sampler-0-2.recording", "sampler-0-3.recording"),
     ]
+
+
+def test_of_very_many_lives_the_first_and_the_newest_are_kept(tmp_path):
+    """A process that crashes for a week does not fill the disk; another one's are its own."""
+    other = RecordingWriter(tmp_path, {**ABOUT, "name": "sampler-1"}, 1.0)
+    other.close()
+    names = [written(tmp_path).name for _ in range(3 * MOST_FILES)]
+    kept = {path.name for path in tmp_path.iterdir()} - {other.path.name}
+    assert kept == {names[0], *names[1 - MOST_FILES :]}
+    assert len({*names}) == len(names)
 
 
 def test_channels_record_what_passes_them(bench, tmp_path):
