@@ -85,17 +85,14 @@ class Evaluator:
             self.seed = self.title.holder.next_seed
         self.newest: Message | None = None
         self.evaluated_version = -1
-        self.run_time, self.began_s = RunTime(), 0.0
+        self.run_time, self.began_s = RunTime(), time.monotonic()
         self.training_return: float | None = None
         self.ending = False
         component.on("status", self.on_status)
 
     def on_status(self, status: Mapping[str, Any]) -> None:
         """Note the time, the recent training return, whether the run is ending, and the videos due."""
-        elapsed_s, was_heard = self.elapsed_s, self.run_time.hears_broker
         self.run_time.hear(status)
-        if not was_heard:  # the run may be older than this process
-            self.began_s = self.run_time.now_s() - elapsed_s
         recent = status.get("episodes", {}).get("recent_return")
         self.training_return = recent if isinstance(recent, int | float) else None
         was_ending, self.ending = self.ending, status.get("state") == "stopping"
@@ -114,7 +111,7 @@ class Evaluator:
 
     @property
     def elapsed_s(self) -> float:
-        return self.run_time.now_s() - self.began_s
+        return time.monotonic() - self.began_s
 
     @property
     def later_seed(self) -> int:
