@@ -10,7 +10,7 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.broker.figures import ProcessRecord
-from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.plan.roles import MOST_PROCESSES, ROLES
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels.locks import Holder, is_alive
 
@@ -20,8 +20,6 @@ MOST_EARLY = MOST_PAST = 1000
 _LATE = ("hello", "report", "bye", "episodes", "evaluation", "failure", "part")
 #: What a program may send that is no process of the run.
 _ANYBODYS = ("request", "stop_request")
-#: Most processes of a run, and most of those that its launcher watches, so that no peer fills the memory.
-MOST_PROCESSES, MOST_WATCHED = 2000, 200
 
 
 class Lives:
@@ -128,16 +126,14 @@ class Lives:
 
     def _make_room(self, name: str, now_s: float) -> None:
         """Forget one process that is gone, or has been silent for so long that its name is free, if there are
-        very many. Those that the launcher watches are fewer: each has a row of the status.
+        very many, so that no peer fills the memory. Those that the launcher watches always have room: the
+        plan has few of them.
         """
-        is_watched, own = name in self._watched, self._processes.keys()
-        others: Set[str] = own & self._watched if is_watched else own
-        most = MOST_WATCHED if is_watched else MOST_PROCESSES
-        if len(others) < most:
+        if name in self._watched or len(self._processes) < MOST_PROCESSES:
             return
-        gone = next((other for other in others if self.is_free(self._processes[other], now_s)), None)
+        gone = next((other for other, one in self._processes.items() if self.is_free(one, now_s)), None)
         if gone is None:
-            raise WireError("too_many", f"it is one more than the {most:,} processes of this run")
+            raise WireError("too_many", f"it is one more than the {MOST_PROCESSES:,} processes of this run")
         del self._processes[gone]
 
     def instances(self, *, living: bool = False) -> set[str]:

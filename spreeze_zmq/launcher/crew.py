@@ -20,7 +20,7 @@ from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.nodes.placed import PlacedSpawner
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import LEARNERS, MEMBER, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, MEMBER, MOST_PROCESSES, ROLES, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
 from spreeze_zmq.supervisor import ProcessSpec, Supervisor, standing
@@ -81,10 +81,11 @@ class Crew:
         self.fill()
 
     def lend(self, node: Node, count: int) -> None:
-        """Start or stop samplers of another machine until there are ``count``, those that came last first.
-        The numbers of their names come after those of the head's own.
+        """Start or stop samplers of another machine until there are ``count``, or as many as the run has room
+        for, those that came last first. The numbers of their names come after those of the head's own.
         """
         assert self._nodes is not None
+        count = min(count, self.most_of(node))
         self.supervisor.stop(node.wanted[count:])
         del node.wanted[count:]
         for _ in range(count - len(node.wanted)):
@@ -93,6 +94,13 @@ class Crew:
             self._nodes.place(name, node)
             self.supervisor.start(self._spec(SAMPLER, int(name.rpartition("-")[2])))
             self.deadlines.begin(name)
+
+    def most_of(self, node: Node) -> int:
+        """The most samplers that a machine may run now, so that the run has at most ``MOST_PROCESSES``."""
+        here = sum(component.count.maximum for component in self._plan.components.values())
+        lent = () if self._nodes is None else self._nodes.lent.values()
+        elsewhere = sum(len(other.wanted) for other in lent if other is not node)
+        return max(0, min(node.most, MOST_PROCESSES - here - elsewhere))
 
     def fill(self) -> None:
         """Start the missing processes, except where a predecessor of the same name still runs, or the machine

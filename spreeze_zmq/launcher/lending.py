@@ -72,8 +72,8 @@ class Lending:
                 self._forget_loss_of(node.host)
                 if not self.is_over:
                     self._crew.fill()  # a member that waits for a machine comes before samplers
-                self._crew.lend(node, 0 if self.is_over else min(node.cores, node.most))
-                self._tell("machine", **node.about())
+                self._crew.lend(node, 0 if self.is_over else node.cores)
+                self._tell_of(node)
                 self._note(texts.joined(node))
             elif isinstance(event, Prepares):
                 self._note(texts.prepares(event.node))
@@ -86,20 +86,24 @@ class Lending:
     def scale(self, name: str, count: int, reason: str) -> None:
         """Have a machine run another number of samplers, as the broker asks; one that is gone has none."""
         if (node := self.nodes.lent.get(name)) is not None and not self.is_over:
-            self._crew.lend(node, min(count, node.most))
-            self._tell("machine", **node.about())
+            self._crew.lend(node, count)
+            self._tell_of(node)
             self._note(reason)
 
     def show(self) -> None:
         """Tell the broker of each machine and of those refused, and the user of what makes others join."""
         for node in self.nodes.lent.values():
             if node.has_beaten:
-                self._tell("machine", **node.about())
+                self._tell_of(node)
         if (refused := self.nodes.router.refusals.rows()) != self._refused:
             self._refused = refused
             self._tell("turned_away", refused=refused)
         for line in self._placer.poll() if self._placer is not None else ():
             self._note(line)
+
+    def _tell_of(self, node: Node) -> None:
+        """Tell the broker of a machine, which may run no more samplers than the run has room for."""
+        self._tell("machine", **{**node.about(), "most": self._crew.most_of(node)})
 
     def may_lose(self, name: str) -> bool:
         """Whether a process runs elsewhere, and the run goes on without it if its machine is given up."""

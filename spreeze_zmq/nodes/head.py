@@ -31,7 +31,7 @@ from spreeze_zmq.nodes.node import (
 )
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import NODE, SAMPLER
+from spreeze_zmq.plan.roles import MOST_LENT, NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import newest_version
 from spreeze_zmq.supervisor import ProcessSpec
@@ -46,8 +46,6 @@ LOST_S, HEAD_LOST_S = 5.0, 10.0
 #: Until its first beat a machine unpacks and builds what the run needs, for this time at most; the user hears
 #: of one that takes longer than a moment, and each such moment it is tried whether its connection stands.
 PREPARES_S, MOMENT_S = 600.0, 5.0
-#: Most samplers of one machine.
-MOST_SAMPLERS = 256
 #: Codes of ``leave``, and exit codes of ``spreeze join``.
 OVER, REFUSED, HEAD_LOST = 0, 2, 3
 
@@ -221,7 +219,7 @@ class Nodes:
         cores = fields["cores"]
         most = fields.get("samplers", max(cores, self._plan.components[SAMPLER].count.maximum))
         most = 0 if self._plan.offline else most
-        node = Node(f"node-{next(self._numbers)}", host, cores, min(most, MOST_SAMPLERS), peer, self._clock())
+        node = Node(f"node-{next(self._numbers)}", host, cores, min(most, MOST_LENT), peer, self._clock())
         node.owes = fields.get("owes", False)
         keys = make_keys()
         (self._guests / node.name).write_text(keys.public)

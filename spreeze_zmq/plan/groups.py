@@ -86,7 +86,8 @@ def _fitting(
     fitted = dict(components)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     if f"{SAMPLER}.count" in left_open:
-        count = resolve.resolve_count(SAMPLER, "auto", cores, len(learners))
+        most = resolve.most_samplers(components, 1, by_hand=False)
+        count = resolve.resolve_count(SAMPLER, "auto", cores, len(learners), most)
         fitted[SAMPLER] = replace(fitted[SAMPLER], count=count)
     num_samplers = fitted[SAMPLER].count.initial
     for role, _, name in (key.partition(".") for key in left_open):

@@ -20,6 +20,8 @@ OBSERVER = "observer"
 VIDEOS = ("videos/*.safetensors", "videos/*.mp4")
 #: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
 HEAD, NODE = "head", "node"
+#: Most processes of a run, those among them that its launcher starts here, and samplers of another machine.
+MOST_PROCESSES, MOST_LAUNCHED, MOST_LENT = 2000, 200, 256
 
 
 def _parts_of(learner: str) -> tuple[str, ...]:

@@ -183,12 +183,13 @@ def component_plans(
     """
     num_learners = max(1, len(set(learner_roles) - set(elsewhere)))
     channels = channels_of(learner_roles, grouped=num_groups > 1, named=declared)
-    samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
+    most = resolve.most_samplers(declared, num_groups, by_hand=SAMPLER in without)
+    samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners, most)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)
-        common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners)
+        common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners, most)
         threads = common["threads"]
         common["threads"] = resolve.resolve_threads(role, threads, cores, samplers.initial, num_learners)
         for name in _devices(found.file):

@@ -49,6 +49,7 @@ from spreeze_zmq.plan.topology.dial import resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
 from spreeze_zmq.plan.topology.placement import check_fused, cores_of_each, read_groups, read_placement
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
+from spreeze_zmq.plan.topology.resolve import check_count, most_samplers
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 from spreeze_zmq.plan.topology.wiring import read_channels
 
@@ -101,6 +102,9 @@ def load(
         tables["components"], learners, read.path.parent, mistakes, placement, grouped=grouped
     )
     check_without(without, mistakes)
+    if SAMPLER in declared:
+        most = most_samplers(declared, groups.count, by_hand=SAMPLER in without)
+        check_count(declared[SAMPLER].common["count"], most, mistakes)
     sources = read_data(tables["data"], read.path.parent, mistakes)
     check_data(sources, algorithm, options, declared, run["stop"], placement, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}

@@ -5,24 +5,59 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 from spreeze_zmq.base.machine import DRIVER, wsl_gpus
 from spreeze_zmq.plan.processes import Count
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import (
+    ACTOR_LEARNER,
+    LEARNERS,
+    MEMBER,
+    MOST_LAUNCHED,
+    MOST_PROCESSES,
+    SAMPLER,
+)
+from spreeze_zmq.plan.topology.tables import Mistakes
 
 #: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.
 MAX_SAMPLERS_ON_FEW_CORES = 8
 
 
-def resolve_count(role: str, written: int | list[int] | str, cores: int, num_learners: int) -> Count:
-    """Number of processes at the start, and its range: samplers get the cores that learners leave."""
+def most_samplers(roles: Collection[str], num_groups: int, *, by_hand: bool) -> int:
+    """How many samplers a run has room for beside the processes of its other roles.
+
+    Args:
+        roles: of the run.
+        num_groups: of which each but the first is a process here.
+        by_hand: somebody starts the samplers, and not the launcher.
+    """
+    others = sum(num_groups - 1 if role == MEMBER else 1 for role in roles if role != SAMPLER)
+    return (MOST_PROCESSES if by_hand else MOST_LAUNCHED) - others
+
+
+def check_count(written: int | list[int] | str, most: int, mistakes: Mistakes) -> None:
+    """Note a number of samplers, or the end of its range, that a run has no room for."""
+    if not isinstance(written, str) and (high := written if isinstance(written, int) else written[1]) > most:
+        problem = (
+            f"expected at most {most:,}, got {high:,}: a run has room for no more beside its other roles"
+        )
+        mistakes.add(("components", SAMPLER, "count"), problem, "write more components.sampler.envs of each")
+
+
+def resolve_count(
+    role: str, written: int | list[int] | str, cores: int, num_learners: int, most: int = MOST_LAUNCHED
+) -> Count:
+    """Number of processes at the start, and its range: samplers get the cores that learners leave, and are
+    at most ``most``.
+    """
     automatic = max(1, cores - num_learners) if role == SAMPLER else 1
     if isinstance(written, int):
         return Count(written, written, written)
     if isinstance(written, str):
-        return Count(automatic, 1, max(cores, MAX_SAMPLERS_ON_FEW_CORES) if role == SAMPLER else 1)
+        highest = max(cores, MAX_SAMPLERS_ON_FEW_CORES) if role == SAMPLER else 1
+        return Count(min(automatic, most), 1, min(highest, most))
     low, high = written
     return Count(min(max(automatic, low), high), low, high)
 

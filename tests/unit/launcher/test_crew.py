@@ -52,3 +52,24 @@ def test_a_pause_counts_neither_for_who_starts_nor_for_who_ends():
     )
     Crew.postpone(crew, 60.0)
     assert moved == [60.0, 60.0]
+
+
+def test_machines_get_no_more_samplers_than_a_run_has_room_for(tmp_path, monkeypatch):
+    """The broker hears no more processes than that; who joins later has what the others leave."""
+    head, folder = Head(tmp_path), RunFolder(tmp_path)
+    here = sum(component.count.maximum for component in head.plan.components.values())
+    monkeypatch.setattr("spreeze_zmq.launcher.crew.MOST_PROCESSES", here + EACH + 1)
+    folder.logs.mkdir(exist_ok=True)
+    crew = Crew(head.plan, folder, Pinning({}, ""), head.nodes, threads=True)
+    nodes = []
+    for _ in range(2):
+        head.machine(samplers=EACH)
+        nodes.append(head.events()[0].node)
+        crew.lend(nodes[-1], 2 * EACH)
+    counts = [len(node.wanted) for node in nodes]
+    crew.lend(nodes[0], 0)
+    most = crew.most_of(nodes[1])
+    crew.close()
+    head.close()
+    assert counts == [EACH, 1]
+    assert most == EACH

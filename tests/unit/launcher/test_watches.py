@@ -124,7 +124,7 @@ def test_too_few_open_files_are_refused_with_what_needs_them(options, threads, n
 
 def test_a_run_that_needs_more_open_files_than_it_may_have_does_not_start(tmp_path):
     """ZeroMQ would abort its broker in the middle of the run."""
-    sampler = ["--set", "components.sampler.count=200", "--set", "run.stop.minutes=0.01"]
+    sampler = ["--set", "components.sampler.count=190", "--set", "run.stop.minutes=0.01"]
     command = [sys.executable, "-m", "spreeze_zmq.commands.begin", "pendulum", *sampler]
     limited = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -74,6 +74,14 @@ TOPOLOGIES = {
         RUN + "[components.sampler]\ncount = 0",
         ["bad.toml:4 components.sampler.count: without samplers there is nothing to train on", "[data.NAME]"],
     ),
+    "more_samplers_than_a_run_has_room_for": (
+        RUN + "[components.sampler]\ncount = 196",
+        ["bad.toml:4 components.sampler.count: expected at most 195, got 196", "sampler.envs"],
+    ),
+    "more_samplers_beside_members": (
+        RUN + '[components.sampler]\ncount = [1, 150]\n[groups]\ncount = 64\n[placement]\nmember = "node"',
+        ["bad.toml:4 components.sampler.count: expected at most 131, got 150"],
+    ),
     "a_range_of_samplers_from_none": (
         RUN + "[components.sampler]\ncount = [0, 2]",
         ["components.sampler.count: expected a count of at least 1, got [0, 2]"],

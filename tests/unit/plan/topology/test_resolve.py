@@ -19,6 +19,7 @@ from spreeze_zmq.plan.topology.resolve import (
         ("auto", 2, Count(1, 1, 8)),
         ("auto", 8, Count(6, 1, 8)),
         ("auto", 128, Count(126, 1, 128)),
+        ("auto", 256, Count(195, 1, 195)),
         (3, 2, Count(3, 3, 3)),
         ([1, 4], 2, Count(1, 1, 4)),
         ([1, 4], 8, Count(4, 1, 4)),
@@ -26,8 +27,8 @@ from spreeze_zmq.plan.topology.resolve import (
     ],
 )
 def test_samplers_take_what_the_learners_leave(written, cores, expected):
-    """Two cores are the learners', and the range of the topology is kept."""
-    assert resolve_count("sampler", written, cores, 2) == expected
+    """Two cores are the learners', the range of the topology is kept, and a run has room for 195."""
+    assert resolve_count("sampler", written, cores, 2, 195) == expected
 
 
 def test_every_other_role_has_one_process():
