@@ -17,20 +17,17 @@ import numpy as np
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
-from spreeze_zmq.base.schema.scheduled import schedules_in
 from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.runs import cut, turned
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
-from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, find_runs, run_id
+from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
+from spreeze_zmq.run.setting import setting_of
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
 #: Counts by which one run came further than another.
 _FAR = ("env_steps", "trained_transitions")
 #: Options in the label of a setting, if they tell it from all others.
 MOST_SHOWN = 4
-#: What decides how groups learn, of a run of several.
-_OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 
 
 @dataclass(frozen=True)
@@ -144,35 +141,6 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
         Setting(group[0].plan["run"]["env"], label, group, curves)
         for label, (group, curves) in zip(labels, members, strict=True)
     ]
-
-
-def setting_of(run: PastRun) -> dict[str, Any]:
-    """The options that decide what is learned, as a flat table: runs of one setting have them in common."""
-    plan, about = run.plan, run.plan["run"]
-    scaling = plan["measured"].get("scaling")
-    rows = scaling.get("options") if isinstance(scaling, Mapping) else None
-    stated = rows if isinstance(rows, Mapping) else {}
-    setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
-    setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
-    setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
-    if "batch_size" in plan["measured"]:
-        setting["algorithm.batch_size"] = "auto"
-    setting |= {f"balance.{name}": value for name, value in plan["balance"].items()}
-    for key, source in plan["data"].items():
-        found = source if isinstance(source, Mapping) else {}
-        setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
-    if plan["groups"].get("count", 1) != 1:
-        setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
-    if any(each.get("over", "run") == "run" for each in schedules_in(plan["algorithm"])):
-        setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
-    for role, names in ((SAMPLER, ("envs", "rollout_steps")), (EVALUATOR, EVALUATES)):
-        options = plan["components"].get(role, {}).get("options", {})
-        setting |= {f"{role}.{name}": options.get(name) for name in names}
-    return setting
-
-
-def _is_stated(row: Any) -> bool:
-    return isinstance(row, Mapping) and "stated" in row
 
 
 def improvements(groups: Sequence[Setting]) -> Iterator[str]:

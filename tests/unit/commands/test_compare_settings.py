@@ -8,13 +8,14 @@ import pytest
 
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.commands.compare import _labels, _once, setting_of
+from spreeze_zmq.commands.compare import _labels, _once
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.curves import AXES, Curve
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
+from spreeze_zmq.run.setting import setting_of
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,33 @@ def test_runs_that_are_scored_or_scheduled_otherwise_are_no_seeds_of_one_setting
     """Their returns are not of one task, or their learning rates of one course."""
     one, other = (setting(topology.load("pendulum", given, cores=2), tmp_path) for given in (before, after))
     assert one != other
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["components.sampler.count=1"],
+        ["components.sampler.count=[1, 4]"],
+        ["components.sampler.backend=gymnasium"],
+        ["components.critic_learner.publish_interval_s=1"],
+        ["components.actor_learner.slack_updates=1"],
+        ["components.evaluator.episodes=20"],
+        ["components.evaluator.confirm_episodes=5"],
+    ],
+)
+def test_runs_of_other_components_are_no_seeds_of_one_setting(plan, other, tmp_path):
+    """They act, learn or are scored otherwise."""
+    made = topology.load("pendulum", other, cores=2)
+    assert setting(made, tmp_path) != setting(plan, tmp_path)
+
+
+def test_the_machine_of_a_run_is_no_setting(plan, tmp_path):
+    """Its cores, its devices and the number of samplers that an earlier run has settled on."""
+    sampler = plan.components["sampler"]
+    tuned = replace(sampler, count=replace(sampler.count, initial=5))
+    elsewhere = topology.load("pendulum", ["components.critic_learner.threads=3"], cores=16)
+    for made in (replace(plan, components={**plan.components, "sampler": tuned}), elsewhere):
+        assert setting(made, tmp_path) == setting(plan, tmp_path)
 
 
 def test_what_was_set_while_a_run_trained_is_said(plan, tmp_path, capsys):

@@ -1,0 +1,64 @@
+"""What decides what a past run learned and how it was scored; runs of one setting differ in their seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.base.schema.scheduled import schedules_in
+from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER
+from spreeze_zmq.plan.topology.resolve import MAX_SAMPLERS_ON_FEW_CORES
+from spreeze_zmq.run.history import PastRun
+
+#: What decides how groups learn, of a run of several.
+_OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
+#: Options of components by which nothing else is learned or measured, only sooner.
+_WITHOUT_EFFECT = ("device", "workers", "step_timeout_s", "max_failures", "videos")
+
+
+def setting_of(run: PastRun) -> dict[str, Any]:
+    """The options that decide what is learned, as a flat table: runs of one setting have them in common.
+    Those that were measured, or follow from the machine, are as the topology states them.
+    """
+    plan, about = run.plan, run.plan["run"]
+    scaling = plan["measured"].get("scaling")
+    rows = scaling.get("options") if isinstance(scaling, Mapping) else None
+    stated = rows if isinstance(rows, Mapping) else {}
+    setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
+    setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
+    setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
+    if "batch_size" in plan["measured"]:
+        setting["algorithm.batch_size"] = "auto"
+    setting |= {f"balance.{name}": value for name, value in plan["balance"].items()}
+    for key, source in plan["data"].items():
+        found = source if isinstance(source, Mapping) else {}
+        setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
+    if plan["groups"].get("count", 1) != 1:
+        setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
+    if any(each.get("over", "run") == "run" for each in schedules_in(plan["algorithm"])):
+        setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
+    for role in (SAMPLER, *LEARNERS, EVALUATOR):
+        component = plan["components"].get(role, {"options": {}})
+        setting |= {
+            f"{role}.{name}": value
+            for name, value in {"use": component.get("use"), **component["options"]}.items()
+            if name not in _WITHOUT_EFFECT
+        }
+    setting[f"{SAMPLER}.count"] = _count(plan["components"].get(SAMPLER, {}).get("count"))
+    return setting
+
+
+def _is_stated(row: Any) -> bool:
+    return isinstance(row, Mapping) and "stated" in row
+
+
+def _count(found: Any) -> Any:
+    """The number of samplers, or its range; a wide one from 1 on is as "auto", which ends at the number of
+    the machine's cores.
+    """
+    count = found if isinstance(found, Mapping) else {}
+    low, high = count.get("minimum"), count.get("maximum")
+    if low == high:
+        return low
+    is_wide = low == 1 and isinstance(high, int) and high >= MAX_SAMPLERS_ON_FEW_CORES
+    return "auto" if is_wide else [low, high]
