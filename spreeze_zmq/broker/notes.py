@@ -41,6 +41,8 @@ MANY_ROWS, ROWS_INTERVAL_S, ROWS_INTERVAL = 50, 10.0, 10
 #: A run's age up to which the journal has every line of figures; at ten times this age they are ten seconds
 #: apart. A week has twelve thousand of each kind.
 WHOLE_S = 1800.0
+#: Least time between two entries of training episodes.
+EPISODES_S = 1.0
 
 
 def turned_in(metrics: Path, until_s: float = math.inf) -> dict[str, float]:
@@ -161,6 +163,7 @@ class Notes:
         self._bytes: Counter[str] = Counter()
         self._rows_due_s: dict[tuple[str, bool], float] = {}
         self._ended, self._unwritten = Tally(), Tally()
+        self._episodes_due_s = -math.inf
 
     def publish(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
         """Publish one entry for observers."""
@@ -242,8 +245,13 @@ class Notes:
             tally.take(returns)
 
     def note_episodes(self, t_s: float, *, last: bool = False) -> None:
-        """Note the training episodes that ended since the last call; the journal's next line has them all."""
+        """Note the training episodes that have ended, at most every ``EPISODES_S``; the journal's next line
+        has them all.
+        """
+        if t_s < self._episodes_due_s and not last:
+            return
         if self._ended.count:
+            self._episodes_due_s = t_s + EPISODES_S
             figures, self._ended = self._ended.figures(), Tally()
             self._hear("episodes", t_s, figures)
             self.publish("episodes", figures, t_s)

@@ -36,7 +36,7 @@ def test_the_broker_takes_any_report(broker, kind, data):
     message = Message(kind, fields, arrays, sender, data.draw(st.integers(1, 5)), 0)
     if (heard := travelled(message)) is not None:
         broker.hear(heard)
-    broker.notes.note_episodes(broker.now_s)
+    broker.notes.note_episodes(broker.now_s, last=True)
     broker.helm.show(broker.now_s)
     broker.record.stop_condition(1.0)
     broker.helm.balance(broker.now_s)

@@ -129,6 +129,20 @@ def test_what_the_journal_leaves_out_is_there_for_some_minutes(tmp_path, monkeyp
     assert (min(line["min"] for line in episodes), max(line["max"] for line in episodes)) == (-399, 399)
 
 
+def test_training_episodes_are_told_at_most_once_a_second(tmp_path):
+    """However often the run's files are written, and all of them."""
+    feed, folder = Feed(), RunFolder(tmp_path)
+    notes = Notes(folder, feed)
+    for tenth in range(50):
+        notes.episodes_ended(np.ones(3, np.float32))
+        notes.note_episodes(tenth / 10)
+    notes.note_episodes(5.0, last=True)
+    notes.close()
+    written = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    assert feed.count == len(written) == 6
+    assert sum(line["count"] for line in written) == 150
+
+
 def test_a_flood_of_episodes_is_counted_and_not_kept(tmp_path):
     """In a run of a week the journal has a line of them each five minutes, and a peer may send a gigabyte."""
     folder, rng = RunFolder(tmp_path), np.random.default_rng(1)
