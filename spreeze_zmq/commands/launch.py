@@ -22,7 +22,7 @@ from spreeze_zmq.commands.arguments import exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
 from spreeze_zmq.commands.check import FirstLook, endless, report
 from spreeze_zmq.commands.graph import graph
-from spreeze_zmq.commands.launch_line import load, not_recorded, parser
+from spreeze_zmq.commands.launch_line import check_line, load, not_recorded, parser, seeds_in
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.interrupts import Interrupts, give_back
@@ -31,7 +31,7 @@ from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
-from spreeze_zmq.nodes.listening import Listening, need_no_machine
+from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
@@ -86,6 +86,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     check_open_files(plan, threads=arguments.inproc)
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
+    check_line(arguments, plan)
     lines = advice(plan, look.observations())
     if arguments.check:
         from spreeze_zmq.learner.setup import rehearse  # with torch, which a launcher does not need
@@ -167,7 +168,6 @@ def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     """Where other machines join, and those that are asked to; None for nowhere. Raises InputError."""
     ways = read_nodes(arguments.nodes, arguments.listen) if arguments.nodes else ()
     if not arguments.listen:
-        need_no_machine(plan)
         return None
     return Listening.at(arguments.listen, plan, ways, arguments.nodes)
 
@@ -201,19 +201,7 @@ def _check_modules(plan: Plan, run: Path) -> None:
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:
     """Launch a run for each of ``--seeds`` seeds, until one is interrupted; returns the highest exit code."""
-    if arguments.seeds < 1:
-        raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
-    if arguments.resume:
-        raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
-    if arguments.listen:
-        raise InputError("--seeds N ends each run, and with it the machines that joined: leave --listen out")
-    if never := endless(plan):
-        raise InputError(f"--seeds N: the first run would never end: {never}")
-    parent = RunFolder.place(plan.name, arguments.run_dir)
-    seeds = range(plan.run.seed, plan.run.seed + arguments.seeds)
-    folders = {seed: parent / f"seed-{seed}" for seed in seeds}
-    for folder in folders.values():
-        RunFolder.check_new(folder)
+    folders = seeds_in(RunFolder.place(plan.name, arguments.run_dir), arguments, plan)
     codes, outcomes = [0], []
     for seed, folder in folders.items():
         seeded = load(arguments, look, [f"run.seed={seed}"])

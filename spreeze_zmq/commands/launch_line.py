@@ -13,12 +13,15 @@ from spreeze_zmq import __version__
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.commands.arguments import Parser, add_set
-from spreeze_zmq.commands.check import FirstLook
+from spreeze_zmq.commands.check import FirstLook, endless
+from spreeze_zmq.nodes.listening import check_listening, need_no_machine
+from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
 from spreeze_zmq.plan.topology.document import shipped_topologies
+from spreeze_zmq.run.folder import RunFolder
 
 WHAT = (
     "``spreeze-launch TOPOLOGY``, or ``--env ID``: validate, start every process, supervise, show, clean up."
@@ -138,6 +141,42 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
         plan = _at_fixed_counts(plan)
     recording = dict.fromkeys(arguments.record, record_mb)
     return replace(plan, recording=recording, command=_command(arguments, plan))
+
+
+def check_line(arguments: argparse.Namespace, plan: Plan) -> None:
+    """Raise InputError for what the command line asks of a run and cannot have, before anything is made or
+    opened.
+    """
+    if arguments.seeds is not None:
+        _check_seeds(arguments, plan)
+    if arguments.run_dir:
+        given = Path(arguments.run_dir)
+        several = arguments.seeds is not None
+        for folder in seeds_in(given, arguments, plan).values() if several else (given,):
+            RunFolder.check_new(folder)
+    if arguments.nodes:
+        read_nodes(arguments.nodes, arguments.listen)
+    if arguments.listen:
+        check_listening(arguments.listen, plan)
+    else:
+        need_no_machine(plan)
+
+
+def seeds_in(parent: Path, arguments: argparse.Namespace, plan: Plan) -> dict[int, Path]:
+    """Each of ``--seeds``, and its run's folder in ``parent``."""
+    return {seed: parent / f"seed-{seed}" for seed in range(plan.run.seed, plan.run.seed + arguments.seeds)}
+
+
+def _check_seeds(arguments: argparse.Namespace, plan: Plan) -> None:
+    """Raise InputError for a run that cannot be one of several."""
+    if arguments.seeds < 1:
+        raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
+    if arguments.resume:
+        raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
+    if arguments.listen:
+        raise InputError("--seeds N ends each run, and with it the machines that joined: leave --listen out")
+    if never := endless(plan):
+        raise InputError(f"--seeds N: the first run would never end: {never}")
 
 
 def _check_callbacks(names: Sequence[str]) -> None:

@@ -62,13 +62,7 @@ class Listening:
             InputError: it is no address of this machine, too few of its ports are free, or the run needs more
                 of the user's files than can be sent.
         """
-        match = _ADDRESS.fullmatch(text)
-        if match is None or not is_address(match["host"]) or (match["first"] and int(match["first"]) == 0):
-            raise InputError(
-                f"--listen {text}: expected the IPv4 address of this machine that the others reach, "
-                "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5560"
-            )
-        _check_plan(text, plan)
+        match = check_listening(text, plan)
         host = match["host"]
         names = list(plan.channels)
         passed_on = [name for name in names if plan.channels[name].binds in plan.placement]
@@ -116,8 +110,18 @@ def make_key_files(sockets: Path, invitation: Path) -> tuple[Keys, Path]:
     return replace(head, guests=str(hosts)), guests
 
 
-def _check_plan(text: str, plan: Plan) -> None:
-    """Raise InputError for a run that no other machine can join."""
+def check_listening(text: str, plan: Plan) -> re.Match[str]:
+    """The parts of an address; opens nothing.
+
+    Raises:
+        InputError: it is none, or no other machine can join the run.
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not is_address(match["host"]) or (match["first"] and int(match["first"]) == 0):
+        raise InputError(
+            f"--listen {text}: expected the IPv4 address of this machine that the others reach, "
+            "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5560"
+        )
     if plan.balance.in_order:
         raise InputError(
             f"--listen {text}: a run in order repeats itself, with a fixed number of samplers: "
@@ -128,6 +132,7 @@ def _check_plan(text: str, plan: Plan) -> None:
             f"--listen {text} gives every channel an address, and the topology gives {', '.join(own)} one "
             "already: leave that endpoint out"
         )
+    return match
 
 
 def _candidates(match: re.Match[str]) -> Iterable[int]:

@@ -3,9 +3,11 @@
 import pytest
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
 
+LISTEN = ("--listen", "127.0.0.1")
 PLACED = ("--set", "placement.actor_learner=node")
 
 
@@ -46,3 +48,26 @@ def test_a_size_of_no_recording_is_refused():
     assert plan_of("--record", "sampler", "--record-mb", "3").recording == {"sampler": 3.0}
     with pytest.raises(InputError, match="--record-mb is the size of a recording: write --record PROCESS"):
         plan_of("--record-mb", "3")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--listen", "nonsense"), "--listen nonsense: expected the IPv4 address"),
+        ((*LISTEN, "--set", "balance.mode=lockstep"), "take another balance.mode, or leave --listen out"),
+        (("--nodes", "foo"), "--nodes foo: give --listen ADDRESS too"),
+        ((*LISTEN, "--nodes", "foo"), "--nodes foo: expected ssh:HOST"),
+        (PLACED, 'placement.actor_learner = "node": it needs another machine'),
+        (("--seeds", "0"), "--seeds 0: at least 1 is expected"),
+        (("--seeds", "2", *LISTEN), "leave --listen out"),
+        (("--run-dir", "."), "--run-dir"),
+    ],
+)
+def test_a_line_that_cannot_be_is_refused_by_its_check(words, said, tmp_path, monkeypatch, capsys):
+    """As it is where the run is to begin."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").touch()
+    assert launch.main(["pendulum", "--check", *words]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
