@@ -148,6 +148,7 @@ class Outcome:
         """
         fault_code = 1 if self.input_fault is None else InputError.exit_code
         if self.gave_up:
+            self.folder.mark_failed()
             return fault_code
         failed = closing.why_no_step(self.folder, processes) or closing.why_no_episode(self.folder)
         lost = self.losses.write(self.folder, stopped_whole=self.was_stopped_whole)

@@ -168,6 +168,13 @@ class RunFolder:
                 ]
                 write_json(self.summary, summary)
 
+    def mark_failed(self) -> None:
+        """Note in the summary that the run has failed, whatever its exit reason is; without space for that,
+        the summary stays whole.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            write_json(self.summary, {**json.loads(self.summary.read_text(encoding="utf-8")), "failed": True})
+
     def tidy(self) -> None:
         """Remove the half-written files of killed processes; no process may be writing here."""
         for path in (*self.path.glob(".*"), *self.path.glob("*/.*"), *self.checkpoints.glob("*/.*")):

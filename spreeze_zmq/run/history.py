@@ -24,9 +24,11 @@ from spreeze_zmq.run.checkpoint import SavedCheckpoint, read_manifest
 from spreeze_zmq.run.folder import CLAIMED, GROUPS, RunFolder
 from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
-#: The exit reasons of failed runs; see ``supervisor.GaveUp``, the broker's ``write`` and ``SocketWatch``.
+#: The exit reasons of failed runs, of which a launcher could not mark all; see ``supervisor.GaveUp``, the
+#: broker's ``write``, ``SocketWatch`` and ``Ends.on_stuck``.
 FAILED = re.compile(
-    r"\w+-\d+ is not started again: .*|the launcher was killed|somebody removed the run's sockets .*",
+    r"\w+-\d+ is not started again: .*|the launcher was killed|somebody removed the run's sockets .*|"
+    r"\w+-\d+: .*; none gets through",
     re.DOTALL,
 )
 #: What decides what an evaluation plays, beside the environment.
@@ -257,7 +259,8 @@ def _state(
     if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")) or is_locked(claim):
         return "running"
     reason = str(summary.get("exit_reason") or "")
-    return "crashed" if not reason or FAILED.fullmatch(reason) else "ended"
+    failed = summary.get("failed") is True or FAILED.fullmatch(reason)
+    return "crashed" if failed or not reason else "ended"
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.supervisor import Exited, Restarted
 
 WORDS = "Traceback (most recent call last):\nOSError: disk"
@@ -117,3 +118,22 @@ def test_a_start_again_is_not_given_the_time_that_its_server_waited_for_a_core(t
     assert deadlines.missed(name, {}) == ""
     now.s, now.starved_s = 140.0, 2.0
     assert "not ready after 39 s, in 2 s of which" in deadlines.missed(name, {})
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "sampler-0: policy refused (bad_parameters) 12 times: too few; none gets through",
+        "sampler-0 is not started again: it has failed 4 times within 60 s",
+    ],
+)
+def test_a_run_that_was_given_up_has_failed_for_who_reads_it_later(told, reason, marked):
+    """``spreeze runs`` and a search that goes on, also where its launcher left no mark."""
+    told.folder.run_file.write_text(told.outcome.plan.to_json())
+    told.folder.summary.write_text(json.dumps({"exit_reason": reason}))
+    told.outcome.give_up(reason)
+    if marked:
+        assert told.outcome.settle({}, at_once=False) == 1
+        assert json.loads(told.folder.summary.read_text()) == {"exit_reason": reason, "failed": True}
+    assert read_run(told.folder.path).state == "crashed"
