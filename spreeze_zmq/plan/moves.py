@@ -36,8 +36,7 @@ def moves_of(plan: Plan) -> dict[str, Option]:
     """
     learning = plan.learning
     found = {name: Option(name, "float", **_bounds(learning, name)) for name in learning.movable}
-    paced = not learning.on_policy and not plan.offline
-    if paced and plan.balance.schedule(plan.components, learning) is None:
+    if not _why_fixed_ratio(plan):
         found[REPLAY_RATIO] = Option(REPLAY_RATIO, "float", above=0.0, maximum=MOST_RATIO)
     return found
 
@@ -54,7 +53,8 @@ def checked(plan: Plan, name: Any, value: Any) -> float:
         raise InputError(f"set {show(name)}: {why_not}")
     if name not in moves:
         known = name in plan.algorithm or name in vars(plan.balance)
-        what = "it may not move while a run trains" if known else "no option is called so"
+        fixed = _why_fixed_ratio(plan) if name == REPLAY_RATIO else "it may not move while a run trains"
+        what = fixed if known else "no option is called so"
         near = "" if known else did_you_mean(str(name), moves)
         raise InputError(
             f"set {show(name)}: {'; '.join(filter(None, (what, near)))}; these may: {one_of(moves)}"
@@ -92,6 +92,19 @@ def stated(plan: Plan, name: str) -> Any:
 
 def _bounds(learning: LearningPlan, name: str) -> dict[str, Any]:
     return {bound: value for bound, value in learning.movable[name].items() if bound in _BOUNDS}
+
+
+def _why_fixed_ratio(plan: Plan) -> str:
+    """Why the replay ratio may not move in a run; empty where it may."""
+    if plan.offline:
+        return "nothing is sampled, so that there is no ratio"
+    if plan.learning.on_policy:
+        return "an on-policy algorithm trains on each transition for its number of epochs"
+    if plan.balance.schedule(plan.components, plan.learning) is not None:
+        return (
+            'policies are published by count, which follows from it: only balance.mode = "free" lets it move'
+        )
+    return ""
 
 
 def _why_none(plan: Plan) -> str:

@@ -69,9 +69,21 @@ def test_a_schedule_ends_where_a_number_is_set():
         ("pendulum", [], "learning_rate", 1e58, "got 1e+58 (no number of single precision is as large)"),
         ("pendulum", [], "replay_ratio", 1e9, "replay_ratio: expected a number above 0 and at most 10000"),
         ("pendulum", ["balance.mode=lockstep"], "tau", 0.1, "a run in order gives the same numbers again"),
-        ("pendulum", ["balance.mode=bounded"], "replay_ratio", 4, '"replay_ratio": it may not move'),
+        (
+            "pendulum",
+            ["balance.mode=bounded"],
+            "replay_ratio",
+            4,
+            '"replay_ratio": policies are published',
+        ),
         ("pendulum", ["groups.count=2"], "tau", 0.1, "each of the 2 groups has learners of its own"),
-        ("cartpole", [], "replay_ratio", 4, '"replay_ratio": it may not move while a run trains; these may'),
+        (
+            "cartpole",
+            [],
+            "replay_ratio",
+            4,
+            '"replay_ratio": an on-policy algorithm trains on each',
+        ),
     ],
 )
 def test_what_may_not_be_set_is_refused_with_what_may(source, overrides, option, value, line):
