@@ -178,8 +178,7 @@ class Broker:
     def finish(self) -> None:
         """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
         self.write(final=True)
-        sound = not (self.record.failures.count or self.record.restarts or self.record.refusals.mistakes)
-        if sound and (found := self.balancer.tuning()) is not None:
+        if not self.record.disturbances and (found := self.balancer.tuning()) is not None:
             tuning.remember(self.plan, found)
         if self.is_orphan or not self.record.workers:
             self.state_file.unlink()

@@ -86,16 +86,19 @@ class FailureRecord:
     Attributes:
         first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, ``survived``, and others.
         count: of all failures.
+        survived: of those of environments, whose processes went on.
         kinds: the newest failure of each kind, the newest kind last.
     """
 
     first: list[dict[str, Any]] = field(default_factory=list)
     count: int = 0
+    survived: int = 0
     kinds: dict[str, FailureRow] = field(default_factory=dict)
 
     def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
         """Record a failure; ``survived`` if its process reports it of its environment and goes on."""
         self.count += 1
+        self.survived += survived
         if len(self.first) < FAILURES_KEPT:
             self.first.append({"t_s": now_s, **fields, "survived": survived})
         name, summary = fields["name"], fields["summary"][:LONGEST]

@@ -244,6 +244,11 @@ class RunRecord:
 
     # --- figures
 
+    @property
+    def disturbances(self) -> int:
+        """Failures of processes, restarts and refused messages: rates of a run with some are not kept."""
+        return self.failures.count - self.failures.survived + self.restarts + self.refusals.mistakes
+
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty if none does."""
         stop = self.plan.run.stop

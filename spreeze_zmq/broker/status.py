@@ -173,8 +173,9 @@ class Summary:
         evaluations: time, env steps, mean and deviation of the return of each look.
         best: the fields of the newest evaluation of the best policy.
         episodes: number of training episodes.
+        disturbances: see :class:`RunRecord`.
         unfinished_checkpoint: the learners whose parts of the last checkpoint are missing.
-        groups: the last rows of a status; the figures of this summary are those of group 0.
+        groups: the last rows of a status; all figures of this summary but ``core_s`` are those of group 0.
     """
 
     exit_reason: str
@@ -205,6 +206,7 @@ class Summary:
     episodes: int
     refusals: Sequence[Refused]
     findings: Sequence[Finding]
+    disturbances: int
     unfinished_checkpoint: Sequence[str]
     groups: Mapping[str, Mapping[str, Group]] = field(metadata=SPREAD)
 
@@ -249,6 +251,7 @@ class Summary:
             episodes=record.episodes.count,
             refusals=record.refusals.rows(now_s),
             findings=record.doctor.findings(),
+            disturbances=record.disturbances,
             unfinished_checkpoint=record.unfinished_checkpoint,
             groups={"groups": record.groups} if record.groups else {},
         )

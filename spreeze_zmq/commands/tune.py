@@ -8,6 +8,7 @@ settings learn best is found by ``spreeze search``.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Mapping
@@ -108,20 +109,32 @@ def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:
     Raises:
         ComponentFailed: a process failed too often, or the rates never became steady.
     """
-    watch = TuneView()
+    watch, before = TuneView(), _written_ns(plan)
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
         run = RunFolder.create(plan.name, f"{folder}/run")
         launch = Launch(plan, run, watch, remeasure=True, shares=shares)
         watch.launch = launch
         failed = launch.run()
         lines = list(read_journal(launch.folder.metrics, ("balance",)))
+        summary = launch.folder.summary
+        disturbances = json.loads(summary.read_text())["disturbances"] if summary.exists() else 0
     if failed and launch.outcome.failures:
         name, what = launch.outcome.failures[0]
         raise ComponentFailed(f"{name}: {what}")
     decided = [line for line in lines if line["decision"].get("steady")]
     if not decided:
         raise ComponentFailed("the rates did not become steady; give it longer with --seconds")
-    return {"settled": lines[-1]["settled"], "movable": lines[-1]["movable"], **decided[-1]["decision"]}
+    about = {name: lines[-1][name] for name in ("settled", "movable")}
+    about |= {"disturbances": disturbances, "kept": _written_ns(plan) != before}
+    return {**about, **decided[-1]["decision"]}
+
+
+def _written_ns(plan: Plan) -> int:
+    """When the settled count of such a plan was kept last; 0 where none is."""
+    try:
+        return machine.file_of(tuning.subject_of(plan)).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def report(plan: Plan, found: Mapping[str, Any]) -> str:
@@ -153,4 +166,8 @@ def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
         return f"{fixes} fixes the count, so nothing is kept"
     if not found["settled"]:
         return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
+    if found["disturbances"]:
+        return "nothing is kept, since processes failed or started again, or messages were refused"
+    if not found["kept"]:
+        return f"nothing is kept: {machine.file_of(tuning.subject_of(plan))} cannot be written"
     return f"kept in {machine.file_of(tuning.subject_of(plan))}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base import machine
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.plan import sizing, topology, tuning
 from tests.system.conftest import NAPPING, said_in
@@ -36,6 +37,8 @@ def test_it_prints_the_plan_and_keeps_it_for_the_next_run(nothing_measured, tmp_
     plan = sizing.settle(plan)
     assert plan.algorithm["batch_size"] == batch_size
     assert tuning.recall(plan).samplers == figures["samplers"]
+    assert (figures["disturbances"], figures["kept"]) == (0, True)
+    assert done.stdout.splitlines()[-1] == f"kept in {machine.file_of(tuning.subject_of(plan))}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "figures.json"]
 
 

@@ -47,6 +47,21 @@ def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, mon
     assert capsys.readouterr().out.splitlines()[-1] == f"{fixes} fixes the count, so nothing is kept"
 
 
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"disturbances": 1, "kept": False}, "nothing is kept, since processes failed or started again"),
+        ({"disturbances": 0, "kept": False}, ".json cannot be written"),
+    ],
+)
+def test_it_says_when_nothing_was_kept(about, said, monkeypatch, capsys):
+    """Though the number had settled."""
+    found = figures(movable=True, settled=True, **about)
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: found)
+    assert main(["tune", "pendulum"]) == 0
+    assert said in capsys.readouterr().out.splitlines()[-1]
+
+
 @two_cores
 def test_of_a_run_of_groups_its_own_groups_share_of_the_machine_is_measured(monkeypatch, capsys):
     """As such a run begins: the other groups are on cores of their own, and what is kept is found by it."""
@@ -64,7 +79,7 @@ def test_of_a_run_of_groups_its_own_groups_share_of_the_machine_is_measured(monk
 
     def measure(plan, shares):
         seen["file"] = machine.file_of(tuning.subject_of(plan))
-        return figures(movable=True, settled=True)
+        return figures(movable=True, settled=True, disturbances=0, kept=True)
 
     capsys.readouterr()
     monkeypatch.setattr("spreeze_zmq.commands.tune.measure", measure)
