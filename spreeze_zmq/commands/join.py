@@ -18,6 +18,7 @@ from spreeze_zmq.base.endpoints import Keys, parse_keys, read_keys
 from spreeze_zmq.base.errors import InputError, hushed
 from spreeze_zmq.base.schema import Unfit
 from spreeze_zmq.nodes.half import Half
+from spreeze_zmq.plan.roles import MOST_LENT
 from spreeze_zmq.plan.topology.wiring import check_endpoint
 
 
@@ -31,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samplers",
         type=int,
         metavar="N",
-        help="at most (default: as many as the run has use for, one a core at first; 0: for other roles)",
+        help="at most (default: one a core, or the most of components.sampler.count where that is more; "
+        "0: for other roles)",
     )
 
 
@@ -43,8 +45,8 @@ def main(arguments: argparse.Namespace) -> int:
         is_tcp = False
     if not is_tcp:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
-    if arguments.samplers is not None and arguments.samplers < 0:
-        raise InputError(f"--samplers {arguments.samplers}: at least 0 is expected")
+    if arguments.samplers is not None and not 0 <= arguments.samplers <= MOST_LENT:
+        raise InputError(f"--samplers {arguments.samplers}: 0 to {MOST_LENT} are expected")
     half = Half(arguments.head, _invitation(arguments.key), arguments.samplers)
     with hushed("spreeze"):  # what refuses this machine is its last line
         code = half.run()

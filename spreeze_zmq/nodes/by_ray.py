@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spreeze_zmq.plan.roles import MOST_LENT
+
 #: How often the cluster is looked at for new nodes, and how soon after its end a join is tried again.
 LOOK_S, AGAIN_S = 2.0, 5.0
 #: How soon it is tried again to find a cluster, and after which time it is said what a node is waited for.
@@ -101,7 +103,7 @@ class Placed:
         options = {"num_cpus": self._cpus, "scheduling_strategy": there, "max_restarts": 0}
         self._agent = ray.remote(Agent).options(**options).remote()
         self._begun = self._agent.__ray_ready__.remote()
-        self.ended = self._agent.run.remote(*given, self._cpus)
+        self.ended = self._agent.run.remote(*given, min(self._cpus, MOST_LENT))
         self._said_s, self.is_over, self.again_s = time.monotonic() + SAID_AFTER_S, False, 0.0
 
     def check_begun(self) -> None:

@@ -14,7 +14,8 @@ from spreeze_zmq.wire.channels import make_keys
     [
         (["10.0.0.1"], "expected tcp://HOST:PORT"),
         (["ipc:///tmp/a"], "expected tcp://HOST:PORT"),
-        (["tcp://10.0.0.1:1", "--samplers", "-1"], "at least 0 is expected"),
+        (["tcp://10.0.0.1:1", "--samplers", "-1"], "0 to 256 are expected"),
+        (["tcp://10.0.0.1:1", "--samplers", "300"], "0 to 256 are expected"),
         (["tcp://10.0.0.1:1", "--key", "nowhere"], "expected the join.key in the run's folder"),
         (["tcp://10.0.0.1:1", "--key", "own.json"], "expected the run's join.key"),
         (["tcp://10.0.0.1:1"], "standard input holds no key"),
