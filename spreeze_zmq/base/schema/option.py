@@ -33,6 +33,8 @@ TYPES = {
     "any": "a value",
 }
 
+#: What a ``count`` with an upper bound takes.
+_COUNTS = {1.0: '1 or "auto"', 0.0: '"auto"'}
 #: Largest whole number: components in any language must be able to hold it.
 LARGEST_INT = 2**63 - 1
 
@@ -56,7 +58,8 @@ class Option:
         help: one line for people.
         minimum: inclusive lower bound, of each element of a list of numbers, of the length of ``strs``.
         above: exclusive lower bound.
-        maximum: inclusive upper bound.
+        maximum: inclusive upper bound; of a ``count`` 1 where there is one process, 0 where no number is
+            written.
         choices: the only texts or numbers allowed.
         words: texts accepted besides values of ``type``, such as ``"auto"``.
         required: the key has no default.
@@ -96,8 +99,10 @@ class Option:
         """The accepted values, in words."""
         if self.choices:
             text = "one of " + ", ".join(show(choice) for choice in self.choices)
+        elif self.type == "count":
+            text = _COUNTS.get(self.maximum, TYPES["count"])
         else:
-            text = TYPES[self.type] + (self._bounds if self.type != "count" else "")
+            text = TYPES[self.type] + self._bounds
         return " or ".join([text, *(f'"{word}"' for word in self.words)])
 
     @property

@@ -13,7 +13,7 @@ from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import Option, option, options_of
 from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
-from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import CHANNELS, HEAD, MEMBER, NODE, ROLES, SAMPLER, Role
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.described import DescribedEnvironment
 
@@ -51,13 +51,20 @@ def component_options(role: str) -> tuple[Option, ...]:
     """The options that every component of this role has, whatever its program."""
     own = {"use": role, **ROLES[role].defaults}
     options = (replace(each, default=own.get(each.name, each.default)) for each in options_of(ComponentPlan))
-    may_be_none = role == SAMPLER
-    return tuple(
-        replace(each, minimum=0, help=f"{each.help}; 0 trains on [data.NAME] alone")
-        if may_be_none and each.name == "count"
-        else each
-        for each in options
-    )
+    return tuple(_of_role(ROLES[role], each) for each in options)
+
+
+def _of_role(role: Role, each: Option) -> Option:
+    """A common option as it is for a role: what its processes are to the run decides what it takes."""
+    if each.name == "count" and role.name == SAMPLER:
+        return replace(each, minimum=0, help=f"{each.help}; 0 trains on [data.NAME] alone")
+    if each.name == "count" and role.single:
+        return replace(each, maximum=1, help=role.single)
+    if each.name == "count" and role.name == MEMBER:
+        return replace(each, maximum=0, help="groups.count decides it")
+    if each.name == "max_restarts" and role.is_observer:
+        return replace(each, help="restarts within restart_window_s; beyond that the run goes on without it")
+    return each
 
 
 #: Our key -> its names in Stable-Baselines3, RLlib, CleanRL, Tianshou and Spinning Up.

@@ -14,6 +14,7 @@ from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.plan.topology.reference import (
     NAMES_ELSEWHERE,
     algorithm_table,
+    component_options,
     entries,
     key_called,
     reference,
@@ -141,3 +142,13 @@ def test_a_list_for_other_programs_is_alone_on_its_stream(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert {entry["key"] for entry in json.loads(done.stdout)} <= KEYS
     assert sorted(done.stderr.splitlines()) == ["from a program", "hello"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_count_says_what_its_role_takes(role):
+    """And what becomes of the run when one of its processes fails for good."""
+    options = {option.name: option for option in component_options(role)}
+    takes, lasting = options["count"].takes, options["max_restarts"].help
+    assert ("[1, 8]" in takes) == (role == "sampler")
+    goes_on = role in ("visualizer", "observer", "member")
+    assert ("the run goes on" in lasting, "stops the run" in lasting) == (goes_on, not goes_on)
