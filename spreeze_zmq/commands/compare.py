@@ -19,9 +19,9 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.runs import cut, turned
+from spreeze_zmq.commands.setting import setting_of
 from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
-from spreeze_zmq.run.setting import setting_of
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
 #: Counts by which one run came further than another.

@@ -31,13 +31,13 @@ def test_it_prints_the_plan_and_keeps_it_for_the_next_run(nothing_measured, tmp_
     assert figures["trained_per_s"] > 0
     assert str(figures["samplers"]) in figures["tried_trained_per_s"]["samplers"]
     assert figures["settled"], done.stdout
+    assert (figures["disturbances"], figures["kept"]) == (0, True), done.stdout
     batch_size = figures["auto"]["batch_size"]["chosen"]
     assert f"batch_size {batch_size} trains" in done.stdout
     plan = topology.load("cartpole_dqn", [setting for setting in (*SMALL, *AUTO) if setting != "--set"])
     plan = sizing.settle(plan)
     assert plan.algorithm["batch_size"] == batch_size
     assert tuning.recall(plan).samplers == figures["samplers"]
-    assert (figures["disturbances"], figures["kept"]) == (0, True)
     assert done.stdout.splitlines()[-1] == f"kept in {machine.file_of(tuning.subject_of(plan))}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "figures.json"]
 

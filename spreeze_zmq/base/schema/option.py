@@ -34,7 +34,7 @@ TYPES = {
 }
 
 #: What a ``count`` with an upper bound takes.
-_COUNTS = {1.0: '1 or "auto"', 0.0: '"auto"'}
+_COUNTS: dict[float | None, str] = {1.0: '1 or "auto"', 0.0: '"auto"'}
 #: Largest whole number: components in any language must be able to hold it.
 LARGEST_INT = 2**63 - 1
 

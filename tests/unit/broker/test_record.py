@@ -507,5 +507,5 @@ def test_the_keys_of_status_and_summary_stay():
     ]
     summary += ["failure_kinds", "pinning", "auto", "evaluations", "best_return", "best", "episodes"]
     assert {*run.summary("", 1.0, final=False)} == {
-        *(*summary, "refusals", "findings", "unfinished_checkpoint"),
+        *(*summary, "refusals", "findings", "disturbances", "unfinished_checkpoint"),
     }

@@ -9,13 +9,13 @@ import pytest
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.base.trust import RUN_FILE
 from spreeze_zmq.commands.compare import _labels, _once
+from spreeze_zmq.commands.setting import setting_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.curves import AXES, Curve
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
-from spreeze_zmq.run.setting import setting_of
 
 
 @pytest.fixture(scope="module")
