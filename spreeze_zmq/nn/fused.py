@@ -6,7 +6,7 @@ torch computes the same on a GPU, without the native library, and where torch in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,9 @@ LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor) -> None:
-    """``target += tau * (source - target)``, for all parameters; ``tau`` may be a 0-d tensor."""
+    """``target += tau * (source - target)``, for all parameters; ``tau`` may be a 0-d tensor. Statistics
+    that a layer keeps, as of batch norm, are those of ``source``.
+    """
     with torch.no_grad():
         flat = [_flat[each] for each in (target, source) if each in _flat]
         if len(flat) == 2:
@@ -36,6 +38,15 @@ def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor
             followers, leaders = list[Tensor](target.parameters()), list[Tensor](source.parameters())
             shares: Any = [tau] * len(leaders) if torch.is_tensor(tau) else tau
             torch._foreach_lerp_(followers, leaders, shares)
+        for follower, leader in _statistics(target, source):
+            follower.copy_(leader)
+
+
+def _statistics(target: torch.nn.Module, source: torch.nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """The floating-point buffers of two modules of one structure, in pairs."""
+    for pair in zip(target.buffers(), source.buffers(), strict=True):
+        if pair[0].is_floating_point():
+            yield pair
 
 
 _flat: WeakKeyDictionary[torch.nn.Module, Tensor] = WeakKeyDictionary()
@@ -49,7 +60,8 @@ def laid_flat(module: torch.nn.Module, flat: Tensor) -> None:
 class PeriodicCopy(torch.nn.Module):
     """Moves a target by ``tau`` at every ``period``-th call of ``update``, and not in between.
 
-    The count is a parameter, so that it is saved with the targets; it is never read on the host.
+    The count is a parameter, so that it is saved with the targets; it is never read on the host. Groups
+    average it with all else, so it need not be whole.
     """
 
     def __init__(self) -> None:
@@ -61,10 +73,13 @@ class PeriodicCopy(torch.nn.Module):
         self, target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor, period: int
     ) -> None:
         """Count this call; if it is a ``period``-th one, do what :func:`polyak` does."""
-        self.count.add_(1.0).remainder_(period)
-        share = (self.count == 0.0) * tau
+        due = self.count.add_(1.0) >= period
+        self.count.masked_fill_(due, 0.0)
+        share = due * tau
         for follower, leader in zip(target.parameters(), source.parameters(), strict=True):
             follower.lerp_(leader, share.to(follower.dtype))
+        for kept, new in _statistics(target, source):
+            kept.copy_(torch.where(due, new, kept))
 
 
 def squashed_normal(output: Tensor, noise: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:

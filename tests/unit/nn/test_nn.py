@@ -206,6 +206,35 @@ def test_a_periodic_copy_comes_at_every_third_call():
     assert seen[5] == [5.0, 2.0]
 
 
+@pytest.mark.parametrize("first", [0.0, 0.5, 1 / 3])
+def test_a_count_that_groups_have_averaged_goes_on(first):
+    """Three copies in 60 calls of a period of 20, from any number."""
+    source, target, clock = nn.mlp((1, 1)), nn.mlp((1, 1)), nn.PeriodicCopy()
+    clock.count.data.fill_(first)
+    moves = 0
+    for call in range(60):
+        fill(source, [1.0 + call], [2.0])
+        before = packed(target).tolist()
+        clock.update(target, source, tau=1.0, period=20)
+        moves += packed(target).tolist() != before
+    assert moves == 3
+
+
+@pytest.mark.parametrize("period", [0, 3])
+def test_statistics_of_a_layer_come_with_its_parameters(period):
+    """A target in eval mode sees what the trained network has seen, at each move and not between them."""
+    source, target = torch.nn.BatchNorm1d(1), torch.nn.BatchNorm1d(1)
+    clock = nn.PeriodicCopy()
+    for call in range(1, 7):
+        source.running_mean.fill_(float(call))
+        if period:
+            clock.update(target, source, tau=0.5, period=period)
+        else:
+            nn.polyak(target, source, 0.5)
+        moved = call // period * period if period else call
+        assert target.running_mean.item() == moved
+
+
 def test_first_weights_of_a_convolution_are_bounded_like_those_of_a_linear_layer():
     """1 / sqrt(channels * kernel^2)."""
     torch.manual_seed(0)
