@@ -45,8 +45,15 @@ def large_rewards(vitals: Vitals) -> Finding | None:
     return Finding(
         f"rewards are around {size:.2g} in size",
         "values and their errors are far from 1, for which step sizes and fresh networks are made",
-        "algorithm.normalize_rewards = true, so that rewards are around 1",
+        _divided(vitals),
     )
+
+
+def _divided(vitals: Vitals) -> str:
+    """What divides rewards, beside a range of returns that may be stated for rewards as they are."""
+    if vitals.number("num_atoms", 1) > 1 and vitals.option("v_max", "auto") != "auto":
+        return "leave algorithm.v_min and algorithm.v_max out, so that rewards are divided to fit their range"
+    return "algorithm.normalize_rewards = true, so that rewards are around 1"
 
 
 def small_rewards(vitals: Vitals) -> Finding | None:
@@ -60,7 +67,7 @@ def small_rewards(vitals: Vitals) -> Finding | None:
     return Finding(
         f"no reward so far is larger than {size:.1g}",
         "the noise of fresh values and a bonus for entropy are larger than what there is to learn",
-        "algorithm.normalize_rewards = true, so that rewards are around 1",
+        _divided(vitals),
     )
 
 

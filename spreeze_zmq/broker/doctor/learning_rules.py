@@ -20,6 +20,8 @@ END_MASS = 0.2
 LARGEST_SPREAD = 10_000.0
 #: Weights of the entropy beyond which it counts nothing or alone: shipped tasks end between 0.001 and 1.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-5, 100.0
+#: How much smaller such a weight is where rewards are divided, at its start.
+DIVIDED = 0.02
 #: Log deviations of a policy's noise, in unit actions: 1 % of the range, and e times the range.
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -4.5, 1.0
 #: Share of the greatest entropy that choices keep while nothing is learned.
@@ -51,9 +53,13 @@ def end_atoms(vitals: Vitals) -> Finding | None:
         if mass is not None and mass >= END_MASS:
             reach = LARGEST_RETURN if end == "v_max" else -LARGEST_RETURN
             now, far = vitals.number(end, reach), vitals.number(other, -reach)
-            remedy = f"algorithm.{end} = {_wider(now, far):g}"
-            if vitals.option(end) == "auto":
-                remedy += f", algorithm.{other} = {far:g} and algorithm.normalize_rewards = true"
+            # A range that is stated is one of rewards as they are.
+            unit = divisors[-1] if divisors else 1.0
+            remedy = f"algorithm.{end} = {unit * _wider(now, far):g}"
+            if divisors:
+                remedy += f", algorithm.{other} = {unit * far:g}"
+            if vitals.option("normalize_rewards") is True:
+                remedy += ' and algorithm.normalize_rewards = "auto"'
             return Finding(
                 f"{mass:.0%} of the returns lie at or {word} algorithm.{end} = {now:g}",
                 "returns beyond it cannot be told apart",
@@ -84,15 +90,20 @@ def _wider(end: float, other: float) -> float:
 def temperature(vitals: Vitals) -> Finding | None:
     """A weight of the entropy that is gone, or all that counts."""
     value = vitals.typical("temperature")
-    if value is None or LOWEST_TEMPERATURE <= value <= HIGHEST_TEMPERATURE:
+    lowest = LOWEST_TEMPERATURE * (DIVIDED if vitals.divides_rewards else 1.0)
+    if value is None or lowest <= value <= HIGHEST_TEMPERATURE:
         return None
-    gone = value < LOWEST_TEMPERATURE
+    gone = value < lowest
+    if "target_entropy" in vitals.algorithm:
+        remedy = 'algorithm.target_entropy = "auto" and algorithm.initial_temperature = "auto"'
+    else:
+        remedy = "algorithm.initial_temperature = 0.1 and algorithm.entropy_share = 0.9"
     return Finding(
         f"the temperature is {value:.1g}",
         "entropy no longer counts, and nothing is explored"
         if gone
         else "entropy counts, the reward does not",
-        'algorithm.target_entropy = "auto" and algorithm.initial_temperature = 0.1, with rewards around 1',
+        remedy if vitals.divides_rewards else f"{remedy}, with rewards around 1",
         rank=0,
     )
 

@@ -2,10 +2,14 @@
 
 import json
 import random
+import re
+import tomllib
 
 import numpy as np
 import pytest
 
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import options_from
 from spreeze_zmq.base.files import plain
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor, findings_of
@@ -109,7 +113,39 @@ def test_an_end_that_still_follows_the_returns_is_not_named():
         assert run.live(1) == []
     run.record.plan.algorithm.update(v_min="auto", v_max="auto")
     assert run.live(12) == ["end_atoms"]
-    assert "algorithm.v_max = 45, algorithm.v_min = -5 and" in run.heard[-1]["try"]
+    assert run.heard[-1]["try"] == "algorithm.v_max = 540, algorithm.v_min = -60"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "gauges", "found"),
+    [
+        ("sac", {}, {"mass_at_v_max": 0.7, "reward_divisor": 12.0}, "end_atoms"),
+        ("dqn", {"num_atoms": 51}, {"mass_at_v_min": 0.7, "reward_divisor": 1e-3}, "end_atoms"),
+        ("sac", {"v_min": -5.0, "v_max": 9.0}, {"mass_at_v_max": 0.7}, "end_atoms"),
+        (
+            "sac",
+            {"v_min": -5.0, "v_max": 9.0, "normalize_rewards": True},
+            {"mass_at_v_max": 0.7, "reward_divisor": 2.0},
+            "end_atoms",
+        ),
+        ("sac", {"num_atoms": 1}, {"temperature": 1e-7}, "temperature"),
+        ("discrete_sac", {}, {"temperature": 1e4}, "temperature"),
+    ],
+)
+def test_what_the_doctor_tells_to_state_can_be_stated(algorithm, options, gauges, found):
+    """Every option of a remedy, beside those that the run has."""
+    task = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
+    run = Lived(name={"run": {"env": task, "algorithm": algorithm}, "algorithm": options})
+    run.gauges = gauges
+    assert found in run.live(12)
+    remedy = next(row["try"] for row in run.heard if row["name"] == found)
+    told = re.findall(r"algorithm\.(\w+) = (\S+?)(?:,|$| )", remedy)
+    assert told
+    stated = {name: value for name, value in run.record.plan.algorithm.items() if name != "name"}
+    stated |= {name: tomllib.loads(f"value = {value}")["value"] for name, value in told}
+    made = options_from(algorithms.get(algorithm).Options, stated)
+    if found == "end_atoms":
+        assert made.largest_return is None, "the range that it tells is one of rewards as they are"
 
 
 def test_entropy_that_is_gone_is_named_without_a_temperature():
