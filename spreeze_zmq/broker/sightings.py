@@ -130,7 +130,7 @@ def _observed(rollout: Rollout, packing: Packing | None) -> NDArray[Any] | None:
 def _of_observations(rows: NDArray[Any]) -> dict[str, float]:
     still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
     if rows.dtype == np.uint8:
-        return still
+        rows = rows / np.float32(255.0)  # as networks see them
     mean, deviation = rows.mean(0, np.float64), rows.std(0, np.float64)
     return {**still, "obs_mean": float(np.abs(mean).max()), "obs_std": float(deviation.max())}
 

@@ -41,6 +41,17 @@ def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
     assert 3.0 <= run.heard[0]["t_s"] <= 12.0
 
 
+def test_bytes_are_judged_as_networks_see_them():
+    """A board of 0 and 1 is small, a picture is not."""
+    run = Lived()
+    picture = np.random.default_rng(0).integers(0, 256, run.rollout.obs.shape, np.uint8)
+    run.see(obs=picture)
+    assert run.live(12) == []
+    run = Lived()
+    run.see(obs=picture // 128)
+    assert run.live(12) == ["small_observations"]
+
+
 def test_packed_observations_have_the_figures_of_flat_ones():
     """A camera beside joints is reported as ever."""
     run = Lived("run.env=tests.system.camera:Camera", "algorithm.network=mlp")
