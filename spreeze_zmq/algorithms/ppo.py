@@ -19,7 +19,7 @@ from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encod
 from spreeze_zmq.algorithms.moving import of_network
 from spreeze_zmq.algorithms.nearness import check_rate, divergence, held_square, rate_factor
 from spreeze_zmq.algorithms.options import RolloutOptions
-from spreeze_zmq.algorithms.returns import rollout_returns
+from spreeze_zmq.algorithms.returns import explained_variance, rollout_returns
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
@@ -154,7 +154,7 @@ class PPO(Algorithm):
         squared = error.square() if clip is None else held_square(value, batch.value, target, clip)
         metrics = {
             "target_mean": target.mean,
-            "explained_variance": lambda: 1.0 - error.var(correction=0) / (target.var(correction=0) + 1e-8),
+            "explained_variance": lambda: explained_variance(error, target),
         }
         return Loss(0.5 * squared.mean(), metrics)
 
@@ -165,7 +165,7 @@ class PPO(Algorithm):
         V-trace for the choices after it. ``desired_kl`` is of the policy with which the round began.
         """
         options, advantage = self.options, batch.advantage
-        if options.normalize_advantages:
+        if options.normalize_advantages and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
         if options.memory_size:
             output, _ = nn.unroll(self.policy, batch.obs, batch.memory, batch.begins)

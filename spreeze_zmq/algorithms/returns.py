@@ -55,6 +55,12 @@ def vtrace(
     return v_tm1 + correction[:-1], delta_tm1 + trace_tm1 * correction[1:]
 
 
+def explained_variance(error: Tensor, target: Tensor) -> Tensor:
+    """Share of the targets' variance that is not left in the errors; 0 where targets are all alike."""
+    left, whole = error.var(correction=0), target.var(correction=0)
+    return torch.where(whole > 0.0, 1.0 - left / whole, 0.0)
+
+
 def rollout_returns(
     rollouts: Any,
     value: Callable[[Tensor], Tensor],

@@ -175,6 +175,22 @@ def test_the_critic_loss_is_half_the_squared_error():
     assert loss.metrics["explained_variance"]().item() == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.parametrize(("size", "targets", "explained"), [(1e-6, [1.0, 5.0], 0.0), (1.0, [3.0, 3.0], 0.0)])
+def test_what_is_explained_has_no_unit(size, targets, explained):
+    """Neither small targets nor targets that are all alike are explained by a constant."""
+    ppo = make(PPO, DISCRETE, **SMALL)
+    constant(ppo.value, 2.0 * size)
+    found = ppo.critic_loss(batch_of([0.0, 0.0], [size * each for each in targets])).metrics
+    assert found["explained_variance"]().item() == pytest.approx(explained, abs=1e-4)
+
+
+def test_a_batch_of_one_row_has_a_gradient():
+    """One advantage has no deviation."""
+    ppo = make(PPO, DISCRETE, **SMALL)
+    ppo.policy_loss(batch_of([0.0], [1.0])).loss.backward()
+    assert any(each.grad.abs().max() > 0.0 for each in ppo.policy.parameters())
+
+
 @pytest.mark.parametrize("env", [BOX, UNBOUNDED, DISCRETE, SEVERAL], ids=["box", "free", "one", "several"])
 def test_each_loss_moves_its_own_networks(env):
     """In each kind of action space; a fresh policy's ratio is 1 for what it has drawn itself."""
