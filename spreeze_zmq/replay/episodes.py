@@ -152,6 +152,20 @@ class Transitions:
         """A copy with other values of some fields, as of a ``NamedTuple``."""
         return replace(self, **fields)
 
+    def sizes(self, gamma: float) -> NDArray[np.float64]:
+        """``[K]``: the size of the discounted return so far after each reward other than 0; it begins again
+        after a termination, and where a row is not of a later step than the row before.
+        """
+        running, last, found = 0.0, -1, list[float]()
+        columns = self.step[:, 0], self.reward[:, 0], self.terminated[:, 0]
+        for step, reward, over in zip(*(column.tolist() for column in columns), strict=True):
+            running = reward + (gamma * running if step > last else 0.0)
+            if reward:
+                found.append(abs(running))
+            last = step
+            running *= not over
+        return np.array(found, np.float64)
+
     def summed(self, gamma: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """``[M]`` each: the discounted sum of the rewards up to the first that terminates, and the discount
         of what follows, 0 after termination (as ``n_step_returns``).

@@ -14,6 +14,7 @@ from spreeze_zmq.base.rollout import Rollout, odd_number
 from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.replay.episodes import MASK, Episode, EpisodeBuilder, Transitions
 from spreeze_zmq.replay.hindsight import Goals
+from spreeze_zmq.replay.reward_scale import ReturnScale
 
 #: As ``Algorithm.relabel``: all transitions of an episode, and the episode, to those to keep; None for none.
 Relabel = Callable[[Transitions, Episode], "Transitions | None"]
@@ -44,6 +45,7 @@ class Relabeller:
         n_step: largest number of rewards summed.
         more: further arrays of the rollouts that are kept.
         drawn: gives observations of any transitions in the replay, for rows of the table.
+        scale: counts what they pay; None where rewards are not divided.
 
     Attributes:
         num_episodes: that have ended; with the seed it gives each episode its random numbers.
@@ -56,7 +58,9 @@ class Relabeller:
         n_step: int,
         more: Sequence[str],
         drawn: Callable[[NDArray[np.float64]], NDArray[Any]],
+        scale: ReturnScale | None = None,
     ) -> None:
+        self._scale = scale
         self._how, self._gamma, self._n_step = how, gamma, n_step
         self._episodes, self._drawn = EpisodeBuilder(more), drawn
         self.num_episodes = 0
@@ -83,6 +87,8 @@ class Relabeller:
             episode = replace(sound, goals=self._how.goals, rng=rng, drawn=self._drawing(rng))
             kept = self._how.relabel(Transitions.of(episode, self._n_step), episode)
             if kept is not None and len(kept):
+                if self._scale is not None:
+                    self._scale.count(kept.sizes(self._gamma))
                 reward, discount = kept.summed(self._gamma)
                 own = {"obs": kept.obs, "action": kept.action, "next_obs": kept.next_obs}
                 yield {**own, "reward": reward, "discount": discount, **_some_legal(kept.more)}

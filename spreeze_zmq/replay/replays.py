@@ -78,7 +78,8 @@ class _RingReplay:
         """From now on, keep what a relabelling makes of each episode, too."""
         drawn = partial(self.ring.looked_up, "obs")
         masks = tuple(column.name for column in self.ring.columns if column.name == MASK)
-        self.relabeller = Relabeller(how, self.gamma, self.n_step, (*self.more, *masks), drawn)
+        about = (*self.more, *masks), drawn, self.scale
+        self.relabeller = Relabeller(how, self.gamma, self.n_step, *about)
 
     @property
     def num_sampled(self) -> int:

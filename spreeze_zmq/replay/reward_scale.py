@@ -153,7 +153,10 @@ class ReturnScale:
 
     def add(self, rollout: Rollout) -> None:
         """Count the returns of a rollout after each reward; between rewards they only fade."""
-        sizes = np.abs(self._returns.of(rollout)[rollout.reward != 0.0])
+        self.count(np.abs(self._returns.of(rollout)[rollout.reward != 0.0]))
+
+    def count(self, sizes: NDArray[np.float64]) -> None:
+        """Count returns of these sizes ``[K]``."""
         steps = np.floor(STEPS * (np.log2(sizes[sizes > 0.0]) - LEAST)).astype(np.intp)
         last = len(self.counts) - 1
         self.adopt(self.counts + np.bincount(steps.clip(0, last), minlength=last + 1))

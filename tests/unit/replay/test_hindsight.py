@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.algorithms import ReplayOptions
+from spreeze_zmq.algorithms.algorithm import TRANSITION_FIELDS
+from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.goals import GoalPlaces
 from spreeze_zmq.replay import (
@@ -254,6 +256,30 @@ def test_a_replay_keeps_transitions_once_and_with_goals_of_their_future(prioriti
     to_two = (batch.obs[:, 0] == 0) & (batch.obs[:, 1] == 2)
     np.testing.assert_allclose(batch.reward[to_two], -1.0)
     assert not batch.discount[to_two].any()
+
+
+def test_what_other_goals_pay_counts_for_what_rewards_are_divided_by():
+    """The only reward is one that no sampler has got: 1 at the goal, which becomes the largest return."""
+    rewards = Line()
+    rewards.reward = lambda achieved, desired: (achieved == desired)[:, 0].astype(np.float32)
+    settings = options(100, normalize_rewards=True)
+    replay = replay_of((*TRANSITION_FIELDS,), spec((2,)), settings, "cpu", 0)
+    replay.relabel_by(relabelling("final", 1, rewards))
+    paid_nothing = replace(rollout([[0], [1], [9]], [(1, 0, 2, False)]), reward=np.zeros((2, 1), np.float32))
+    replay.add(paid_nothing)
+    assert replay.scale.divisor == pytest.approx(1.0 / LARGEST_RETURN, rel=0.05)
+    assert replay.sample(100).reward.max().item() == pytest.approx(LARGEST_RETURN, rel=0.05)
+
+
+def test_returns_of_rows_begin_anew_with_each_copy_of_an_episode_and_after_an_end():
+    """Of steps 0, 1, 2, 0, 1, the last but one of which ends; rewards of 0 only fade."""
+    step, ones = np.array([[0], [1], [2], [0], [1]]), np.ones((5, 1), bool)
+    arrays = dict.fromkeys(("obs", "action", "next_obs"), np.zeros((5, 1), np.float32))
+    reward = np.array([[2.0], [0.0], [-4.0], [1.0], [3.0]], np.float32)
+    rows = Transitions(**arrays, reward=reward, terminated=step == 0, step=step, counts=ones)
+    np.testing.assert_allclose(rows.sizes(0.5), [2.0, 4.0, 1.0, 3.0])
+    rows = replace(rows, terminated=~ones)
+    np.testing.assert_allclose(rows.sizes(0.5), [2.0, 3.5, 1.0, 3.5])
 
 
 def test_a_step_that_failed_reaches_no_goal():
