@@ -32,8 +32,19 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_scale(plan, observations), _about_start(plan), *_about_effect(plan), *_about_videos(plan)
-    return (*filter(None, lines), *_about_data(plan))
+    lines = _about_scale(plan, observations), _about_start(plan), _about_batch(plan)
+    return (*filter(None, lines), *_about_effect(plan), *_about_videos(plan), *_about_data(plan))
+
+
+def _about_batch(plan: Plan) -> str:
+    """That copies of a network come by updates, whose size is not known beforehand."""
+    every, limit = plan.algorithm.get("target_every", 1), plan.algorithm.get("max_batch_size")
+    if every == 1 or plan.algorithm["batch_size"] != "auto":
+        return ""
+    return (
+        f"algorithm.target_every = {show(every)} counts updates, each of up to {show(limit)} transitions by "
+        'batch_size = "auto": write a number for batch_size, or let algorithm.tau move the target'
+    )
 
 
 def _about_data(plan: Plan) -> Iterator[str]:

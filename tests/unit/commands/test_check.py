@@ -90,6 +90,15 @@ def test_numbers_that_a_run_replaces_are_named(name, written, said):
     assert set(plan.replaced) <= set(advice(plan, None))
 
 
+@pytest.mark.parametrize(("size", "is_said"), [("auto", True), (64, False)])
+def test_copies_by_updates_of_a_size_that_is_measured_are_named(size, is_said):
+    """Their period is in updates, whose size nobody knows yet."""
+    table = {"run": {"env": "CartPole-v1", "algorithm": "dqn"}}
+    plan = load({**table, "algorithm": {"batch_size": size, "target_every": 1000, "tau": 1.0}}, cores=2)
+    said = "\n".join(advice(plan, None))
+    assert ("algorithm.target_every = 1000 counts updates" in said) == is_said
+
+
 @pytest.mark.parametrize(
     ("stop", "without", "until"),
     [
