@@ -221,6 +221,7 @@ UNDER_A_SECOND = ["run.env_kwargs.step_s=0.08", "components.evaluator.episode_st
 BOUNDED = ["components.evaluator.max_s=4.6", "components.evaluator.workers=0"]
 
 
+@pytest.mark.long("looks of 2.4 and 4.8 seconds, since a shorter one fits into any time")
 @pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS, *UNDER_A_SECOND, *BOUNDED]], indirect=True)
 def test_fresh_episodes_have_as_much_time_each_as_those_of_a_look(peers):
     """A look takes 2.4 of at most 4.6 seconds; the 4.8 seconds of twice as many are no reason to cut them."""

@@ -48,6 +48,7 @@ def verdicts(tmp_path_factory, forked, request):
         yield result
 
 
+@pytest.mark.long("what a broken broker does not do is waited for")
 @pytest.mark.parametrize(
     "start",
     [*STARTS[:2], *(pytest.param(start, marks=pytest.mark.thorough) for start in STARTS[2:])],

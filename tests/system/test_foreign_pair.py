@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import latest
@@ -44,6 +45,7 @@ class Policies:
         return run.until(came, f"{versions} policies of life {number}")
 
 
+@pytest.mark.long("a run, its kill, and the run that goes on")
 def test_a_foreign_pair_goes_on_where_it_was(launch, native_layers):
     """Each half goes on from its part of the newest whole checkpoint, after a kill and in a resumed run; no
     version is given twice.

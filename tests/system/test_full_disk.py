@@ -48,6 +48,7 @@ def test_a_disk_that_has_room_again_ends_no_run(small):
     assert "was full for" in (run / "logs" / "broker-0.log").read_text()
 
 
+@pytest.mark.long("room is waited for, and a run and the next one are begun")
 def test_a_full_disk_ends_the_run_with_one_line(small):
     """Neither logs nor journal take another page; the folder is named, and a run cannot begin there."""
     run = small / "run"

@@ -17,6 +17,7 @@ def conform(*words):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long("the fast clauses, with waiting for what a sampler must not do")
 @pytest.mark.timeout(180)
 def test_cpp_keeps_every_clause(built_cpp, tmp_path, monkeypatch, capsys):
     """That it must keep, by the line that ``spreeze new`` prints; it keeps the others too."""

@@ -116,6 +116,7 @@ def test_updates_on_a_tape_have_the_same_bits(monkeypatch, case, part, native):
     assert plain.norm() > 0.002 * weights.norm()
 
 
+@pytest.mark.long("of a memory, in torch's bf16, as slow as a CPU has it")
 @pytest.mark.skipif(not library().code or not library().code.spreeze_has_bf16(), reason="no bf16 here")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_bf16_stays_as_near_to_float32_as_torchs(case):
