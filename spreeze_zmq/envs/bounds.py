@@ -1,4 +1,6 @@
-"""The bounds that an observation space declares, and what lies beyond them; imports no Gymnasium."""
+"""The bounds that spaces of observations and actions declare, and what lies beyond them; imports no
+Gymnasium.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import LARGEST
 
 #: An observation may exceed its bounds by this share of them, as float32 rounds.
 ROUNDING = 1e-5
@@ -63,3 +67,33 @@ class Bounds:
 def _slack(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far numbers may exceed their bounds, as float32 rounds."""
     return ROUNDING * np.maximum(1.0, np.where(np.isfinite(bounds), np.abs(bounds), 0.0))
+
+
+def loose_bounds(low: NDArray[Any], high: NDArray[Any]) -> str:
+    """The first bounds of a box that are infinite or beyond ``LARGEST``, in words; empty if none are."""
+    loose = np.flatnonzero(~(np.maximum(np.abs(low), np.abs(high)).astype(np.float64) <= LARGEST))
+    if not loose.size:
+        return ""
+    first = loose[0]
+    return f"action {first} from {low.flat[first]:.6g} to {high.flat[first]:.6g}"
+
+
+def action_limits(low: NDArray[Any], high: NDArray[Any]) -> tuple[list[float | None], ...]:
+    """The bounds of each number of a box, None for those that count as none; empty if none counts."""
+    bounds = np.stack(rounded_inward(low, high), -1).reshape(-1, 2)
+    counts = np.abs(bounds) <= LARGEST
+    if not counts.any():
+        return ()
+    return tuple(
+        [bound if is_one else None for bound, is_one in zip(*pair, strict=True)]
+        for pair in zip(bounds.tolist(), counts.tolist(), strict=True)
+    )
+
+
+def rounded_inward(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The least and greatest float32 within bounds of any float dtype: a policy acts in float32, and the
+    nearest float32 of a bound such as 0.1 may lie outside.
+    """
+    low32, high32 = low.astype(np.float32), high.astype(np.float32)
+    low32 = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
+    return low32, np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)

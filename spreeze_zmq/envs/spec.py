@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import LARGEST
+from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
 from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty.
-OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds", "action_mask"})
+OWN_SPACES = frozenset({"action_start", "action_limits", "obs_parts", "loose_bounds", "action_mask"})
 
 #: The kinds of action spaces that there are.
 ActionKind = Literal["box", "discrete", "multi_discrete"]
@@ -45,6 +46,8 @@ class EnvironmentSpec:
             :func:`obs_parts` describes them; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
         loose_bounds: the first bounds of a box that count as none, in words; empty if all of them count.
+        action_limits: the lowest and highest value of each number of a box that is bounded in part, None
+            where it is not; empty for all others.
         action_mask: it says at each step which actions are legal, and policies choose among these.
     """
 
@@ -63,6 +66,7 @@ class EnvironmentSpec:
     obs_parts: tuple[Mapping[str, Any], ...] = ()
     loose_bounds: str = ""
     action_mask: bool = False
+    action_limits: tuple[Sequence[float | None], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
@@ -195,31 +199,13 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
     box = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
     low, high = rounded_inward(space.low, space.high)
     if loose := loose_bounds(space.low, space.high):
-        return {**box, "loose_bounds": loose}
+        return {**box, "loose_bounds": loose, "action_limits": action_limits(space.low, space.high)}
     if not (low < high).all():
         raise InvalidEnvironment(
             f"{env_id}: its lowest actions {space.low.tolist()} are not all below its highest"
             f" {space.high.tolist()}"
         )
     return {**box, "action_low": low, "action_high": high}
-
-
-def loose_bounds(low: NDArray[Any], high: NDArray[Any]) -> str:
-    """The first bounds of a box that are infinite or beyond ``LARGEST``, in words; empty if none are."""
-    loose = np.flatnonzero(~(np.maximum(np.abs(low), np.abs(high)).astype(np.float64) <= LARGEST))
-    if not loose.size:
-        return ""
-    first = loose[0]
-    return f"action {first} from {low.flat[first]:.6g} to {high.flat[first]:.6g}"
-
-
-def rounded_inward(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The least and greatest float32 within bounds of any float dtype: a policy acts in float32, and the
-    nearest float32 of a bound such as 0.1 may lie outside.
-    """
-    low32, high32 = low.astype(np.float32), high.astype(np.float32)
-    low32 = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
-    return low32, np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)
 
 
 def _discrete(env_id: str, space: Any) -> dict[str, Any]:

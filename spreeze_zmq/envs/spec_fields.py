@@ -47,6 +47,10 @@ def _are_bounds(value: Any) -> bool:
     return known or _are_all(value, _is_bound)
 
 
+def _are_limits(value: Any) -> bool:
+    return _are_all(value, lambda each: each is None or _is_bound(each)) and len(value) == 2
+
+
 def _is_bound(value: Any) -> bool:
     return type(value) in (int, float) and not MOST_BOUND < abs(value) < math.inf
 
@@ -69,5 +73,6 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "action_start": lambda value: value is None or _are_all(value, lambda each: type(each) is int),
     "obs_parts": lambda value: value is None or _are_all(value, lambda each: isinstance(each, Mapping)),
     "loose_bounds": lambda value: value is None or _is_text(value),
+    "action_limits": lambda value: value is None or _are_all(value, _are_limits),
     "action_mask": lambda value: value is None or isinstance(value, bool),
 }

@@ -97,6 +97,8 @@ class OwnEnvironment:
 
     Attributes:
         action_start: the number that each discrete action counts from; empty if all count from 0.
+        limits: the lowest and highest actions ``[A]`` float32 of a box that is bounded in part, infinite
+            where it is not; None for all others.
         parts: of an observation that the engine flattens, in order; empty for a Box, or where they are not
             known.
 
@@ -108,6 +110,7 @@ class OwnEnvironment:
         start = self.action_start = _integers(environment, "action_start")
         if start and len(start) != (num := len(choices(description["distribution"]))):
             raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
+        self.limits = _limits(environment)
         self.parts = [ObservationPart.described(table) for table in environment.get("obs_parts", [])]
         size = sum(part.size for part in self.parts)
         if self.parts and (size,) != (shape := counts(description["observation"], "shape")):
@@ -122,7 +125,17 @@ class OwnEnvironment:
         return cls(environment, description)
 
     def action(self, action: Actions) -> Actions:
-        """The environment's own actions for actions ``[N, *action_shape]`` that count from 0."""
+        """The environment's own actions for actions ``[N, *action_shape]`` that count from 0; those of a box
+        that is bounded in part are clipped.
+
+        Raises:
+            InputError: they have another number of actions than there are bounds.
+        """
+        if self.limits is not None:
+            if action.shape[1:] != self.limits[0].shape:
+                found = f"bounds {len(self.limits[0])} actions, the policy gives {list(action.shape[1:])}"
+                raise InputError(f"the policy does not fit its environment, which {found}")
+            return np.minimum(np.maximum(action, self.limits[0]), self.limits[1])
         return shifted(action, np.asarray(self.action_start)) if self.action_start else action
 
     def observation(self, obs: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -190,6 +203,20 @@ def _integers(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
     if not isinstance(values, list) or any(type(value) is not int for value in values):
         raise ValueError(f"{name} is {values!r:.60}, expected a list of integers")
     return tuple(np.asarray(values, np.int64).tolist())
+
+
+def _limits(table: Mapping[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    rows = table.get("action_limits") or None
+    if rows is None:
+        return None
+    try:
+        bounds = np.array(rows, np.float64)  # None becomes NaN
+    except (TypeError, ValueError, OverflowError):
+        bounds = np.empty(0)
+    if bounds.ndim != 2 or bounds.shape[1] != 2 or np.isinf(bounds).any():
+        raise ValueError(f"action_limits is {rows!r:.60}, expected a pair of numbers or null for each action")
+    low, high = (column.astype(np.float32) for column in bounds.T)
+    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
 
 def choices(distribution: Mapping[str, Any]) -> tuple[int, ...]:

@@ -259,6 +259,9 @@ def draw(fields, weights, obs, masks):
     action = np.array(action, np.float32 if box else np.int64)
     given = action if box else action + np.array(about.get("action_start", 0))
     given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else given
+    if limits := about.get("action_limits"):  # of a box that is bounded in part
+        least, most = np.array(limits, np.float32).T
+        given = np.fmin(np.fmax(given, least), most)
     if not np.isfinite(action).all():
         raise ValueError(f"its action is {action.tolist()}")
     shape = (N, *about["action_shape"])

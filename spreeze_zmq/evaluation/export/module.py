@@ -61,6 +61,7 @@ class Deterministic(nn.Module):
                 self.sizes = tuple(distribution["sizes"])
             self._choose = _best(self.sizes) if self.sizes else _mode(box, squashed)
         self._start = torch.tensor(policy.own.action_start)
+        self._limits = None if policy.own.limits is None else [*map(torch.tensor, policy.own.limits)]
 
     def _network_of(self, policy: Policy, num_inputs: int) -> Callable[..., Any]:
         if isinstance(policy.actor, ClassPolicy):
@@ -87,6 +88,8 @@ class Deterministic(nn.Module):
         scores, *after = self.scores(*by_name.values())
         action = self._choose(scores if legal is None else scores.masked_fill(~legal, -torch.inf))
         action = shifted(action, self._start) if len(self._start) else action
+        if self._limits is not None:
+            action = action.maximum(self._limits[0]).minimum(self._limits[1])
         return (action, *after) if after else action
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from spreeze_zmq.base.schema import option, options_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.spec import ActionKind, loose_bounds, rounded_inward
+from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
+from spreeze_zmq.envs.spec import ActionKind
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.tables import Mistakes
 
@@ -51,8 +52,13 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
         return None
     kind: ActionKind
     low32, high32, loose = None, None, ""
-    if low is not None and high is not None and not (loose := loose_bounds(np.array(low), np.array(high))):
-        low32, high32 = rounded_inward(np.array(low), np.array(high))
+    limits: tuple[Sequence[float | None], ...] = ()
+    if low is not None and high is not None:
+        bounds = np.array(low, np.float64), np.array(high, np.float64)
+        if loose := loose_bounds(*bounds):
+            limits = action_limits(*bounds)
+        else:
+            low32, high32 = rounded_inward(*bounds)
     kind = "box" if sizes is None else "discrete" if len(sizes) == 1 else "multi_discrete"
     return EnvironmentSpec(
         run["env"],
@@ -67,6 +73,7 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
         run["max_episode_steps"],
         described=True,
         loose_bounds=loose,
+        action_limits=limits,
     )
 
 

@@ -127,6 +127,13 @@ def unbounded():
     return env
 
 
+def bounded_in_part():
+    """Its first action has a lower bound alone."""
+    env = Count()
+    env.action_space = Box(np.float32([0.0, -1.0]), np.float32([np.inf, 1.0]))
+    return env
+
+
 def matrix_actions():
     """Its actions are a matrix."""
     env = Count()

@@ -149,6 +149,27 @@ def test_a_policy_acts_in_an_environment_whose_actions_have_a_start(tmp_path, se
     assert np.array_equal(Policy.load(path)(obs) + spec.action_start, np.atleast_1d(action))
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ([[0.0]], "expected a pair of numbers or null"),
+        ([["a", None], [0.0, 1.0]], "expected a pair"),
+        ("0", "expected a pair"),
+        ([[0.0, 1.0]] * 3, "bounds 3 actions, the policy gives"),
+    ],
+)
+def test_limits_that_do_not_fit_the_policy_are_refused(tmp_path, limits, said):
+    """The file may be anybody's."""
+    path, spec = tmp_path / "policy.safetensors", envs.probe(f"{OWN}:bounded_in_part").to_dict()
+    assert spec["action_limits"] == [[0.0, None], [-1.0, 1.0]]
+    save_for(path, spec, "ppo")
+    policy = Policy.load(path)
+    assert policy(np.full((9, 2), -3.0, np.float32))[:, 0].min() >= 0.0
+    policy.save(path, {"environment": json.dumps({**spec, "action_limits": limits})})
+    with pytest.raises(InputError, match=said):
+        Policy.load(path)(np.zeros(2, np.float32))
+
+
 def test_a_start_that_does_not_fit_the_policy_is_refused(tmp_path):
     """The file may be anybody's."""
     path, spec = tmp_path / "policy.safetensors", envs.probe(f"{OWN}:shifted").to_dict()

@@ -34,6 +34,7 @@ POLICIES = {
     "pqn stack": ("pqn", FRAMES, {"network": "nature_cnn", "frame_stack": 4}),
     "ppo": ("ppo", BOX, SMALL),
     "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
+    "ppo bounded in part": ("ppo", replace(UNBOUNDED, action_limits=((0.0, None), (None, 0.0))), SMALL),
     "ppo discrete": ("ppo", DISCRETE, SMALL),
     "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
     "ppo starts": ("ppo", replace(SEVERAL, action_start=(5, -1)), SMALL),
@@ -115,6 +116,16 @@ def test_onnx_acts_as_the_policy_does(policy, tmp_path):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
     one = session.run(["action"], {name: rows[:1] for name, rows in inputs.items()})[0]
     np.testing.assert_allclose(one, expected[:1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["ppo bounded in part"], indirect=True)
+def test_an_action_stays_within_what_bounds_there_are(policy, tmp_path):
+    """In Python and in what the test above has exported: the first at least 0, the second at most 0."""
+    inputs = files.random_inputs(policy, 1000, policy.env.obs_dtype, seed=5)
+    free = policy.mode(inputs["obs"])
+    within = np.stack([free[:, 0].clip(0.0, None), free[:, 1].clip(None, 0.0)], 1)
+    assert (free != within).any(0).all()
+    np.testing.assert_array_equal(policy(**inputs), within)
 
 
 @pytest.mark.parametrize(
