@@ -46,7 +46,8 @@ class GradientSteps:
         algorithm: the instance whose loss is trained.
         part: as above.
         num_updates: gradient steps taken.
-        env_steps: transitions that the run has sampled, as far as this learner knows; for schedules.
+        env_steps: transitions that this group of the run has sampled, as far as this learner knows.
+        run_env_steps: those of group 0, as far as another group's learner has heard.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class GradientSteps:
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
         self._is_own = not kind.__module__.startswith(SHIPPED)
         self.num_updates = 0
-        self.env_steps = 0
+        self.env_steps = self.run_env_steps = 0
 
     def leave_to_torch(self) -> None:
         """From now on run all layers in torch and record nothing, for comparisons."""
@@ -85,6 +86,10 @@ class GradientSteps:
         learn = [partial(self._learn, measured) for measured in (False, True)]
         about: Any = (self._device, self._networks.written(), f"{self.part}_loss", [])
         self._launch = learn if self._plain else [captured(each, *about) for each in learn]
+
+    def _tell_env_steps(self) -> None:
+        """Let the algorithm know how far the run is: a group that began later is where group 0 is."""
+        self.algorithm.env_steps = max(self.env_steps, self.run_env_steps)
 
     # --- an update
 
@@ -100,7 +105,7 @@ class GradientSteps:
         Raises:
             AlgorithmError: the loss is not a finite scalar, or does not depend on a trained network.
         """
-        self.algorithm.env_steps = self.env_steps
+        self._tell_env_steps()
         if isinstance(batch, Batch):
             fields = vars(batch)
         else:
@@ -210,7 +215,7 @@ class GradientSteps:
             masks, and what ``targets_of`` returns, ``[T * N, ...]``;
             for a recurrent policy ``[T, N, ...]``, with ``memory`` ``[1, N, M]`` and ``begins`` ``[T, N]``.
         """
-        self.algorithm.env_steps = self.env_steps
+        self._tell_env_steps()
         steps, envs = rollouts.reward.shape
         rows = self._rows(rollouts.obs.flatten(0, 1)).view(steps + 1, envs, -1)
         normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))

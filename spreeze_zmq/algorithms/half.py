@@ -109,7 +109,7 @@ class AutogradHalf(GradientSteps):
 
     def description(self) -> dict[str, Any]:
         """The policy in plain values, enough to evaluate it: its layers, or the name of its class."""
-        self.algorithm.env_steps = self.env_steps
+        self._tell_env_steps()
         kind, observation = type(self.algorithm), self._rows.description()
         about = {"observation": observation, "distribution": self.algorithm.distribution().describe()}
         if self._networks.layers is not None:

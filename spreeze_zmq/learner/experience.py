@@ -291,5 +291,9 @@ class Experience(ABC):
     def go_on(self, order: Mapping[str, Any]) -> int:
         """Continue from :meth:`order`, after :meth:`restore`; returns each sampler's transitions so far."""
 
+    def act_on(self) -> None:
+        """Have samplers act by the present networks of a replay, though no update has made them."""
+        self.outlet.updates = -1
+
     def go_back(self) -> None:  # noqa: B027
         """Forget what follows from weights that have been replaced by earlier ones."""

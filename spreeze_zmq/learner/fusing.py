@@ -2,7 +2,7 @@
 
 Every so many updates the learner sends how far it has moved since the fused model that it went on from, and
 trains on. When the next fused model comes, it moves to that, and keeps what it has learned since it sent.
-Group 0 is the run: options that are schedules are in every group where they are there.
+Group 0 is the run: options that are schedules, and exploration, are in every group where they are there.
 """
 
 from __future__ import annotations
@@ -100,10 +100,14 @@ class Fusion:
         move = fused.since(here or self._model.snapshot())
         self._sent = None if holds_ours or self._sent is None else self._sent.moved(move)
         self._model.shift(move)
-        self._half.follow(fields.get("reached", {}))
+        reached = fields.get("reached", {})
+        self._half.follow(reached)
+        self._half.run_env_steps = max(self._half.run_env_steps, int(reached.get("env_steps", 0)))
         if self._base is None:
             log.info("goes on from the fused model of round %d", fields["round"])
             self._due = self._half.num_updates + self._groups.every_updates
+            if self._half.run_env_steps and not self._half.num_updates:
+                self._experience.act_on()
         self._base, self._round = fused, fields["round"]
 
     def _send(self) -> bool:
@@ -112,8 +116,8 @@ class Fusion:
         """
         here, counts = self._sent or self._model.snapshot(), self._experience.counts
         number = self._number + 1 if self._sent is None else self._number
-        leads = self._groups.number == 0 and self._half.moves
         change = here if self._base is None else here.since(self._base)
+        reached = {"env_steps": counts.env_steps} | (self._half.reached if self._half.moves else {})
         fields = {
             "group": self._groups.number,
             "part": self._half.part,
@@ -123,7 +127,7 @@ class Fusion:
             "stepped": self._model.num_stepped,
             "env_steps": counts.env_steps,
             "trained": counts.trained,
-            **({"reached": dict(self._half.reached)} if leads else {}),
+            **({} if self._groups.number else {"reached": reached}),
         }
         arrays: dict[str, NDArray[Any]] = {"change": change.parameters.copy()}
         if change.statistics.size:

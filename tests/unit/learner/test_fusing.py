@@ -64,8 +64,9 @@ class Group:
             kind.Options, {k: v for k, v in plan.algorithm.items() if k != "name"}
         )
         self.half = algorithms.make("critic", kind, options, plan.environment, "cpu", plan.run.seed)
+        self.acts_on = 0
         self.experience = SimpleNamespace(
-            may_change=True, pooled=(), counts=Counts(env_steps=64, trained=128)
+            may_change=True, pooled=(), counts=Counts(env_steps=64, trained=128), act_on=self.act_on
         )
         self.fusion = Fusion(self.process, self.half, self.experience, of_policy=True)
         self.env = plan.environment
@@ -74,6 +75,10 @@ class Group:
         """Updates on random transitions."""
         for _ in range(updates):
             self.half.update(vars(transitions(self.env, 16, seed=self.process.incarnation)))
+
+    def act_on(self):
+        """Count that its policy is published without an update."""
+        self.acts_on += 1
 
     @property
     def weights(self):
@@ -197,6 +202,23 @@ def test_a_lost_group_comes_back_with_the_fused_model(world):
     for group in world.groups:
         group.learn(4)
     world.until(lambda: world.fuser.parts["critic"].joined[1] == 1)
+
+
+def test_a_later_life_explores_as_the_run_does_and_acts_by_the_fused_model(world):
+    """Not with the epsilon of a run that begins: its own samples are none, those of group 0 count."""
+    first, second = world.groups
+    first.half.env_steps = first.experience.counts.env_steps = 100_000
+    for group in world.groups:
+        group.learn(4)
+    world.until(lambda: world.round() == 2)
+    second.process.close()
+    again = Group(second.process.plan, 404)
+    assert again.half.description()["distribution"]["epsilon"] == again.half.options.initial_epsilon
+    world.groups = [first, again]
+    world.until(lambda: again.fusion._base is not None)
+    epsilon = again.half.description()["distribution"]["epsilon"]
+    assert epsilon == pytest.approx(again.half.options.final_epsilon)
+    assert (again.half.env_steps, again.acts_on) == (0, 1)
 
 
 def test_a_recorded_update_goes_on_from_the_moved_weights(world):
