@@ -88,7 +88,7 @@ class Study:
         known = self._study.user_attrs.get(_ABOUT)
         if known is None:
             self._study.set_user_attr(_ABOUT, dict(about))
-        elif known != dict(about):
+        elif (known := _deciding(known)) != (about := _deciding(about)):
             differing = sorted(key for key in known.keys() | about.keys() if known.get(key) != about.get(key))
             was, now = ({key: found.get(key) for key in differing} for found in (known, about))
             raise InputError(
@@ -191,6 +191,12 @@ def _locked(folder: Path) -> BinaryIO:
     except OSError as error:
         raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
     return file
+
+
+def _deciding(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the runs of a search: of one by env steps the minutes do not, which it may have kept."""
+    by_steps = about.get("env_steps") is not None
+    return {name: value for name, value in about.items() if not (by_steps and name == "minutes")}
 
 
 def _drop_torn_line(path: Path) -> None:

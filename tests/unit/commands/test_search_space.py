@@ -215,6 +215,14 @@ def test_the_folder_of_another_search_is_refused(tmp_path):
         opened(tmp_path, about={**ABOUT, "topology": ["ant"]})
 
 
+def test_a_search_by_env_steps_that_had_minutes_too_goes_on_without_them(tmp_path):
+    """An earlier release took both and passed the minutes over; another number of steps is another search."""
+    opened(tmp_path, about={**ABOUT, "env_steps": 500, "minutes": 5.0}).close()
+    opened(tmp_path, about={**ABOUT, "env_steps": 500, "minutes": 2.0}).close()
+    with pytest.raises(InputError, match=r"of {'env_steps': 500}, and this one is of {'env_steps': 600}"):
+        opened(tmp_path, about={**ABOUT, "env_steps": 600, "minutes": 2.0})
+
+
 @pytest.mark.parametrize("content", [b"[1, 2]\n", b"{}\n", b"\0" * 50 + b"\n", b'{"op_code": 99}\n'])
 def test_what_is_no_study_is_refused(tmp_path, content):
     """In a line, and it stays as it is."""
