@@ -16,7 +16,8 @@ class Game(gymnasium.Env):
     moves in each context. At its end no move is legal.
 
     Args:
-        form: ``"info"``, ``"part"`` of a Dict, ``"none"``, or ``"pair"`` for two moves at once.
+        form: ``"info"``, ``"part"`` of a Dict, ``"within"`` a Dict of a Dict, ``"none"``, or ``"pair"`` for
+            two moves at once.
         fault: what is wrong with the mask at the step ``at`` of each episode: ``"zeros"``, ``"long"``,
             ``"text"``, ``"two"`` or ``"missing"``.
         at: 0 for the reset.
@@ -29,7 +30,8 @@ class Game(gymnasium.Env):
         self.action_space = MultiDiscrete([moves] * 2) if form == "pair" else Discrete(moves)
         context = Box(0, 1, (CONTEXTS,), np.float32)
         mask = Box(0, 1, (moves,), np.int8)
-        self.observation_space = Dict(action_mask=mask, context=context) if form == "part" else context
+        parts = Dict(action_mask=mask, context=context)
+        self.observation_space = {"part": parts, "within": Dict(observation=parts)}.get(form, context)
         self.num_illegal = 0
 
     def reset(self, *, seed=None, options=None):
@@ -73,7 +75,8 @@ class Game(gymnasium.Env):
             }
             mask = wrong.get(self.fault)
         named = {} if mask is None else {"action_mask": mask}
-        return ({**named, "context": obs}, {}) if self.form == "part" else (obs, named)
+        parts = {**named, "context": obs}
+        return {"part": (parts, {}), "within": ({"observation": parts}, {})}.get(self.form, (obs, named))
 
 
 class Pole(gymnasium.Wrapper):

@@ -2,7 +2,8 @@
 observation of a batch.
 
 A mask is a flag for each choice of a discrete action; those of a MultiDiscrete one after the other. It is
-``info["action_mask"]`` of every reset and step, or the part ``action_mask`` of a Dict of observations.
+``info["action_mask"]`` of every reset and step, or the part ``action_mask`` of a Dict of observations or of a
+Dict within it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.masks import NAME, mask_path
 from spreeze_zmq.envs.door import WrongReturn, shown
-
-#: The name of a mask in an info or in a Dict of observations.
-NAME = "action_mask"
 
 
 def gives_masks(observation: Space[Any], action: Space[Any], info: Any) -> bool:
@@ -33,11 +32,7 @@ def gives_masks(observation: Space[Any], action: Space[Any], info: Any) -> bool:
     """
     if not isinstance(action, spaces.Discrete | spaces.MultiDiscrete):
         return False
-    return _is_part(observation) or (isinstance(info, Mapping) and NAME in info)
-
-
-def _is_part(observation: Space[Any]) -> bool:
-    return isinstance(observation, spaces.Dict) and NAME in observation.spaces
+    return bool(mask_path(observation)) or (isinstance(info, Mapping) and NAME in info)
 
 
 class MaskReader:
@@ -52,8 +47,10 @@ class MaskReader:
     """
 
     def __init__(self, observation: Space[Any], action: Any) -> None:
-        self._is_part = _is_part(observation)
-        self._where = f"{'the observation' if self._is_part else 'info'}[{NAME!r}]"
+        path = mask_path(observation)
+        self._is_part, self._path = bool(path), path or (NAME,)
+        names = "".join(f"[{key!r}]" for key in self._path)
+        self._where = f"{'the observation' if self._is_part else 'info'}{names}"
         self.sizes = (int(action.n),) if isinstance(action, spaces.Discrete) else tuple(action.nvec.tolist())
         self._num = sum(self.sizes)
 
@@ -68,10 +65,11 @@ class MaskReader:
         Raises:
             WrongReturn: there is no mask, it is no row of 0 and 1 of that length, or it allows no action.
         """
-        given = obs if self._is_part else info
-        if not isinstance(given, Mapping) or NAME not in given:
-            raise WrongReturn(f"no {self._where}, which its reset() gave: each step needs one")
-        mask = given[NAME]
+        mask = obs if self._is_part else info
+        for key in self._path:
+            if not isinstance(mask, Mapping) or key not in mask:
+                raise WrongReturn(f"no {self._where}, which its reset() gave: each step needs one")
+            mask = mask[key]
         try:
             numbers = np.asarray(mask).ravel()
             fits = numbers.dtype.kind in "biuf" and numbers.size == self._num

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.files import POLICY_FILE
+from spreeze_zmq.base.masks import mask_in
 from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, module_of, trusted
@@ -122,7 +123,8 @@ class Policy:
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
                 episode begins; overwritten with the next step's.
             action_mask: ``[A]`` or ``[N, A]``, 1 for each action that is legal, as ``info["action_mask"]``
-                has it, also with an axis for the choices of each of several; by default that part of a Dict.
+                has it, also with an axis for the choices of each of several; by default that part of a Dict,
+                or of a Dict within it.
 
         Returns:
             Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
@@ -137,7 +139,7 @@ class Policy:
         """
         shape = self.observation_shape
         if action_mask is None and isinstance(obs, Mapping) and self.takes_masks:
-            action_mask = obs.get("action_mask")
+            action_mask = mask_in(obs)
         rows = self.own.observation(obs, shape)
         if not within_limits(rows) and not np.isfinite(rows).all():
             raise InputError(f"the observation holds {odd_number(rows)}")

@@ -9,7 +9,7 @@ from spreeze_zmq.envs.masks import allows
 from tests.masked import CONTEXTS, LENGTH, MOVES, RANKS
 
 GAME = "tests.masked:Game"
-SIZES = {"info": (MOVES,), "part": (MOVES,), "pair": (MOVES, MOVES)}
+SIZES = {"info": (MOVES,), "part": (MOVES,), "within": (MOVES,), "pair": (MOVES, MOVES)}
 
 
 def best_moves(obs, mask, sizes):
@@ -40,7 +40,7 @@ def test_each_observation_comes_with_the_mask_of_its_step(form, num_workers):
         assert reward.tolist() == [1.0] * 4
         assert truncated.all() == ("final_action_mask" in info) == (step % LENGTH == 0)
     finals = info["final_action_mask"]
-    if form == "part":  # the mask stands in the observation too
+    if form in ("part", "within"):  # the mask stands in the observation too
         assert np.array_equal(info["final_obs"][:, :MOVES], finals)
         assert np.array_equal(obs[:, :MOVES], info["action_mask"])
         assert not np.array_equal(finals, info["action_mask"])

@@ -1,5 +1,7 @@
 """Discrete actions drawn among legal ones: never another, with the densities of what is drawn."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -14,14 +16,30 @@ CHOICES = {
 }
 
 
-def policy_of(kind, version=1, bias=(3.0, 2.0, 1.0, 0.0), **more):
-    """One that gives these numbers for every observation."""
+def policy_of(kind, version=1, bias=(3.0, 2.0, 1.0, 0.0), parts=(), **more):
+    """One that gives these numbers for every observation, of one number or of these parts."""
     about = {"kind": kind, **CHOICES.get(kind, {}), "action_mask": True, **more}
-    layers = [{"kind": "linear", "in": 1, "out": len(bias)}]
-    observation = {"shape": [1], "normalize": False, "clip": 10.0}
+    size = sum(part["shape"][0] for part in parts) or 1
+    layers = [{"kind": "linear", "in": size, "out": len(bias)}]
+    observation = {"shape": [size], "normalize": False, "clip": 10.0}
     description = {"layers": layers, "distribution": about, "observation": observation}
-    parameters = np.array([*[0.0] * len(bias), *bias], np.float32)
-    return Policy({"version": version, "description": description}, {"parameters": parameters})
+    parameters = np.array([*[0.0] * size * len(bias), *bias], np.float32)
+    metadata = {"environment": json.dumps({"obs_parts": parts})}
+    return Policy({"version": version, "description": description}, {"parameters": parameters}, metadata)
+
+
+def test_the_mask_of_an_observation_is_used_wherever_it_stands():
+    """In a Dict, or in one within it, as a goal environment has; of two that are as near none is taken."""
+    for path in (["action_mask"], ["observation", "action_mask"], ["observation", "game", "action_mask"]):
+        policy = policy_of("categorical", parts=[{"path": path, "shape": [4]}])
+        for row, best in zip(LEGAL, (0, 3, 1), strict=True):
+            obs = row.astype(np.int8)
+            for name in reversed(path):
+                obs = {name: obs}
+            assert policy(obs) == best
+    sides = [{"path": [side, "action_mask"], "shape": [4]} for side in ("left", "right")]
+    with pytest.raises(InputError, match="give it the action_mask"):
+        policy_of("categorical", parts=sides)({side: {"action_mask": LEGAL[0]} for side in ("left", "right")})
 
 
 @pytest.mark.parametrize("masked", [True, False])
