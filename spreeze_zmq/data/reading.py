@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.masks import NAME, mask_in
 from spreeze_zmq.base.rollout import Rollout, odd_number
 from spreeze_zmq.data.dataset import Dataset
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.policy.legal import checked, illegal, mask_rows
 from spreeze_zmq.policy.own_environment import ObservationPart
 
 #: Actions this share of their range outside it have been rounded.
@@ -97,6 +99,7 @@ def _rollout(
         at = int((terminated | truncated).argmax())
         raise InputError(f"it goes on after step {at}, which has ended it")
     truncated[-1] |= not terminated[-1]
+    masks = _masks(episode, env, action, terminated=bool(terminated[-1])) if env.action_mask else {}
     return Rollout(
         sampler,
         *(1 + number, 0, steps, 0, steps, 1),
@@ -108,6 +111,7 @@ def _rollout(
         final_obs=obs[-1:],
         final_index=np.array([[steps - 1, 0]], np.int32),
         history=np.repeat(obs[:1, None], stack - 1, 0) if stack > 1 else None,
+        **masks,
     )
 
 
@@ -143,6 +147,34 @@ def _actions(given: Any, env: EnvironmentSpec, outside: Outside) -> NDArray[Any]
     if ((action < 0) | (action >= np.reshape(env.action_sizes, env.action_shape))).any():
         raise InputError(f"its actions are not all among the {list(env.action_sizes)} of {env.id}")
     return action
+
+
+def _masks(
+    episode: Any, env: EnvironmentSpec, action: NDArray[Any], *, terminated: bool
+) -> dict[str, NDArray[np.bool_]]:
+    """The ``action_mask`` ``[T + 1, 1, A]`` and ``final_action_mask`` ``[1, A]`` of a rollout, from the
+    observations or the infos; after a step that ``terminated`` no action need be legal.
+    """
+    steps, given = len(action), mask_in(episode.observations)
+    given = mask_in(episode.infos) if given is None else given
+    if given is None:
+        hint = "spreeze record keeps them, and Minari's DataCollector with record_infos=True"
+        raise InputError(f"it has no {NAME}, which {env.id} gives ({hint})")
+    ends = np.cumsum(env.action_sizes)
+    parts = [slice(end - size, end) for end, size in zip(ends, env.action_sizes, strict=True)]
+    try:
+        legal = mask_rows(given, steps + 1)
+    except InputError:  # it quotes them
+        raise InputError(f"its {NAME} is no array of 0 and 1") from None
+    try:
+        if len(legal) != steps + 1:
+            raise ValueError(f"it has {len(legal)} rows of {NAME}, expected {steps + 1}")
+        checked(legal[:-1] if terminated else legal, env.num_choices, parts)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if (place := illegal(action, legal[:-1], env.action_sizes)) is not None:
+        raise InputError(f"its action {action[place].tolist()} at {place[0]} is one that its {NAME} forbids")
+    return {"action_mask": legal[:, None], "final_action_mask": legal[-1:]}
 
 
 def _numbers(given: Any, what: str, shape: tuple[int, ...], dtype: str, env: str = "") -> NDArray[Any]:

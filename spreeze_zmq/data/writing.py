@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spreeze_zmq.base.errors import InputError, in_one_line
+from spreeze_zmq.base.masks import NAME
 from spreeze_zmq.data.dataset import minari, root
 
 if TYPE_CHECKING:
@@ -69,4 +70,5 @@ def _buffer(episode: OwnEpisode) -> Any:
         rewards=np.array(episode.rewards, np.float64),
         terminations=ends & episode.terminated,
         truncations=ends & (not episode.terminated),
+        infos={NAME: episode.stacked("masks")} if episode.masks else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.masks import NAME, mask_path
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.failures import TOLERATED, Failures
 from spreeze_zmq.envs.in_process import choose
@@ -28,15 +29,17 @@ class OwnEpisode:
         actions: ``L``, likewise.
         rewards: ``L``.
         terminated: whether it ended, and was not cut.
+        masks: ``L + 1`` action masks of infos; empty where they are in the observations, or none is used.
     """
 
     observations: list[Any]
     actions: list[Any] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
+    masks: list[Any] = field(default_factory=list)
 
     def stacked(self, name: str) -> Any:
-        """``observations`` or ``actions`` as arrays of all steps, in Dicts and Tuples alike."""
+        """``observations``, ``actions`` or ``masks`` as arrays of all steps, in Dicts and Tuples alike."""
         return _stacked(getattr(self, name))
 
 
@@ -56,11 +59,14 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     Args:
         env: the environment.
         keep: called with each whole episode; one in which the environment fails is forgotten.
+        masked: whether action masks of its infos are kept, too.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], keep: Callable[[OwnEpisode], object]) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], keep: Callable[[OwnEpisode], object], *, masked: bool = False
+    ) -> None:
         super().__init__(env)
-        self._keep = keep
+        self._keep, self._masked = keep, masked and not mask_path(env.observation_space)
         self._episode: OwnEpisode | None = None
         self._is_whole = False
 
@@ -71,6 +77,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._episode, self._is_whole = None, False
         obs, info = self.env.reset(**options)
         self._episode = OwnEpisode([copy.deepcopy(obs)])
+        self._episode.masks += self._mask(info)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -83,8 +90,15 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
             episode.actions.append(given)
             episode.rewards.append(float(reward))
             episode.terminated = bool(terminated)
+            episode.masks += self._mask(info)
             self._episode, self._is_whole = episode, bool(terminated or truncated)
         return obs, reward, terminated, truncated, info
+
+    def _mask(self, info: Any) -> list[Any]:
+        """That of one step, if there is one to keep: the batch refuses a step that lacks it."""
+        return (
+            [copy.deepcopy(info[NAME])] if self._masked and isinstance(info, Mapping) and NAME in info else []
+        )
 
 
 def recorded(
@@ -110,7 +124,7 @@ def recorded(
         """The environment, or another one in its place after it has failed."""
         env, most = choice.make_one(row), spec.max_episode_steps
         made.append(env if most is None else TimeLimit(env, most))
-        return Recorder(made[-1], keep)
+        return Recorder(made[-1], keep, masked=spec.action_mask)
 
     batch = GymnasiumLoop(spec.id, make_one, 1, 0, False, action_mask=spec.action_mask)
     batch.failures = Failures(TOLERATED)

@@ -19,6 +19,7 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, sent
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
+from spreeze_zmq.policy.legal import illegal
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
 from spreeze_zmq.wire.channels import Puller
 
@@ -212,13 +213,9 @@ class Intake:
 
     def _illegal(self, action: NDArray[Any], masks: NDArray[np.bool_]) -> str:
         """The first action ``[T, N, ...]`` that its mask ``[T + 1, N, A]`` forbids; empty without one."""
-        sizes = self.component.environment.action_sizes
-        chosen = action.reshape(*action.shape[:2], -1) + np.cumsum((0, *sizes[:-1]))
-        allowed = np.take_along_axis(masks[:-1], chosen, 2).all(2)
-        if allowed.all():
+        if (place := illegal(action, masks[:-1], self.component.environment.action_sizes)) is None:
             return ""
-        t, n = np.unravel_index(int(allowed.argmin()), allowed.shape)
-        return f"action is {action[t, n].tolist()} at {[int(t), int(n)]}, which its action_mask forbids"
+        return f"action is {action[place].tolist()} at {list(place)}, which its action_mask forbids"
 
     def _wrong_shape(self, rollout: Rollout) -> str:
         """Which array is missing or has a wrong shape or dtype; empty if none."""

@@ -134,6 +134,20 @@ def mask_rows(given: Any, num: int) -> NDArray[np.bool_]:
     return np.atleast_2d(rows != 0)
 
 
+def illegal(action: NDArray[Any], masks: NDArray[np.bool_], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The place among ``[...]`` of the first action that its mask forbids; None where each is legal.
+
+    Args:
+        action: ``[..., *action_shape]``, from 0 on.
+        masks: ``[..., A]``.
+        sizes: number of choices of each discrete action.
+    """
+    leading = masks.shape[:-1]
+    chosen = action.reshape(*leading, -1) + np.cumsum((0, *sizes[:-1]))
+    allowed = np.take_along_axis(masks, chosen, -1).all(-1)
+    return None if allowed.all() else tuple(map(int, np.unravel_index(int(allowed.argmin()), leading)))
+
+
 def checked(legal: NDArray[np.bool_], num: int, parts: Sequence[slice]) -> NDArray[np.bool_]:
     """The flags, once each row allows a choice of every discrete action; raises as the classes here do."""
     if legal.ndim != 2 or legal.shape[1] != num:

@@ -143,10 +143,10 @@ def counted(
     lacking = sorted({*STEP_FIELDS, "memory"} & {*chain(*fields.values())} - _HAS)
     if not sources:
         return {}
-    if lacking or env.action_mask:
-        what = f"the {lacking[0]} of each step" if lacking else "action masks"
+    if lacking:
+        what = f"the {lacking[0]} of each step, which datasets do not have"
         hint = "leave memory_size out" if "memory" in lacking else ""
-        mistakes.add(("data",), f"the algorithm asks for {what}, which datasets do not have", hint)
+        mistakes.add(("data",), f"the algorithm asks for {what}", hint)
         return {}
     found = {}
     for name, source in sources.items():

@@ -4,10 +4,11 @@ import gymnasium
 import numpy as np
 
 from spreeze_zmq import data
+from spreeze_zmq.base.masks import mask_in
 from spreeze_zmq.envs.recorded import Recorder
 
 
-def dataset(name, env=None, episodes=2, steps=5, change=None):
+def dataset(name, env=None, episodes=2, steps=5, change=None, masked=False):
     """Write random episodes of an environment as a dataset, and return its folder.
 
     Args:
@@ -16,16 +17,18 @@ def dataset(name, env=None, episodes=2, steps=5, change=None):
         episodes: how many.
         steps: of each, which the environment's limit ends.
         change: called with the list of episodes before they are written.
+        masked: whether action masks of its infos are kept.
     """
     found = []
     env = gymnasium.make("Pendulum-v1").unwrapped if env is None else env
-    own = Recorder(gymnasium.wrappers.TimeLimit(env, steps), found.append)
+    own = Recorder(gymnasium.wrappers.TimeLimit(env, steps), found.append, masked=masked)
     own.action_space.seed(1)
     for number in range(episodes):
-        own.reset(seed=number)
+        obs, info = own.reset(seed=number)
         over = False
         while not over:
-            _, _, terminated, truncated, _ = own.step(own.action_space.sample())
+            mask = info.get("action_mask", mask_in(obs))
+            obs, _, terminated, truncated, info = own.step(own.action_space.sample(mask))
             over = terminated or truncated
     own.reset()
     if change is not None:

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import data, envs
+from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.replay import replay_of
+from tests.masked import MOVES, Game
 from tests.unit.data.made import Eyes, Parts, dataset
 
 
@@ -75,6 +78,48 @@ def test_a_dict_of_images_alone_is_flattened_to_its_bytes():
     (rollout,) = data.rollouts_of(data.Dataset.open(path), spec, "own")
     assert rollout.obs.dtype == np.uint8
     assert rollout.obs[:, 0].tolist() == [[step] * 8 + [200 + step] * 8 for step in range(4)]
+
+
+def pairs(now, after):
+    """The different rows ``[A]`` of two arrays, side by side."""
+    return set(map(tuple, np.hstack([now, after]).astype(int).tolist()))
+
+
+@pytest.mark.parametrize("form", ["info", "part", "within"])
+def test_each_step_comes_with_its_action_mask(form):
+    """Wherever the environment gives it: a replay of them has what may be done next, as of a sampler's."""
+    path = dataset("game-v0", Game(form), steps=9, masked=True)
+    spec = envs.probe("tests.masked:Game", {"form": form})
+    for rollout in data.rollouts_of(data.Dataset.open(path), spec, "own"):
+        masks = rollout.action_mask
+        assert masks.shape == (10, 1, MOVES)
+        assert 0 < masks.mean() < 1
+        assert np.take_along_axis(masks[:-1], rollout.action[..., None], -1).all()
+        if form != "info":  # the mask stands in the observation too
+            assert np.array_equal(rollout.obs[..., :MOVES], masks)
+        options = DQN.Options(replay_capacity=64, learning_starts=1)
+        replay = replay_of(DQN.kept_fields("critic", options), spec, options, "cpu", 1)
+        assert not replay.unfit(rollout)
+        replay.add(rollout)
+        batch = replay.sample(200)
+        assert pairs(batch.action_mask, batch.next_action_mask) == pairs(masks[:-1, 0], masks[1:, 0])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda one: one.masks.clear(), "has no action_mask, which tests.masked:Game gives .spreeze record"),
+        (lambda one: one.masks[2].fill(0), "action_mask of row 2 allows no action"),
+        (lambda one: np.subtract(1, one.masks[0], one.masks[0]), "its action .* at 0 is one .*forbids"),
+        (lambda one: one.masks.pop(), "it has 5 rows of action_mask, expected 6"),
+        (lambda one: one.masks[1].__imul__(2), "its action_mask is no array of 0 and 1"),
+    ],
+)
+def test_masks_that_do_not_fit_are_named(spoil, says):
+    """By their episode; nothing that they forbid is learned from."""
+    path = dataset("game-v0", Game(), change=lambda found: spoil(found[1]), masked=True)
+    with pytest.raises(InputError, match=f"episode 1: .*{says}"):
+        rollouts(path, "tests.masked:Game")
 
 
 def test_a_dataset_is_found_by_name_or_folder(root, tmp_path):

@@ -12,6 +12,7 @@ from spreeze_zmq.plan.sizing import Curves, resolved
 from spreeze_zmq.plan.topology import load
 from spreeze_zmq.plan.topology.data import counted
 from spreeze_zmq.plan.topology.tables import Mistakes
+from tests.masked import Game
 from tests.unit.data.made import dataset
 
 RUN = '[run]\nenv = "Pendulum-v1"\n'
@@ -65,6 +66,15 @@ def test_data_have_places_for_their_goals_in_hindsight(tmp_path):
         found = Mistakes()
         counted(plan.data, plan.environment, sac, options, {}, found)
         assert [one.problem.partition(" with")[0] for one in found.found] == ([says] if says else [])
+
+
+def test_a_run_of_legal_actions_takes_data_that_has_their_masks(tmp_path):
+    """As its learners ask samplers for them."""
+    dataset("game-v0", Game(), masked=True)
+    game = '[run]\nenv = "tests.masked:Game"\nalgorithm = "dqn"\n[data.played]\nsource = "minari:game-v0"\n'
+    plan = planned(tmp_path, game)
+    assert plan.environment.action_mask
+    assert plan.data["played"].transitions == 10
 
 
 def test_a_run_without_data_has_none():
