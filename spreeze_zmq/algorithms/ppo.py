@@ -107,7 +107,7 @@ class PPO(Algorithm):
 
     def networks(self) -> Networks:
         """The value network, and the policy, whose log standard deviations do not depend on the state. With a
-        memory both take ``[observation, memory]``.
+        memory both take ``[observation, memory]``, whose part the policy's loss alone trains, in its learner.
         """
         actions, memory_size = self.actions, self.options.memory_size
         value = encoder(self.env, self.options, 1, num_beside=memory_size)
