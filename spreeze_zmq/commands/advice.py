@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.encoders import of_mlp_alone
 from spreeze_zmq.base.schema import options_of, show
+from spreeze_zmq.commands.idle import idle
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.evaluation.arena import stepped_in_workers
-from spreeze_zmq.plan.parts import BalancePlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
 
 #: Observations beyond this are far from the numbers around 1 that fresh networks are made for.
 LARGE = 1_000.0
-#: Why what paces learners by their samples has no effect.
-NOTHING_SAMPLED = "without samplers the learners train without a pause"
 #: A process has too little time to start if one environment took this share of it.
 NEARLY = 0.7
 
@@ -76,30 +74,9 @@ def _about_effect(plan: Plan) -> Iterator[str]:
     if plan.run.randomize and (sampler := plan.components[SAMPLER]).use != SAMPLER:
         yield f"run.randomize: the shipped sampler draws from it, {sampler.use} may not"
     yield from plan.replaced
-    yield from _about_kind_of_run(plan)
+    yield from idle(plan)
     yield from _about_step_timeout(plan)
     yield from _about_evaluator(plan)
-
-
-def _about_kind_of_run(plan: Plan) -> Iterator[str]:
-    """Yield a line for each number that was given, and that no run of this kind reads."""
-    kind, ratio = algorithms.get(plan.run.algorithm), plan.balance.replay_ratio
-    idle = {
-        "learning_starts": (plan.offline, NOTHING_SAMPLED),
-        "policy_delay": (not kind.has_policy_loss(), "one learner trains critic and policy"),
-    }
-    for option in options_of(kind.Options):
-        holds, why = idle.get(option.name, (False, ""))
-        if holds and (value := plan.algorithm[option.name]) != option.default:
-            yield f"algorithm.{option.name} = {show(value)} has no effect: {why}"
-    if plan.offline and ratio != BalancePlan.replay_ratio:
-        yield f"balance.replay_ratio = {ratio:g} has no effect: {NOTHING_SAMPLED}"
-    for role in plan.learning.learners if plan.balance.publish_every_updates else ():
-        learner = plan.components[role]
-        for option in read_component_file(Path(learner.folder)).options if learner.use == role else ():
-            given = learner.options[option.name]
-            if option.name.startswith("publish_") and given != option.default:
-                yield f"components.{role}.{option.name} = {show(given)} has no effect: weights go by count"
 
 
 def _about_evaluator(plan: Plan) -> Iterator[str]:

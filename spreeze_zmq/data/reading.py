@@ -149,9 +149,7 @@ def _actions(given: Any, env: EnvironmentSpec, outside: Outside) -> NDArray[Any]
     return action
 
 
-def _masks(
-    episode: Any, env: EnvironmentSpec, action: NDArray[Any], *, terminated: bool
-) -> dict[str, NDArray[np.bool_]]:
+def _masks(episode: Any, env: EnvironmentSpec, action: NDArray[Any], *, terminated: bool) -> dict[str, Any]:
     """The ``action_mask`` ``[T + 1, 1, A]`` and ``final_action_mask`` ``[1, A]`` of a rollout, from the
     observations or the infos; after a step that ``terminated`` no action need be legal.
     """
