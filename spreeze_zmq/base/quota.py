@@ -1,4 +1,4 @@
-"""The quota of CPU time that a container gives its processes."""
+"""The quota of CPU time and the memory that a container gives its processes."""
 
 from __future__ import annotations
 
@@ -30,23 +30,38 @@ def quota_used_s(below: int, process: Path = Path("/proc/self")) -> float | None
     return None
 
 
+def memory_left(process: Path = Path("/proc/self")) -> int | None:
+    """Bytes that this process's control groups still let it take, the least of all: up to the limit, with the
+    files' pages that the kernel gives up for it; None without a limit.
+    """
+    with contextlib.suppress(OSError):
+        left = map(_memory_left_of, _groups(process, "memory"))
+        return min((each for each in left if each is not None), default=None)
+    return None
+
+
 def _limit(process: Path) -> tuple[float, Path] | None:
     """The smallest quota, and its group; None without one."""
     with contextlib.suppress(OSError):
-        found = [(quota, folder) for folder in _groups(process) if (quota := _quota_of(folder)) is not None]
+        found = [(quota, folder) for folder in _groups(process, "cpu") if (quota := _quota_of(folder)) is not None]
         return min(found, default=None)
     return None
 
 
-def _groups(process: Path) -> Iterator[Path]:
-    """The folder of each control group that the process is in, and those of the groups around it."""
+def _groups(process: Path, controller: str) -> Iterator[Path]:
+    """The folder of each control group that the process is in, and those of the groups around it.
+
+    Args:
+        process: its folder in /proc.
+        controller: whose groups are meant in version 1; in version 2 they are the same for all.
+    """
     lines = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
     group_of = {name: path for _, names, path in lines for name in names.split(",")}
     for line in (process / "mountinfo").read_text().splitlines():
         mount, _, kind = line.partition(" - ")
         root, folder = (_plain(name) for name in mount.split()[3:5])
         kind, _, options = kind.split(maxsplit=2)
-        name = {"cgroup": "cpu", "cgroup2": ""}.get(kind)
+        name = {"cgroup": controller, "cgroup2": ""}.get(kind)
         if name not in group_of or (name and name not in options.split(",")):
             continue
         within = Path(group_of[name])
@@ -70,4 +85,20 @@ def _quota_of(group: Path) -> float | None:
             quota = (group / "cpu.cfs_quota_us").read_text()
             period = (group / "cpu.cfs_period_us").read_text()
         return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
+    return None
+
+
+def _memory_left_of(group: Path) -> int | None:
+    """The bytes that are left in one group; None if it has no limit."""
+    with contextlib.suppress(OSError, ValueError):
+        if (file := group / "memory.max").exists():
+            limit, used, cached = file.read_text(), "memory.current", ("inactive_file", "active_file")
+        else:
+            limit, used = (group / "memory.limit_in_bytes").read_text(), "memory.usage_in_bytes"
+            cached = ("total_inactive_file", "total_active_file")
+        if limit.strip() == "max":
+            return None
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        pages = sum(int(stat.get(name, 0)) for name in cached)
+        return max(0, int(limit) - int((group / used).read_text()) + pages)
     return None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
+from spreeze_zmq.base.quota import memory_left
 from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.nn.device import Ingestion, Staging
 from spreeze_zmq.replay.saved_ring import read, write
@@ -26,10 +27,13 @@ MEMORY_SHARE = 0.9
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of the device; on a CPU, together with the kept memory that this process takes over."""
+    """Free memory of the device; on a CPU what a container leaves of it, together with the kept memory that
+    this process takes over.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available) + held_bytes()
+    available, left = int(psutil.virtual_memory().available), memory_left()
+    return (available if left is None else min(available, left)) + held_bytes()
 
 
 @dataclass(frozen=True)

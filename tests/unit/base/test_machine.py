@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from spreeze_zmq.base import machine as this_machine
 from spreeze_zmq.base import usage
@@ -16,9 +17,10 @@ from spreeze_zmq.base.machine import (
     made_once,
     usable_cores,
 )
-from spreeze_zmq.base.quota import quota_cores, quota_used_s
+from spreeze_zmq.base.quota import memory_left, quota_cores, quota_used_s
 from spreeze_zmq.broker.cores import Cores
 from spreeze_zmq.plan.topology import resolve
+from spreeze_zmq.replay import ring
 
 
 @pytest.fixture
@@ -36,10 +38,10 @@ def machine(tmp_path):
             else:
                 (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
                 (folder / "cpu.cfs_period_us").write_text("50000\n")
-        kind = "cgroup2 cgroup2 rw" if version == 2 else "cgroup cgroup rw,cpu,cpuacct"
+        kind = "cgroup2 cgroup2 rw" if version == 2 else "cgroup cgroup rw,cpu,cpuacct,memory"
         lines = f"22 1 0:21 / /proc rw - proc proc rw\n30 1 0:26 {root} {shown} rw,nosuid shared:9 - {kind}\n"
         (tmp_path / "mountinfo").write_text(lines)
-        line = f"0::{group}\n" if version == 2 else f"3:cpuset:/x\n2:cpuacct,cpu:{group}\n0::/\n"
+        line = f"0::{group}\n" if version == 2 else f"3:cpuset:/x\n2:cpuacct,cpu,memory:{group}\n0::/\n"
         (tmp_path / "cgroup").write_text(line)
         return tmp_path
 
@@ -88,12 +90,30 @@ def test_a_container_is_as_busy_as_what_runs_in_it(machine, monkeypatch, version
     assert Cores()._num_cpus == min(2, len(os.sched_getaffinity(os.getppid())))
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, version):
+    """The least of all groups around it, with the pages of files, which the kernel gives up for it."""
+    folder = machine(version, "/pod/one", dict.fromkeys(("", "pod", "pod/one"), "-1"))
+    limit, used, total, unlimited = {
+        1: ("limit_in_bytes", "usage_in_bytes", "total_", "9223372036854771712"),
+        2: ("max", "current", "", "max"),
+    }[version]
+    for path, most in (("", unlimited), ("pod", "5000"), ("pod/one", unlimited)):
+        group = folder / "a mount" / path
+        (group / f"memory.{limit}").write_text(f"{most}\n")
+        (group / f"memory.{used}").write_text("4000\n")
+        (group / "memory.stat").write_text(f"cache 1\n{total}inactive_file 700\n{total}active_file 40\n")
+    monkeypatch.setattr(ring, "memory_left", lambda: memory_left(folder))
+    assert ring.free_bytes(torch.device("cpu")) == 1740
+
+
 def test_a_system_without_control_groups_has_no_quota(tmp_path):
     """Its files are missing or empty."""
-    assert quota_cores(tmp_path) is None
-    for name in ("cgroup", "mountinfo"):
-        (tmp_path / name).touch()
-    assert quota_cores(tmp_path) is None
+    for _ in range(2):
+        assert quota_cores(tmp_path) is None
+        assert memory_left(tmp_path) is None
+        for name in ("cgroup", "mountinfo"):
+            (tmp_path / name).touch()
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(0.3, 1), (1.4, 1), (1.6, 2), (1e6, None), (None, None)])
