@@ -1,4 +1,4 @@
-"""This machine: its cores, processor and GPUs, this library's folders on it, what was measured on it before,
+"""This machine: its cores and processor, this library's folders on it, what was measured on it before,
 and what is made on it once.
 
 Measurements are kept in the user's cache: one small JSON file for each subject, which is everything that the
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.gpus import gpu_models
 from spreeze_zmq.base.quota import quota_cores
 
 log = logging.getLogger("spreeze")
@@ -34,12 +35,8 @@ PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 #: Open files that a process asks for. Children inherit it, and some programs try to close all that there may
 #: be: the hard limit of a container can be 10^9.
 MOST_FILES = 1 << 16
-#: Where NVIDIA's driver lists its devices.
-DRIVER = Path("/proc/driver/nvidia/gpus")
 #: The first bytes of a library and of a program.
 ELF = b"\x7fELF"
-#: What WSL2 has instead: one device for the GPUs of Windows, and NVIDIA's libraries of its driver.
-WSL_DEVICE, WSL_LIBRARY = Path("/dev/dxg"), Path("/usr/lib/wsl/lib/libnvidia-ml.so.1")
 
 # --- folders
 
@@ -70,7 +67,7 @@ def shipped_folder(name: str) -> Path:
     return Path(found[0]).absolute() if found else root / name
 
 
-# --- processor and GPUs
+# --- processor
 
 
 @cache
@@ -93,30 +90,7 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
 def properties() -> dict[str, Any]:
     """The properties of this machine that a run's speed depends on."""
     cpu = processor().get("model name") or platform.processor() or platform.machine()
-    return {"cpu": cpu, "cores": available_cores(), "gpus": _gpu_models(), "packages": _versions()}
-
-
-@cache
-def _gpu_models() -> list[str]:
-    return [processor(str(path))["Model"] for path in sorted(DRIVER.glob("*/information"))] or wsl_gpus()
-
-
-@cache
-def wsl_gpus() -> list[str]:
-    """The models of NVIDIA's GPUs in WSL2, as its library of management says them; none elsewhere."""
-    models: list[str] = []
-    if WSL_DEVICE.exists():
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):  # Windows has no such GPU, or another driver
-            nvml, count = ctypes.CDLL(str(WSL_LIBRARY)), ctypes.c_uint()
-            if nvml.nvmlInit_v2() == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
-                for index in range(count.value):
-                    device, name = ctypes.c_void_p(), ctypes.create_string_buffer(96)
-                    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
-                    nvml.nvmlDeviceGetName(device, name, len(name))
-                    models.append(name.value.decode(errors="replace"))
-    return models
+    return {"cpu": cpu, "cores": available_cores(), "gpus": gpu_models(), "packages": _versions()}
 
 
 @cache

@@ -43,7 +43,8 @@ def memory_left(process: Path = Path("/proc/self")) -> int | None:
 def _limit(process: Path) -> tuple[float, Path] | None:
     """The smallest quota, and its group; None without one."""
     with contextlib.suppress(OSError):
-        found = [(quota, folder) for folder in _groups(process, "cpu") if (quota := _quota_of(folder)) is not None]
+        groups = _groups(process, "cpu")
+        found = [(quota, folder) for folder in groups if (quota := _quota_of(folder)) is not None]
         return min(found, default=None)
     return None
 

@@ -26,7 +26,7 @@ from spreeze_zmq.learner.ratio import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
-from spreeze_zmq.nn.device import Work
+from spreeze_zmq.nn.device import Work, claim
 from spreeze_zmq.plan import moves, sizing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
@@ -41,15 +41,18 @@ ROLLOUTS_AT_ONCE = 8
 
 
 def prepare_device(component: Component) -> str:
-    """Set torch up with the device and threads that the plan gives this learner; returns the device."""
+    """Set torch up with the device and threads that the plan gives this learner; returns the device.
+
+    Raises:
+        InputError: torch cannot use it.
+    """
     threads = component.plan.components[component.role].threads
     torch.set_num_threads(threads)
     # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.
     torch.set_flush_denormal(True)
     device: str = component.options["device"]
     log.info("device %s, %d threads", device, threads)
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)
+    claim(device, f"components.{component.role}.device")
     for line in sizing.lines(component.plan.measured):
         log.info("%s", line)
     return device

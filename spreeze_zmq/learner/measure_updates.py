@@ -24,7 +24,7 @@ from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
-from spreeze_zmq.nn.device import WARM_UP_CALLS
+from spreeze_zmq.nn.device import WARM_UP_CALLS, claim
 from spreeze_zmq.plan.knee import climb, doublings, knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
@@ -153,14 +153,13 @@ def measure(plan: Plan) -> dict[str, Any]:
     """Measure what ``plan.to_measure`` names, within a few seconds; returns the fields of ``sizing.Curves``.
 
     Raises:
-        InputError: no batch fits into the memory.
+        InputError: no batch fits into the memory, or torch cannot use the device.
     """
     learner = plan.components[CRITIC_LEARNER]
     device, threads = torch.device(learner.options.get("device", "cpu")), learner.threads
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # as in a learner
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    claim(str(device), f"components.{CRITIC_LEARNER}.device")
     free = free_bytes(device)  # before the trial allocates memory
     largest = largest_batch(plan, free) if BATCH_SIZE in plan.to_measure else 0
     trial, curve, ended = Rehearsal(plan), dict[int, float](), "last"

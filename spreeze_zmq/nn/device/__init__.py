@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from spreeze_zmq.nn.device.captured import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.nn.device.claim import claim
 from spreeze_zmq.nn.device.guards import set_parts
 from spreeze_zmq.nn.device.transfers import Download, Ingestion, Staging, Work
 
-__all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Staging", "Work", "captured", "set_parts"]
+__all__ = [
+    "WARM_UP_CALLS",
+    "Captured",
+    "Download",
+    "Ingestion",
+    "Staging",
+    "Work",
+    "captured",
+    "claim",
+    "set_parts",
+]

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-from spreeze_zmq.base.machine import DRIVER, wsl_gpus
+from spreeze_zmq.base.gpus import num_usable_gpus
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import (
     ACTOR_LEARNER,
@@ -96,11 +96,7 @@ def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
 @cache
 def num_cuda_devices() -> int:
     """Number of NVIDIA GPUs that this process may use, counted without importing torch."""
-    driven = len(list(DRIVER.glob("*")))
-    nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
-    # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
-    present = min(driven, nodes) or max(driven, nodes) or len(wsl_gpus())
-    return num_visible(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return num_visible(num_usable_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def num_visible(present: int, listed: str | None) -> int:

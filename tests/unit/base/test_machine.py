@@ -1,9 +1,7 @@
 """The cores of a process follow its affinity and the quotas of its control groups."""
 
 import os
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +17,6 @@ from spreeze_zmq.base.machine import (
 )
 from spreeze_zmq.base.quota import memory_left, quota_cores, quota_used_s
 from spreeze_zmq.broker.cores import Cores
-from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.replay import ring
 
 
@@ -172,36 +169,3 @@ def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
         thread.join(30)
     assert found == [ELF] * 3
     assert makers == threads[:1]
-
-
-NVML = """
-#include <cstdio>
-extern "C" {
-int nvmlInit_v2() { return FAULT; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, long *device) { *device = 40 + index; return 0; }
-int nvmlDeviceGetName(long device, char *name, unsigned size) {
-  return std::snprintf(name, size, "GeForce %ld", device) < 0;
-}
-}
-"""
-
-
-@pytest.mark.parametrize(("fault", "found"), [(0, ["GeForce 40", "GeForce 41"]), (9, []), (None, [])])
-def test_the_gpus_of_wsl_are_counted_though_nothing_in_proc_lists_them(tmp_path, monkeypatch, fault, found):
-    """By a library like NVIDIA's; one that fails, or is not there beside the device, has none."""
-    library = tmp_path / "libnvidia-ml.so.1"
-    if fault is not None:
-        build = ["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library), f"-DFAULT={fault}"]
-        subprocess.run(build, input=NVML, text=True, check=True)
-    for name, path in (("DRIVER", "none"), ("WSL_DEVICE", "dxg"), ("WSL_LIBRARY", library.name)):
-        monkeypatch.setattr(this_machine, name, tmp_path / path)
-    monkeypatch.setattr(resolve, "DRIVER", tmp_path / "none")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    count = this_machine.wsl_gpus.__wrapped__
-    assert count() == []
-    (tmp_path / "dxg").touch()
-    assert count() == found
-    monkeypatch.setattr(resolve, "wsl_gpus", count)
-    nodes = len([path for path in Path("/dev").glob("nvidia*") if path.name[6:].isdecimal()])
-    assert resolve.num_cuda_devices.__wrapped__() == (nodes or len(found))

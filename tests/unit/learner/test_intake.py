@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.intake import Turns
 from spreeze_zmq.learner.learner import prepare_device
@@ -59,3 +59,13 @@ def test_a_learner_flushes_denormals():
     tiny = torch.tensor([1e-30], dtype=torch.float32)
     assert prepare_device(component) == "cpu"
     assert (tiny * 1e-10).item() == 0.0
+
+
+def test_a_gpu_that_torch_cannot_use_is_a_line_that_names_the_option():
+    """It is absent, its driver is too old, or torch has no kernels for it: only torch finds that out."""
+    learner = SimpleNamespace(threads=torch.get_num_threads())
+    plan = SimpleNamespace(components={"actor_learner": learner}, measured={})
+    component = SimpleNamespace(plan=plan, role="actor_learner", index=0, options={"device": "cuda:77"})
+    why = r'components\.actor_learner\.device: torch .* cannot use cuda:77: .* write "cpu" there'
+    with pytest.raises(InputError, match=why):
+        prepare_device(component)

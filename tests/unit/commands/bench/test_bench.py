@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from spreeze_zmq.base.errors import ComponentFailed
+from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.bench import bench, isolated, start
 from spreeze_zmq.commands.bench import channels as bench_channels
@@ -156,13 +156,13 @@ def test_an_environment_beside_is_found_and_no_neighbour_is_run_for_a_library(tm
     plan = bench_sampler.bench_plan("mine:Make", "dqn")
     with bench_sampler.running_sampler(plan, bench_sampler.policy_message(plan)) as whole:
         assert whole.process.is_running()  # its first rollout has come
-    with pytest.raises(ComponentFailed, match="neither registers 'Other' nor has a callable"):
+    with pytest.raises(InputError, match="neither registers 'Other' nor has a callable"):
         isolated.figures_of("learner", Job("mine:Other", "dqn", 0.1))
 
 
 def test_a_section_that_fails_in_its_process_says_why():
     """Its last words, not a traceback of the command."""
-    with pytest.raises(ComponentFailed, match="no such environment is registered"):
+    with pytest.raises(InputError, match="no such environment is registered"):
         isolated.figures_of("replay", Job("NoSuch-v0", "sac", 1.0))
 
 

@@ -1,0 +1,83 @@
+"""The NVIDIA GPUs of this machine, found without importing torch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("spreeze")
+
+#: Where NVIDIA's driver lists its devices, and the folder of their nodes.
+DRIVER, NODES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
+#: What WSL2 has instead: one device for the GPUs of Windows, and NVIDIA's libraries of its driver.
+WSL_DEVICE, WSL_LIBRARY = Path("/dev/dxg"), Path("/usr/lib/wsl/lib/libnvidia-ml.so.1")
+#: The driver's libraries for management and for CUDA.
+NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
+
+
+@cache
+def gpu_models() -> list[str]:
+    """The models of all GPUs of the machine."""
+    texts = [path.read_text(errors="replace") for path in sorted(DRIVER.glob("*/information"))]
+    found = [re.search(r"^Model:\s*(.*?)\s*$", text, re.MULTILINE) for text in texts]
+    return [match[1] for match in found if match] or wsl_gpus()
+
+
+@cache
+def wsl_gpus() -> list[str]:
+    """The models of the GPUs in WSL2; none elsewhere."""
+    return (of_nvml(str(WSL_LIBRARY)) or []) if WSL_DEVICE.exists() else []
+
+
+def num_usable_gpus() -> int:
+    """Number of GPUs that this process may use. A container without GPUs, and a job that was given none, see
+    those of the machine in /proc or /dev.
+    """
+    driven = len(list(DRIVER.glob("*")))
+    nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in NODES.glob("nvidia*"))
+    # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
+    if not (seen := min(driven, nodes) or max(driven, nodes)):
+        return len(wsl_gpus())
+    models = of_nvml(NVML)
+    usable = len(models) if models is not None else nodes if _loaded(CUDA) is not None else 0
+    if not usable:
+        log.warning(
+            "the machine has %d NVIDIA GPU%s that this process may not use, or its driver fails: nvidia-smi "
+            "says which; a container needs --gpus all, a job of Slurm --gres=gpu",
+            seen,
+            "s" * (seen > 1),
+        )
+    return min(seen, usable)
+
+
+def of_nvml(library: str) -> list[str] | None:
+    """The models of the GPUs that NVIDIA's library of management finds; None where it cannot be loaded."""
+    import ctypes
+
+    if (nvml := _loaded(library)) is None:
+        return None
+    models: list[str] = []
+    with contextlib.suppress(AttributeError):  # another library of that name
+        if nvml.nvmlInit_v2() == 0:
+            count = ctypes.c_uint()
+            if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
+                for index in range(count.value):
+                    device, name = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+                    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+                    nvml.nvmlDeviceGetName(device, name, len(name))
+                    models.append(name.value.decode(errors="replace"))
+            nvml.nvmlShutdown()
+    return models
+
+
+def _loaded(library: str) -> Any:
+    """A library; None where it cannot be loaded."""
+    import ctypes  # no command waits for it on a machine without GPUs
+
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL(library)
+    return None
