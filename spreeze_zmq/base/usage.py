@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from spreeze_zmq.base.quota import quota_used_s
 
 #: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
 LOOK_INTERVAL_S = 5.0
+#: The unit in which the kernel counts the time of each CPU.
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Family:
@@ -103,10 +106,18 @@ def busy_cpu_s(pid: int = 0) -> float:
     own = os.sched_getaffinity(pid)
     if (used_s := quota_used_s(len(own))) is not None:
         return used_s
-    times = psutil.cpu_times(percpu=True)
-    cpus = [times[cpu] for cpu in own if cpu < len(times)]
-    # The kernel includes guest time in user time.
-    return sum(sum(cpu) - cpu.idle - cpu.iowait - cpu.guest - cpu.guest_nice for cpu in cpus)
+    busy = _busy_by_cpu()
+    # A container may number its own CPUs from 0 on there, and lists no others then.
+    return sum(busy[cpu] for cpu in (own if own <= busy.keys() else busy))
+
+
+def _busy_by_cpu() -> dict[int, float]:
+    """CPU seconds by the number of each CPU; those that are offline have none."""
+    text = Path(psutil.PROCFS_PATH, "stat").read_text()
+    lines = [line.split() for line in text.splitlines() if re.match(r"cpu\d", line)]
+    # user, which includes guests, nice, system, idle, iowait, irq, softirq, steal; then guests
+    ticks = {int(name[3:]): [int(number) for number in numbers[:8]] for name, *numbers in lines}
+    return {cpu: (sum(each) - sum(each[3:5])) / TICKS_PER_S for cpu, each in ticks.items()}
 
 
 class Gpus:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
-import psutil
-
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.quota import quota_cores
+from spreeze_zmq.base.usage import busy_cpu_s
 
 #: Seconds between two measurements of the machine's load.
 LOOK_S = 1.0
@@ -18,11 +18,20 @@ ENOUGH_IDLE = 0.5
 LEAST_PER_S = 4.0
 
 
-def idle_cores() -> float:
-    """Idle cores since the last call; under a quota none, as what others left idle may not be used."""
-    return (
-        0.0 if quota_cores() is not None else (1.0 - psutil.cpu_percent() / 100.0) * (psutil.cpu_count() or 1)
-    )
+class IdleCores:
+    """Counts the idle ones of the cores that this process may run on."""
+
+    def __init__(self) -> None:
+        self._before = time.monotonic(), busy_cpu_s()
+
+    def __call__(self) -> float:
+        """Idle cores since the last call; under a quota none, as what others left idle may not be used."""
+        (began_s, before_s), self._before = self._before, (time.monotonic(), busy_cpu_s())
+        if quota_cores() is not None:
+            return 0.0
+        ended_s, after_s = self._before
+        busy = (after_s - before_s) / max(ended_s - began_s, 1e-9)
+        return max(0.0, len(os.sched_getaffinity(0)) - busy)
 
 
 class Pace:
@@ -30,7 +39,7 @@ class Pace:
 
     Args:
         share: share of the machine's cores that this process may use while no core is idle.
-        idle: returns the idle cores since its last call.
+        idle: returns the idle cores since its last call; those of this machine by default.
         cpu: returns the CPU seconds of this process.
         clock: returns monotonic seconds.
     """
@@ -38,12 +47,12 @@ class Pace:
     def __init__(
         self,
         share: float,
-        idle: Callable[[], float] = idle_cores,
+        idle: Callable[[], float] | None = None,
         cpu: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cores = share * available_cores()
-        self._idle, self._cpu, self._clock = idle, cpu, clock
+        self._idle, self._cpu, self._clock = idle or IdleCores(), cpu, clock
         self._scale = 0.5
         self._looked_s, self._used_s = clock(), cpu()
 

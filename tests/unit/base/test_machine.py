@@ -3,6 +3,7 @@
 import os
 import threading
 
+import psutil
 import pytest
 import torch
 
@@ -102,6 +103,23 @@ def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, v
         (group / "memory.stat").write_text(f"cache 1\n{total}inactive_file 700\n{total}active_file 40\n")
     monkeypatch.setattr(ring, "memory_left", lambda: memory_left(folder))
     assert ring.free_bytes(torch.device("cpu")) == 1740
+
+
+@pytest.mark.parametrize(
+    ("mine", "busy_s"),
+    [({2, 5}, 30.0), ({0}, 4.0), ({8, 9, 10}, 34.0)],
+    ids=["between others", "the first", "numbered anew by a container"],
+)
+def test_cores_are_busy_by_their_numbers(tmp_path, monkeypatch, mine, busy_s):
+    """CPUs that are offline have no line, so that a place in the file is no number."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    times = {"cpu": 34, "cpu0": 4, "cpu2": 10, "cpu5": 20}
+    lines = [f"{cpu} {each * ticks} 0 0 {9 * ticks} {5 * ticks} 0 0 0 7 0\n" for cpu, each in times.items()]
+    (tmp_path / "stat").write_text("".join([*lines, "intr 99 1 2\n"]))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: mine)
+    monkeypatch.setattr(usage, "quota_used_s", lambda below: None)
+    assert usage.busy_cpu_s() == busy_s
 
 
 def test_a_system_without_control_groups_has_no_quota(tmp_path):

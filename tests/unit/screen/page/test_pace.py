@@ -1,6 +1,12 @@
 """How often the agent is shown."""
 
+import os
+
+import psutil
+
+from spreeze_zmq.base import usage
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.screen.page import pace as pace_module
 from spreeze_zmq.screen.page.pace import LEAST_PER_S, Pace
 
 
@@ -52,3 +58,26 @@ def test_it_recovers_when_the_machine_is_free_again():
     machine.rate_after(pace, 20)
     machine.idle = 1.5
     assert machine.rate_after(pace, 2) == 30.0
+
+
+def test_cores_that_this_process_may_not_use_are_not_idle_for_it(tmp_path, monkeypatch):
+    """It has one of two, which is busy all the time, as in a job that was given a part of its machine."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5})
+    monkeypatch.setattr(usage, "quota_used_s", lambda below: None)
+    monkeypatch.setattr(pace_module, "quota_cores", lambda: None)
+
+    def look(now_s):
+        ticks = 10**9 * now_s  # far more than pass meanwhile
+        rows = (("cpu ", ticks, ticks), ("cpu2", 0, ticks), ("cpu5", ticks, 0))
+        text = "".join(f"{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0\n" for cpu, busy, idle in rows)
+        (tmp_path / "stat").write_text(text)
+
+    look(0)
+    now_s = [0]
+    pace = Pace(0.01, cpu=lambda: now_s[0], clock=lambda: now_s[0])
+    for now_s[0] in range(1, 20):
+        look(now_s[0])
+        rate = pace.per_s(30.0)
+    assert rate == LEAST_PER_S
