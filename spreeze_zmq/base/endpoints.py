@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.machine import base_folder
 
 #: The longest path of a unix socket on Linux, in bytes.
 MAX_IPC_BYTES = 107
@@ -94,11 +95,10 @@ class Keys:
 
 
 def keys_path() -> Path:
-    """``$SPREEZE_KEYS``, else ``spreeze/keys.json`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    """``$SPREEZE_KEYS``, else ``spreeze/keys.json`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; or NoHome."""
     if named := os.environ.get(KEYS_VARIABLE):
         return Path(named).absolute()
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path.home() / ".config") / "spreeze" / "keys.json"
+    return base_folder("XDG_CONFIG_HOME", ".config") / "spreeze" / "keys.json"
 
 
 def read_keys(path: Path | None = None) -> Keys:

@@ -9,6 +9,7 @@ SpreezeError                exit code 1: the run failed
 │   │   └── Diverged        a loss or weights became NaN or infinite
 │   ├── DiskFull            no space is left for a run's files
 │   ├── EndpointTaken       another process has the port that the topology names
+│   ├── NoHome              this user has no home folder
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── StateNotKept            what an environment is in the middle of cannot be kept, or put back
@@ -101,6 +102,13 @@ class Diverged(AlgorithmError):
 
 class CheckpointError(InputError):
     """No complete checkpoint at the given place, or one whose parts do not fit this run."""
+
+
+class NoHome(InputError, OSError):
+    """This user has no home folder. A cache that would be there is done without, as on other ``OSError``."""
+
+    def __init__(self) -> None:
+        super().__init__("this user has no home folder: set HOME to a folder that can be written")
 
 
 class DiskFull(InputError):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, NoHome
 from spreeze_zmq.base.patience import patient
 
 #: The best policy, in a run's folder.
@@ -30,6 +30,13 @@ Way = Callable[[Path], contextlib.AbstractContextManager[Path]]
 LEAST_INHERITED = 200
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
+
+
+def home() -> Path:
+    """The user's home folder. Raises NoHome."""
+    if os.path.isabs(found := os.path.expanduser("~")):
+        return Path(found)
+    raise NoHome
 
 
 def file_name(text: str) -> str:

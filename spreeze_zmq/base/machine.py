@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spreeze_zmq.base.files import replacing
+from spreeze_zmq.base.files import home, replacing
 from spreeze_zmq.base.gpus import gpu_models
 from spreeze_zmq.base.quota import quota_cores
 
@@ -42,18 +42,19 @@ ELF = b"\x7fELF"
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/spreeze_zmq``, by default ``~/.cache/spreeze_zmq``."""
-    return _base("XDG_CACHE_HOME", "~/.cache") / "spreeze_zmq"
+    """``$XDG_CACHE_HOME/spreeze_zmq``, by default ``~/.cache/spreeze_zmq``. Raises NoHome."""
+    return base_folder("XDG_CACHE_HOME", ".cache") / "spreeze_zmq"
 
 
 def state_folder() -> Path:
-    """``$XDG_STATE_HOME/spreeze_zmq``, by default ``~/.local/state/spreeze_zmq``."""
-    return _base("XDG_STATE_HOME", "~/.local/state") / "spreeze_zmq"
+    """``$XDG_STATE_HOME/spreeze_zmq``, by default ``~/.local/state/spreeze_zmq``. Raises NoHome."""
+    return base_folder("XDG_STATE_HOME", ".local/state") / "spreeze_zmq"
 
 
-def _base(variable: str, default: str) -> Path:
+def base_folder(variable: str, default: str) -> Path:
+    """A folder of the XDG specification: where ``variable`` says, else below the home. Raises NoHome."""
     chosen = os.environ.get(variable, "")
-    return Path(chosen) if chosen and Path(chosen).is_absolute() else Path(default).expanduser()
+    return Path(chosen) if os.path.isabs(chosen) else home() / default
 
 
 @cache
@@ -115,8 +116,9 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
         read: converts the JSON value of ``remember``; raises ValueError, KeyError or TypeError where it makes
             no sense.
     """
-    path = file_of(subject)
+    path: Path | None = None
     try:
+        path = file_of(subject)
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["of"] != json.loads(json.dumps(subject)):  # JSON has no tuples
             raise ValueError("it is about another machine or run")
@@ -124,19 +126,20 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it again", path, error)
+        mend = "" if path is None else "; delete it, or let `spreeze tune` write it again"
+        log.warning("%s is passed over: %s%s", path or "what was measured before", error, mend)
         return None
 
 
 def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
     """Keep figures; returns their file, or None where it cannot be written."""
-    path = file_of(subject)
     try:
+        path = file_of(subject)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as beside:
             beside.write_text(json.dumps({"of": subject, "found": found}, indent=1) + "\n")
     except OSError as error:
-        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
+        log.warning("what was measured is not kept: %s", error)
         return None
     return path
 

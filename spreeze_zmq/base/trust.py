@@ -165,7 +165,7 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
         import_path: the folder of its topology.
     """
     modules = tuple(modules)
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or none that can be written
+    with contextlib.suppress(OSError, ValueError):  # no home, or none that can be written
         search = [*sys.path, str(import_path), os.getcwd()]
         found = (import_folder(module.partition(".")[0], search) for module in modules)
         paths = dict.fromkeys([os.path.realpath(import_path), *filter(None, found)])

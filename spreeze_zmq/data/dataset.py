@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment, in_one_line
+from spreeze_zmq.base.files import home
 from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.envs import EnvironmentSpec
 
@@ -35,9 +36,9 @@ def minari() -> Any:
 
 
 def root() -> Path:
-    """The folder in which Minari keeps datasets."""
+    """The folder in which Minari keeps datasets. Raises NoHome."""
     written = os.environ.get("MINARI_DATASETS_PATH")
-    return Path(written) if written else Path.home() / ".minari" / "datasets"
+    return Path(written) if written else home() / ".minari" / "datasets"
 
 
 def find(source: str, beside: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from abc import abstractmethod
@@ -254,7 +255,7 @@ def find_model(xml_file: str, task: type) -> Path:
         InvalidEnvironment: there is no such file; lists the paths searched.
     """
     if xml_file.startswith((".", "/", "~")):
-        candidates = [Path(xml_file).expanduser()]
+        candidates = [Path(os.path.expanduser(xml_file))]
     else:
         module = getattr(sys.modules.get(task.__module__), "__file__", None)
         candidates = [Path(module).parent / xml_file] if module else []

@@ -316,7 +316,7 @@ def test_a_home_that_cannot_be_written_costs_the_mark_alone(own, place, monkeypa
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user without a home
     trust.leave_mark(own, ("payload_own",), place)
-    assert "Could not determine home directory" in why_refused(own)
+    assert "this user has no home folder: set HOME" in why_refused(own)
 
 
 def test_marks_stay_few_and_those_in_use_stay(own, place, monkeypatch):
