@@ -65,7 +65,7 @@ def library() -> NativeLibrary:
     problem = ""
     if not enabled():
         return NativeLibrary(None, problem="SPREEZE_NATIVE=0")
-    for instructions in runnable():  # an older compiler may not know the best
+    for instructions in runnable():  # an older compiler, here or of the wheel, may not know the best
         try:
             path = compiled(instructions)
             code = loaded(path)
@@ -74,8 +74,6 @@ def library() -> NativeLibrary:
             return NativeLibrary(code, path.stem, instructions, problem)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             problem = problem or problem_of(error)
-            if isinstance(error, FileNotFoundError):
-                break
     return NativeLibrary(None, problem=problem)
 
 
@@ -99,8 +97,6 @@ def prepare(say: Callable[[str], None]) -> None:
             return
         except (OSError, subprocess.SubprocessError) as error:
             problem = problem or problem_of(error)
-            if isinstance(error, FileNotFoundError):
-                break
     if problem:
         say(f"no native layers, so updates may take twice as long: {problem}")
 
@@ -172,7 +168,11 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
     """
     flags = [*flags_for(instructions), *extra]
     if (carried := CARRIED / name_of(flags)).exists():
-        return carried
+        try:
+            ctypes.CDLL(str(carried))
+            return carried
+        except OSError as error:  # another libc, a disk from which nothing is run
+            log.info("not used: %s", error)
     compiler, folder = compiler_found(), folder_of_libraries()
 
     def make(path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from setuptools import Distribution
 
 from spreeze_zmq import nn
+from spreeze_zmq.base.machine import ELF
 from spreeze_zmq.nn import native_choice
 from spreeze_zmq.nn.native import build
 from spreeze_zmq.nn.native import library as native_library
@@ -357,6 +358,32 @@ def test_what_was_compiled_with_the_package_needs_no_compiler(chosen, tmp_path, 
     assert "no compiler" in chosen()[0]
 
 
+@pytest.mark.usefixtures("quick_compiler")
+def test_a_package_without_the_best_code_lends_what_it_has(tmp_path, monkeypatch):
+    """Its compiler was an older one: without another, the next best is used. What of it cannot be loaded is
+    compiled.
+    """
+    monkeypatch.setattr(native_library, "cpu_flags", lambda: frozenset(native_library.INSTRUCTIONS["AVX2"]))
+    monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path / "new")
+    [built] = build_into(tmp_path / "built", ["plain"])
+    spoilt, path, said = tmp_path / "spoilt" / built.name, os.environ["PATH"], []
+    monkeypatch.setattr(native_library, "CARRIED", built.parent)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    found = native_library.library.__wrapped__()
+    assert (found.name, found.instructions) == (built.stem, "plain")
+    assert found.problem.startswith("no compiler")
+    native_library.prepare(said.append)
+    assert said == []
+    spoilt.parent.mkdir()
+    spoilt.write_bytes(ELF + bytes(100))
+    monkeypatch.setattr(native_library, "CARRIED", spoilt.parent)
+    monkeypatch.setattr(native_library, "cpu_flags", frozenset)
+    monkeypatch.setenv("PATH", path)
+    native_library.prepare(said.append)
+    assert [line.partition(" with ")[0] for line in said] == ["compiling the native layers"]
+    assert native_library.library.__wrapped__().instructions == "plain"
+
+
 def test_the_libraries_of_a_package_are_built_where_they_are_looked_for(tmp_path, monkeypatch):
     """Below the folder that the package is built in."""
     folders = []
@@ -416,7 +443,7 @@ def test_a_wheel_carries_the_layers_for_every_processor(tmp_path):
     assert "linux" in wheel.name
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", there, wheel]
     subprocess.run(pip, check=True, timeout=60)
-    built = [path.name for path in (there / "spreeze_zmq" / "native" / "built").iterdir()]
+    built = [path.name for path in (there / "spreeze_zmq" / "nn" / "native" / "built").iterdir()]
     best = native_library.runnable()[0]
     assert native_library.name_of(native_library.flags_for(best)) in built
     assert len(built) <= len(native_library.INSTRUCTIONS)
