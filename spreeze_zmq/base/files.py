@@ -6,6 +6,7 @@ JSON files hold no NaN and no numpy, so that any program can read them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
@@ -28,6 +29,8 @@ POLICY_FILE = "policy.safetensors"
 Way = Callable[[Path], contextlib.AbstractContextManager[Path]]
 #: Least number of a descriptor that processes inherit by its number.
 LEAST_INHERITED = 200
+#: What a file system says that has no fsync of folders.
+CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP)
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
 
@@ -140,10 +143,13 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk."""
+    """Flush a file or folder to the disk; some network file systems cannot for a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
 

@@ -1,5 +1,6 @@
 """A file appears when it is complete, or not at all."""
 
+import errno
 import os
 import stat
 import threading
@@ -62,6 +63,28 @@ def test_what_must_outlive_a_power_failure_is_on_the_disk_first(tmp_path, monkey
     with replacing(tmp_path / "kept", sync=sync) as temporary:
         temporary.write_text("whole")
     assert synced == order
+
+
+@pytest.mark.parametrize("said", [errno.EINVAL, errno.EBADF, errno.ENOTSUP])
+def test_a_disk_that_synchronises_no_folders_keeps_files_all_the_same(tmp_path, monkeypatch, said):
+    """As those of some virtual machines and networks; a file that is not synchronised is a failure."""
+    fsync, refused = os.fsync, [stat.S_ISDIR]
+
+    def refuse(descriptor):
+        if refused[0](os.fstat(descriptor).st_mode):
+            raise OSError(said, os.strerror(said))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with replacing(tmp_path / "kept", sync=True) as temporary:
+        temporary.write_text("whole")
+    assert (tmp_path / "kept").read_text() == "whole"
+    refused[0] = stat.S_ISREG
+    with (
+        pytest.raises(OSError, match=os.strerror(said)),
+        replacing(tmp_path / "kept", sync=True) as temporary,
+    ):
+        temporary.write_text("later")
 
 
 def test_what_a_user_has_named_and_is_no_file_stays(tmp_path):
