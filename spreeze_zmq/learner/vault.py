@@ -174,9 +174,10 @@ class Vault:
         names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
         if self.replay is None or not names or len(self.replay):
             return
-        with TemporaryDirectory(prefix=".replay-", dir=self.component.folder.path) as scratch:
+        with TemporaryDirectory(prefix="spreeze-replay-") as scratch:  # a run's disk may have no links
             for name in names:
-                (Path(scratch) / name.removeprefix(self.replay_prefix)).symlink_to(checkpoint.part(name))
+                link = Path(scratch) / name.removeprefix(self.replay_prefix)
+                link.symlink_to(checkpoint.part(name).absolute())
             self.replay.load(Path(scratch))
         log.info("the replay is back")
 

@@ -1,7 +1,7 @@
 """What the processes on another machine hand to the head: files, and requests for some of the run's.
 
 RUN/outbox/NAME.NUMBER/          of the process NAME; removed by the machine's half when the head has it
-    files/checkpoints/.../x.pt   a link to each file, at its path below the run's folder
+    files/checkpoints/.../x.pt   a link to each file, or a copy, at its path below the run's folder
     want                         or one word instead: what the process asks for, which is then in RUN
     failed                       takes the place of that where it cannot be had: the reason
 """
@@ -60,7 +60,10 @@ def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
     for file in files:
         link = made / _FILES / file.relative_to(folder.path)
         link.parent.mkdir(parents=True, exist_ok=True)
-        os.link(file, link)
+        try:
+            os.link(file, link)
+        except OSError:  # the disk has no links
+            shutil.copyfile(file, link)
     return made.rename(place)
 
 
