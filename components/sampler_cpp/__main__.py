@@ -1,7 +1,9 @@
 """Sampler in C++: builds the program where this machine has not got it yet, and becomes it."""
 
+import contextlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -31,6 +33,16 @@ def package(name: str) -> str:
     return str(Path(spec.origin).parent)
 
 
+def system() -> list[str]:
+    """The libraries of C and C++ that a program is linked with: of a home that several machines or containers
+    share, each system has a program of its own.
+    """
+    about: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        about = platform.freedesktop_os_release()
+    return [*platform.libc_ver(), about.get("ID", ""), about.get("VERSION_ID", "")]
+
+
 def compile_in(folder: Path, definitions: list[str]) -> None:
     """Run CMake and the compiler. Raises NotBuilt."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +69,7 @@ def built() -> Path:
     mujoco, cache = package("mujoco"), cache_folder()
     definitions = [f"MUJOCO={mujoco}", f"GYMNASIUM={package('gymnasium')}"]
     linked = sorted(path.name for path in Path(mujoco).glob("libmujoco.so*"))  # the version is in the name
-    machine = (*definitions, *linked, *sorted(cpu_flags()), os.environ.get("CXX", ""))
+    machine = (*definitions, *linked, *sorted(cpu_flags()), *system(), os.environ.get("CXX", ""))
     folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
 
     def make(path: Path) -> None:
@@ -69,7 +81,7 @@ def built() -> Path:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Become the program; with ``--build`` only build it. Ends with 2 where it cannot be built."""
+    """Become the program; with ``--build`` only build it. Ends with 2 where it cannot be built or run."""
     try:
         program = built()
     except (NotBuilt, OSError) as error:
@@ -77,7 +89,12 @@ def main(arguments: list[str]) -> NoReturn:
         sys.exit(2)
     if arguments == ["--build"]:
         sys.exit()
-    os.execv(program, [str(program), *arguments])
+    try:
+        os.execv(program, [str(program), *arguments])
+    except OSError as error:
+        why = f"{program} cannot be run: {error.strerror}"
+        print(f"sampler: {why}; set XDG_CACHE_HOME to a folder whose programs may run", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the sampler in C++ refuses, and where its environments stand among all."""
 
 import json
+import platform
 import struct
 import subprocess
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 
 from components.sampler.__main__ import Collector
 from components.sampler_cpp import __main__ as program
+from spreeze_zmq.base.machine import ELF
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -48,8 +50,10 @@ def test_environments_stand_where_those_of_the_shipped_sampler_do(probe, index, 
     assert len(set(said)) == envs
 
 
-def test_another_version_of_mujoco_is_another_program(tmp_path, monkeypatch):
-    """One that was linked to a library which is gone could not start."""
+def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):
+    """One that was linked to another version of MuJoCo, or on another system that shares this home, could not
+    start.
+    """
     monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
     monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(program, "made_once", lambda path, make: path)
@@ -59,7 +63,23 @@ def test_another_version_of_mujoco_is_another_program(tmp_path, monkeypatch):
     before = program.built()
     assert program.built() == before
     library.rename(library.with_name("libmujoco.so.4.0.0"))
-    assert program.built() != before
+    assert (after := program.built()) != before
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "debian", "VERSION_ID": "7"})
+    assert program.built() != after
+
+
+def test_a_program_that_may_not_run_is_one_line(tmp_path, monkeypatch, capsys):
+    """In a cache on a disk that runs none, and with the exit code of bad input."""
+    (tmp_path / "program").write_bytes(ELF)
+    monkeypatch.setattr(program, "built", lambda: tmp_path / "program")
+    with pytest.raises(SystemExit) as left:
+        program.main(["run.json", "0"])
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"sampler: {tmp_path}/program cannot be run: Permission denied; set XDG_CACHE_HOME"
+    )
+    assert said.count("\n") == 1
 
 
 def test_an_encrypted_channel_is_refused(built_cpp, tmp_path):
