@@ -227,7 +227,9 @@ def usable_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system
 
 
 def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
-    """Group CPUs by physical core; one core per CPU if ``system`` has no topology."""
+    """Group CPUs by physical core, the fastest kind of cores first; one core per CPU if ``system`` has no
+    topology.
+    """
     cores: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         path = system / f"cpu{cpu}/topology/thread_siblings_list"
@@ -236,4 +238,17 @@ def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/syst
         except OSError:
             siblings = str(cpu)
         cores.setdefault(siblings, []).append(cpu)
-    return list(cores.values())
+    speeds = {siblings: _speed(own[0], system) for siblings, own in cores.items()}
+    fastest = max(speeds.values(), default=0) or 1
+    # Cores of one kind may differ by some percent, and stay in the order in which they share caches.
+    return [cores[name] for name in sorted(cores, key=lambda name: -round(10 * speeds[name] / fastest))]
+
+
+def _speed(cpu: int, system: Path) -> int:
+    """How fast a CPU is beside others of this machine, as ARM says it, else by its highest clock; 0 where
+    neither is known.
+    """
+    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        with contextlib.suppress(OSError, ValueError):
+            return int((system / f"cpu{cpu}" / name).read_text())
+    return 0

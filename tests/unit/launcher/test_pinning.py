@@ -67,3 +67,21 @@ def test_hyperthreads_are_read_as_linux_lists_them(tmp_path):
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(siblings)
     assert physical_cores({0, 1, 2, 9}, tmp_path) == [[0, 2], [1], [9]]
+
+
+@pytest.mark.parametrize(
+    ("name", "speeds", "fastest"),
+    [
+        ("cpu_capacity", [414, 414, 414, 414, 1024, 1024, 1024, 1024], [[4], [5], [6], [7]]),  # big.LITTLE
+        ("cpu_capacity", [250, 250, 780, 780, 1024], [[4], [2], [3]]),
+        ("cpufreq/cpuinfo_max_freq", [3_900_000, 5_100_000, 5_300_000, 3_900_000], [[1], [2]]),  # E, P, P, E
+        ("cpufreq/cpuinfo_max_freq", [4_000_000, 4_000_000], [[0], [1]]),
+    ],
+)
+def test_learners_get_the_fastest_kind_of_cores(tmp_path, name, speeds, fastest):
+    """Some machines number their slow ones first; those of one kind stay in order."""
+    for cpu, speed in enumerate(speeds):
+        path = tmp_path / f"cpu{cpu}" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{speed}\n")
+    assert physical_cores(range(len(speeds)), tmp_path)[: len(fastest)] == fastest
