@@ -35,6 +35,8 @@ PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 #: Open files that a process asks for. Children inherit it, and some programs try to close all that there may
 #: be: the hard limit of a container can be 10^9.
 MOST_FILES = 1 << 16
+#: What /proc/cpuinfo has of a core in place of a name, on ARM, RISC-V and POWER.
+CORE_KINDS = ("CPU implementer", "CPU variant", "CPU part", "mvendorid", "marchid", "mimpid", "cpu")
 #: The first bytes of a library and of a program.
 ELF = b"\x7fELF"
 
@@ -88,10 +90,21 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     return frozenset((found.get("flags") or found.get("Features", "")).split())
 
 
+def cpu_model(path: str = "/proc/cpuinfo") -> str:
+    """The model of the processor; where it has no name, as on ARM, the numbers of all kinds of its cores."""
+    if named := processor(path).get("model name"):
+        return named
+    kinds: dict[str, None] = {}
+    with contextlib.suppress(OSError):
+        for key, _, value in (line.partition(":") for line in Path(path).read_text().splitlines()):
+            if key.strip() in CORE_KINDS:
+                kinds[f"{key.strip()} {value.strip()}"] = None
+    return ", ".join((platform.machine(), *kinds))
+
+
 def properties() -> dict[str, Any]:
     """The properties of this machine that a run's speed depends on."""
-    cpu = processor().get("model name") or platform.processor() or platform.machine()
-    return {"cpu": cpu, "cores": available_cores(), "gpus": gpu_models(), "packages": _versions()}
+    return {"cpu": cpu_model(), "cores": available_cores(), "gpus": gpu_models(), "packages": _versions()}
 
 
 @cache

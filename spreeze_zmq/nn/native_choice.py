@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.machine import alone, cpu_flags, file_of, processor, recall, remember
+from spreeze_zmq.base.machine import alone, cpu_flags, cpu_model, file_of, recall, remember
 from spreeze_zmq.nn.native.library import NativeLibrary, library
 from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 
@@ -192,7 +192,7 @@ def _fastest(
         "shapes": shapes,
         "rows": min(rows, MOST_ROWS),
         "dtypes": [NAMES[dtype] for dtype in dtypes],
-        "processor": processor().get("model name", ""),
+        "processor": cpu_model(),
     }
     by_name = {NAMES[dtype]: dtype for dtype in dtypes}
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,7 @@
 """The cores of a process follow its affinity and the quotas of its control groups."""
 
 import os
+import platform
 import threading
 
 import psutil
@@ -120,6 +121,23 @@ def test_cores_are_busy_by_their_numbers(tmp_path, monkeypatch, mine, busy_s):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: mine)
     monkeypatch.setattr(usage, "quota_used_s", lambda below: None)
     assert usage.busy_cpu_s() == busy_s
+
+
+@pytest.mark.parametrize(
+    ("cores", "model"),
+    [
+        (["implementer 0x41", "part 0xd05"], "CPU implementer 0x41, CPU part 0xd05"),
+        (
+            ["implementer 0x41", "part 0xd05", "part 0xd0b"],
+            "CPU implementer 0x41, CPU part 0xd05, CPU part 0xd0b",
+        ),
+    ],
+)
+def test_a_processor_without_a_name_is_known_by_its_kinds_of_cores(tmp_path, cores, model):
+    """What was measured on one such machine is no figure of another."""
+    lines = [f"CPU {name.replace(' ', chr(9) + ': ')}\n" for name in cores]
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\n" + "".join(lines * 2))
+    assert this_machine.cpu_model(str(tmp_path / "cpuinfo")) == f"{platform.machine()}, {model}"
 
 
 def test_a_system_without_control_groups_has_no_quota(tmp_path):
