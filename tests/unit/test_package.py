@@ -1,7 +1,11 @@
 """The package as an interactive Python shows it."""
 
+import configparser
+import re
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import spreeze_zmq
 
@@ -18,3 +22,15 @@ def test_the_names_that_are_imported_late_are_listed_too():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "True False\n"
+
+
+def test_what_draws_classic_control_is_what_gymnasium_asks_for():
+    """Of two packages that are imported by one name, either overwrites the other."""
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[2] / "setup.cfg")
+    lines = [line for line in metadata.requires("gymnasium") if 'extra == "classic-control"' in line]
+    asked, ours = (
+        {re.match(r"[\w.-]+", line)[0] for line in each}
+        for each in (lines, setup["options"]["install_requires"].split())
+    )
+    assert asked <= ours
