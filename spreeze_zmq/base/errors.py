@@ -7,9 +7,9 @@ SpreezeError                exit code 1: the run failed
 │   │   └── InvalidRandomization  ranges of parameters that its model does not have
 │   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
 │   │   └── Diverged        a loss or weights became NaN or infinite
+│   ├── NoHome              (an OSError too) this user has no home folder
 │   ├── DiskFull            no space is left for a run's files
 │   ├── EndpointTaken       another process has the port that the topology names
-│   ├── NoHome              this user has no home folder
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── StateNotKept            what an environment is in the middle of cannot be kept, or put back
