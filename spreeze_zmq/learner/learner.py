@@ -41,11 +41,7 @@ ROLLOUTS_AT_ONCE = 8
 
 
 def prepare_device(component: Component) -> str:
-    """Set torch up with the device and threads that the plan gives this learner; returns the device.
-
-    Raises:
-        InputError: torch cannot use it.
-    """
+    """Set torch up with the device, which is returned, and threads of the plan. Raises InputError."""
     threads = component.plan.components[component.role].threads
     torch.set_num_threads(threads)
     # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.

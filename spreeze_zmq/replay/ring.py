@@ -27,9 +27,7 @@ MEMORY_SHARE = 0.9
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of the device; on a CPU what a container leaves of it, together with the kept memory that
-    this process takes over.
-    """
+    """Free memory of the device; on a CPU what a container leaves of it, and this process's kept memory."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     available, left = int(psutil.virtual_memory().available), memory_left()
