@@ -60,8 +60,10 @@ class Broker:
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
             self.restore(json.loads(self.state_file.read_text()))
-        elif component.folder.metrics.exists():
-            self.inherit()
+        else:
+            if component.folder.metrics.exists():
+                self.inherit()
+            self.helm.begin(self.now_s)
         parts = self.plan, self.record, self.notes, self.helm, self.reports
         self.hearing = Hearing(*parts, clock=lambda: self.now_s)
         self.hear = component.hear_own = self.hearing.hear

@@ -60,10 +60,16 @@ class Helm:
         self._ahead_s, self._count_by_s, self._ask_by_s = AHEAD_S, math.inf, math.inf
         self._has_published_stop = False
 
-    def restore(self, exit_reason: str, now_s: float) -> None:
-        """Say again what an earlier broker of this run had decided, once the record is restored."""
+    def begin(self, now_s: float) -> None:
+        """Ask for no checkpoint before all hear this broker: who was there first may reach it with ``hello``
+        before it hears what is said here, and a request comes once.
+        """
         self._heard_from_s = now_s + RECONNECTED_S
         self.checkpoints.next_s = max(self.checkpoints.next_s, self._heard_from_s)
+
+    def restore(self, exit_reason: str, now_s: float) -> None:
+        """Say again what an earlier broker of this run had decided, once the record is restored."""
+        self.begin(now_s)
         if exit_reason:
             self._begin_end(exit_reason, now_s)
         if (size := self._record.moved(CRITIC_LEARNER, moves.BATCH)) is not None:

@@ -13,12 +13,13 @@ from hostile_values import THOROUGH, changed, costing_little, travelled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.broker.__main__ import Broker
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.claims import most_cpu_s
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import Message, encode
-from spreeze_zmq.wire.channels import Claim
+from spreeze_zmq.wire.channels import Claim, open_channel
 
 
 @THOROUGH
@@ -75,6 +76,29 @@ def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
             broker.hear(Message(kind, fields, {}, name, life))
     assert broker.record.learners_are_ready
     assert [broker.record.processes[name].incarnation for name in names] == [91, 91]
+
+
+def test_a_broker_that_begins_late_asks_for_the_last_checkpoint_once_it_is_heard(houses):
+    """A learner that was there before it looks for each of its sockets again: one finds it before the other."""
+    house = houses("cartpole_dqn", "run.stop.env_steps=64")
+    late = Broker(house.component("broker"))
+    about = {"role": "critic_learner", "name": "critic_learner-0"}
+    counters = {"env_steps": 64, "critic_updates": 1, "trained_transitions": 32}
+    report = {**MESSAGES["report"].fields, **about, "taken": {}, "counters": counters}
+    for kind, fields in (("hello", {**MESSAGES["hello"].fields, **about}), ("report", report)):
+        late.hear(Message(kind, fields, {}, about["name"], 91))
+    late.helm.decide(late.now_s)
+    assert late.helm.exit_reason.startswith("env_steps 64")
+    control = open_channel(house.plan.channels["control"], "sub", about["name"], 91)
+    until_s, heard = time.monotonic() + 30.0, []
+    while "checkpoint" not in heard and time.monotonic() < until_s:
+        late.component.poll(timeout_s=0.05)
+        late.helm.decide(late.now_s)
+        while (message := control.receive()) is not None:
+            heard.append(message.kind)
+    control.close()
+    late.notes.journal.close()
+    assert "checkpoint" in heard, heard
 
 
 def test_an_end_that_is_told_late_is_not_that_of_the_next_life(broker, house):
