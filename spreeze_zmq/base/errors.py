@@ -10,6 +10,7 @@ SpreezeError                exit code 1: the run failed
 │   ├── NoHome              (an OSError too) this user has no home folder
 │   ├── DiskFull            no space is left for a run's files
 │   ├── EndpointTaken       another process has the port that the topology names
+│   ├── Unguarded           (an OSError too) nothing would end what this process starts
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── StateNotKept            what an environment is in the middle of cannot be kept, or put back
@@ -135,6 +136,16 @@ class EndpointTaken(InputError):
     def __init__(self, endpoint: str):
         super().__init__(
             f"{endpoint} cannot be bound: another process has it; end that process, or choose another port"
+        )
+
+
+class Unguarded(InputError, OSError):
+    """The shell that ends what this process starts, should it be killed, cannot be started itself."""
+
+    def __init__(self, shell: str, why: object):
+        super().__init__(
+            f"{shell} cannot be started, which ends with this process all that it starts: {why}; "
+            "needed are that program and room for a process more and a few open files (ulimit -u, ulimit -n)"
         )
 
 

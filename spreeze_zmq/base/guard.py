@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.errors import Unguarded
+
 #: Seconds that graceful groups get to clean up, by the clock: on a crowded machine each sleep takes longer.
 GRACE_S = 10
 #: A program that is ended in the middle gets this long to remove what it has half written.
@@ -19,6 +21,7 @@ TERM_S = 2.0
 
 #: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; input ends with the launcher.
 #: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
+SHELL = "/bin/sh"
 SCRIPT = """
 trap '' HUP INT TERM
 while IFS=/ read -r hasty graceful; do
@@ -45,18 +48,20 @@ class Guard:
 
     Args:
         leftovers: absolute paths of files and folders to remove after the last process.
+
+    Raises:
+        Unguarded: the shell cannot be started.
     """
 
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
         self._groups: dict[int, bool] = {}
-        self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_S), *map(str, leftovers)],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        script = [SHELL, "-c", SCRIPT, "spreeze-guard", str(GRACE_S), *map(str, leftovers)]
+        null = subprocess.DEVNULL
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": null, "stderr": null}
+        try:
+            self._shell = subprocess.Popen(script, bufsize=0, start_new_session=True, **pipes)
+        except OSError as error:
+            raise Unguarded(SHELL, error.strerror or error) from error
 
     def add(self, group: int, *, graceful: bool) -> None:
         """Watch a process group; a graceful one gets time before it is killed."""
@@ -98,6 +103,7 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
     Raises:
         OSError: it cannot be started.
+        Unguarded: nothing would end it.
     """
     guard = Guard()
     try:
@@ -133,7 +139,7 @@ def run_guarded(
         options: further arguments of ``subprocess.Popen``.
 
     Raises:
-        OSError: it cannot be started.
+        OSError, Unguarded: as :func:`guarded`.
         TimeoutExpired: it was killed.
     """
     pipe = subprocess.PIPE

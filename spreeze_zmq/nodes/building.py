@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, Unguarded
 from spreeze_zmq.base.guard import guarded
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.component_file import ComponentFile, read_component_file
@@ -38,6 +38,8 @@ def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
     with contextlib.ExitStack() as stack:
         try:
             process = stack.enter_context(guarded(file.build, **pipes, encoding="utf-8", errors="replace"))
+        except Unguarded:
+            raise  # no fault of the build
         except OSError as error:
             raise InputError(f"{folder.name}: its build {why_not_started(file.build, error)}") from error
         try:

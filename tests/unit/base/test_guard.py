@@ -1,12 +1,16 @@
 """What a process has started ends with it."""
 
+import os
+import resource
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from spreeze_zmq.base.guard import guarded
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.guard import SHELL, guarded
+from spreeze_zmq.nodes.building import build
 from tests.unit.supervisor.lives import gone, numbers_in, until
 
 #: An interpreter that imports torch starts within it.
@@ -32,14 +36,29 @@ def test_a_program_that_is_ended_may_remove_what_it_has_half_written(tmp_path):
     half, begun = tmp_path / "half.o", tmp_path / "begun"
     program = f"trap 'rm {half}; exit 1' TERM; touch {half} {begun}; while :; do sleep 0.01; done"
 
-    def build():
-        with guarded(["/bin/sh", "-c", program]):
+    def interrupted():
+        with guarded([SHELL, "-c", program]):
             until(begun.exists, "its beginning")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build()
+        interrupted()
     assert not half.exists()
+
+
+def test_a_shell_that_cannot_be_started_is_not_taken_for_the_build(tmp_path):
+    """Here no more files may be opened than a component.toml takes; as well there may be no process more."""
+    (tmp_path / "component.toml").write_text(COMPONENT.replace("{folder}/driver", "true"))
+    os.close(free := os.dup(0))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, before[1]))
+    try:
+        with pytest.raises(InputError) as caught:
+            build(tmp_path, print)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert str(caught.value).startswith(f"{SHELL} cannot be started")
+    assert "Too many open files" in str(caught.value)
 
 
 @pytest.mark.timeout(300)
