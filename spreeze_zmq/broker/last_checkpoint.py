@@ -8,7 +8,8 @@ from spreeze_zmq.plan.plan import Plan
 LAST_CHECKPOINT_S, LAST_AND_LARGE_S = 5.0, 60.0
 #: In order: how long the end of a run that somebody stops waits before the learners write where they are.
 COUNT_S = 4.0
-#: Within this time of its start the learners hear a broker, the next one too; what is said before may be lost.
+#: Within this time of its start the learners hear a broker, the first one too; what it says before may be
+#: lost.
 RECONNECTED_S = 2.0
 #: Longest wait at the end of a run for a learner that starts again, to ask it for the last checkpoint.
 LEARNERS_BACK_S = 2.5

@@ -79,7 +79,7 @@ def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):
 
 
 def test_a_broker_that_begins_late_asks_for_the_last_checkpoint_once_it_is_heard(houses):
-    """A learner that was there before it looks for each of its sockets again: one finds it before the other."""
+    """A learner that was there before it tries each of its sockets again: one finds it before the other."""
     house = houses("cartpole_dqn", "run.stop.env_steps=64")
     late = Broker(house.component("broker"))
     about = {"role": "critic_learner", "name": "critic_learner-0"}
