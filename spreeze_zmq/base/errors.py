@@ -36,6 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+_NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
+
 
 class SpreezeError(Exception):
     """Base of all errors; ``exit_code`` is the exit code of a command that does not handle it."""
@@ -208,11 +210,8 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-_NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
-
-
-def without_numbers(summary: str) -> str:
-    """The kind of a failure: those of one kind differ in numbers only."""
+def kind_of(summary: str) -> str:
+    """What the summaries of failures have in common that differ in their numbers only."""
     return _NUMBER.sub("#", summary)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.plan.roles import SAMPLER
@@ -35,3 +36,13 @@ def check_pushed(role: str, pushed: Mapping[str, int], most: int) -> None:
         if transitions > (limit := most if role == SAMPLER else 0):
             what = f"a {role} cannot have pushed {transitions} transitions to {learner[:40]!r}"
             raise WireError("false_account", f"{what}, at most {limit}")
+
+
+def check_failures(fields: Mapping[str, Any], most: int) -> None:
+    """Refuse a ``failure`` that stands for more than there can have been, of one in each transition.
+
+    Raises:
+        WireError: ``false_account``.
+    """
+    if (count := fields.get("count", 1)) > most:
+        raise WireError("false_account", f"there cannot have been {count} failures, at most {most}")

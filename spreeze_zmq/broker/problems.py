@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.endpoints import BAD_KEYS
-from spreeze_zmq.base.errors import without_numbers
+from spreeze_zmq.base.errors import kind_of
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.plan import Plan
@@ -96,15 +96,18 @@ class FailureRecord:
     kinds: dict[str, FailureRow] = field(default_factory=dict)
 
     def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
-        """Record a failure; ``survived`` if its process reports it of its environment and goes on."""
-        self.count += 1
-        self.survived += survived
+        """Record a failure, or a ``count`` of them alike; ``survived`` if its process reports it of its
+        environment and goes on.
+        """
+        new = fields.get("count", 1)
+        self.count += new
+        self.survived += new * survived
         if len(self.first) < FAILURES_KEPT:
             self.first.append({"t_s": now_s, **fields, "survived": survived})
         name, summary = fields["name"], fields["summary"][:LONGEST]
-        kind = f"{name.rpartition('-')[0]} {without_numbers(summary)}"
+        kind = f"{name.rpartition('-')[0]} {kind_of(summary)}"
         before = self.kinds.pop(kind, None)
-        count = before.count + 1 if before else 1
+        count = new + (before.count if before else 0)
         self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)
         if len(self.kinds) > KINDS_KEPT:
             del self.kinds[next(iter(self.kinds))]

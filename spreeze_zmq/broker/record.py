@@ -14,7 +14,7 @@ from typing import Any
 
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
-from spreeze_zmq.broker.claims import check_pushed, most_cpu_s, most_transitions
+from spreeze_zmq.broker.claims import check_failures, check_pushed, most_cpu_s, most_transitions
 from spreeze_zmq.broker.cores import Cores, CoreShares, devices_here
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.figures import ProcessRecord
@@ -187,7 +187,12 @@ class RunRecord:
             process.gone = how
 
     def take_failure(self, sender: str, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
-        """Record a failure; returns a row if it is that of a learner that went back to a checkpoint."""
+        """Record a failure; returns a row if it is that of a learner that went back to a checkpoint.
+
+        Raises:
+            WireError: it claims to be more than can have been.
+        """
+        check_failures(fields, most_transitions(now_s - self.before_s))
         self.failures.take(fields, now_s, survived=sender != LAUNCHER and "checkpoint" not in fields)
         if "checkpoint" not in fields or fields["name"] not in self.learners:
             return None

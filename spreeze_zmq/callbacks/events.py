@@ -156,11 +156,13 @@ class Failure(Event):
         name: the process.
         summary: one line.
         traceback: what it said, several lines.
+        count: how many alike this one stands for.
     """
 
     name: str = ""
     summary: str = ""
     traceback: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True)

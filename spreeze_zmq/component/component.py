@@ -17,9 +17,10 @@ import numpy as np
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.parent_death import is_bound
+from spreeze_zmq.component.failures import Failures
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
-from spreeze_zmq.component.reporting import Reporting, failure_texts
+from spreeze_zmq.component.reporting import Reporting
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, prune, restore_point
@@ -75,7 +76,7 @@ class Component(Reporting):
         self.on("status", self._say_hello_again)
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
-        self._said_of_recording = ""
+        self._failures = Failures(self.name, partial(self.report, "failure"), self._recording or None)
         self._publishers: list[channels.Publisher] = []
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self._broker: int | None = None
@@ -152,7 +153,7 @@ class Component(Reporting):
 
     def report_failure(self, summary: str, traceback: str, **more: Any) -> None:
         """Report a failure that this process has recovered from; it counts among the failures of the run."""
-        self.report("failure", {"name": self.name, **failure_texts(summary, traceback), **more})
+        self._failures.tell(summary, traceback, **more)
 
     # --- life
 
@@ -245,22 +246,16 @@ class Component(Reporting):
         for channel in self._channels.values():
             if hopeless := channel.attend():
                 raise InputError(hopeless)
-        self._say_of_recording()
+        self._failures.serve()
         for fields in self._reports():
             self.report("report", fields)
-
-    def _say_of_recording(self) -> None:
-        """Report once that the recording has ended before this process."""
-        if self._recording and self._recording.ended != self._said_of_recording:
-            self._said_of_recording = self._recording.ended
-            self.report_failure(self._recording.ended, "")
 
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
         self.handing.close()
         if self._outbox is not None:
             self._outbox.patient_until_s = time.monotonic() + LAST_REPORTS_S
-        self._say_of_recording()
+        self._failures.serve()
         *others, last = self._reports()
         for fields in others:
             self.report("report", fields)

@@ -14,20 +14,8 @@ from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.process import Waits
 from spreeze_zmq.wire import channels
 
-#: Bytes kept of a failure's summary, the first ones, and of its traceback, the last ones: a header with both
-#: is below the most that a message may have.
-SUMMARY_BYTES, TRACEBACK_BYTES = 16_000, 40_000
 #: A ``hello`` is on its way for less time than this.
 UNHEARD_S = 2.0
-
-
-def failure_texts(summary: str, traceback: str) -> dict[str, str]:
-    """The texts of a report of a failure, whatever their length was."""
-    kept = {
-        "summary": summary.encode(errors="backslashreplace")[:SUMMARY_BYTES],
-        "traceback": traceback.encode(errors="backslashreplace")[-TRACEBACK_BYTES:],
-    }
-    return {name: text.decode(errors="ignore") for name, text in kept.items()}
 
 
 class Reporting:

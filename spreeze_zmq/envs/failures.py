@@ -15,9 +15,9 @@ from typing import Any
 from spreeze_zmq.base.errors import (
     EnvironmentFailure,
     in_one_line,
+    kind_of,
     let_interrupts_pass,
     place_of,
-    without_numbers,
 )
 
 log = logging.getLogger("spreeze.envs")
@@ -64,7 +64,7 @@ class SparingLog:
 
     def error(self, summary: str, whole: str) -> None:
         """Log the ``whole`` of what comes first and of each new kind, else the ``summary`` now and then."""
-        kind, now_s = without_numbers(summary), self._clock()
+        kind, now_s = kind_of(summary), self._clock()
         self._count += 1
         is_new = kind not in self._kinds and len(self._kinds) < KINDS
         if is_new or self._count <= LOGGED:

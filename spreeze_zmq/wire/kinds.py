@@ -103,7 +103,9 @@ KINDS: dict[str, KindSpec] = {
         )
     ),
     "failure": KindSpec(
-        _fields("name: text, summary: text, traceback: text, updates: count?, checkpoint: text?")
+        _fields(
+            "name: text, summary: text, traceback: text, count: count?, updates: count?, checkpoint: text?"
+        )
     ),
     "part": KindSpec(_fields("folder: text, part: map, counts: numbers?")),
     "fusion": KindSpec(_fields("groups: rows")),

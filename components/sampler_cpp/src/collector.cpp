@@ -114,7 +114,7 @@ void Collector::step(int t, int n, const double* action) {
         terminated = false;
         failed_.push_back(rewards_.size());
         const std::string what = "environment " + std::to_string(n) + " " + failure + "; it begins anew";
-        component_.report("failure", {{"name", component_.identity.name}, {"summary", what}, {"traceback", what}});
+        component_.report_failure(failure, what);
     }
     rewards_.push_back(float(reward));
     returns_[n] += reward;

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <fstream>
 #include <random>
+#include <utility>
 
 namespace {
 
@@ -192,6 +193,25 @@ void Component::report(const std::string& kind, Json fields, Arrays arrays) {
         kept_.push_back(std::move(message));
 }
 
+void Component::report_failure(const std::string& kind, const std::string& summary) {
+    if (const auto found = failures_.find(kind); found != failures_.end()) {
+        found->second = {found->second.first + 1, summary};
+        return;
+    }
+    failures_[kind] = {0, summary};
+    report("failure", {{"name", identity.name}, {"summary", summary}, {"traceback", summary}});
+}
+
+/// Tells how many there were beside those that were told at once.
+void Component::report_failures() {
+    const auto failures = std::exchange(failures_, {});
+    for (const auto& [kind, about] : failures) {
+        const auto& [count, summary] = about;
+        if (count == 0) continue;
+        report("failure", {{"name", identity.name}, {"summary", summary}, {"traceback", summary}, {"count", count}});
+    }
+}
+
 /// Sends what found no place, in its order; whether none is left.
 bool Component::push_kept() {
     while (!kept_.empty() && outbox_->try_push(kept_.front())) kept_.pop_front();
@@ -219,9 +239,11 @@ Json Component::own_report() const {
 void Component::send_report() {
     next_report_s_ = now_s() + REPORT_INTERVAL_S;
     report("report", own_report());
+    report_failures();
 }
 
 void Component::leave(const std::string& reason) {
+    report_failures();
     Json fields = own_report();
     fields["reason"] = reason;
     report("bye", fields);

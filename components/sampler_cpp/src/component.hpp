@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 
 #include "channel.hpp"
 
@@ -45,6 +46,9 @@ class Component {
     /// Sends one message to the broker. Where it finds no place a report is dropped and counted, others wait for one.
     void report(const std::string& kind, Json fields, Arrays arrays = {});
 
+    /// Reports a failure that the process survives: of a `kind` one at once, the number of others with the next report.
+    void report_failure(const std::string& kind, const std::string& summary);
+
     /// Sends `bye`, for which it waits a little where there is no place.
     void leave(const std::string& reason);
 
@@ -63,6 +67,7 @@ class Component {
     bool is_unheard(const Json& status) const;
     Json own_report() const;
     void send_report();
+    void report_failures();
     bool push_kept();
     void note_wait(const std::string& waiting_for, double began_s);
 
@@ -78,4 +83,5 @@ class Component {
     bool complained_ = false;
     std::deque<Message> kept_;  // for the broker, in their order
     int64_t reports_dropped_ = 0;
+    std::map<std::string, std::pair<int64_t, std::string>> failures_;  // kind -> further ones, the newest's summary
 };

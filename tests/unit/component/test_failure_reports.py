@@ -1,12 +1,10 @@
 """Reports fit in a message, whatever somebody else's code says."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.failures import MOST_KINDS, Failures
 from spreeze_zmq.wire import Message, encode
 from tests.unit.envs.own_environments import Count
 
@@ -24,12 +22,9 @@ class Shouts(Count):
 def reported(*failure):
     """The fields of a failure's report, which is encoded."""
     sent = []
-    component = SimpleNamespace(
-        name=ME, report=lambda kind, fields: sent.append(Message(kind, fields, {}, ME, 1))
-    )
-    Component.report_failure(component, *failure)
-    encode(sent[0])
-    return sent[0].fields
+    Failures(ME, sent.append).tell(*failure)
+    encode(Message("failure", sent[0], {}, ME, 1))
+    return sent[0]
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -52,3 +47,19 @@ def test_texts_of_any_size_and_kind_are_reported():
     fields = reported("begins" + "界" * 100_000, "\udcff" * 100_000 + "ends")
     assert fields["summary"].startswith("begins界")
     assert fields["traceback"].endswith("ends")
+
+
+def test_failures_alike_are_counted_and_kinds_without_end_are_few_messages():
+    """The first of each kind is told at once, the number of the others with the newest one; none is lost."""
+    sent = []
+    failures = Failures(ME, sent.append)
+    for number in range(100):
+        failures.tell(f"environment {number} of 8 raised: {chr(0x4E00 + number // 2)}", "")
+    assert len(sent) == MOST_KINDS + 1
+    failures.serve()
+    assert len(sent) <= 2 * (MOST_KINDS + 1)
+    assert sum(fields.get("count", 1) for fields in sent) == 100
+    assert sent[-1]["summary"].startswith("environment 99 of 8")
+    failures.tell("it is not followed", "", checkpoint="1")
+    failures.serve()
+    assert [fields["summary"] for fields in sent].count("it is not followed") == 1
