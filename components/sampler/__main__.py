@@ -66,6 +66,8 @@ class Collector:
         self.state = SamplerState(component) if component.plan.balance.in_order else None
         if self.state is not None:
             self.obs = self.state.restore(self.envs, self.rng, self.obs)
+        #: Reward of all rollouts in which no environment failed, 0 if none is below.
+        self.lowest = 0.0 if self.state is None else self.state.lowest
         self.policy: Policy | None = None
         self.actions: list[NDArray[Any]] = []
         self.log_probs: list[NDArray[np.float32]] = []
@@ -184,7 +186,13 @@ class Collector:
                 self.lengths.extend(info["episode"]["l"][whole])
                 self.sightings.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
-        reward[failed] = min(0.0, reward.min())  # 0 would be the best of all where others are negative
+        lowest = min(self.lowest, float(reward.min()))
+        reward[failed] = lowest  # 0 would be the best of all where others are negative
+        if not failed.any():  # what a simulation pays as it blows up is not remembered
+            self.lowest = lowest
+        state = None
+        if self.state is not None:
+            state = self.state.of(self.envs, self.rng, self.obs, self.frames, self.lowest)
         rollout = Rollout(
             sampler=self.component.name,
             incarnation=self.component.incarnation,
@@ -203,7 +211,7 @@ class Collector:
             log_prob=np.stack(self.log_probs) if self.log_prob else None,
             history=history,
             memory=memory,
-            state=None if self.state is None else self.state.of(self.envs, self.rng, self.obs, self.frames),
+            state=state,
             **({} if masks is None else masks.arrays()),
         )
         rollout = packed(rollout, packing)

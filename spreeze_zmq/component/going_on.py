@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import CheckpointError, StateNotKept, in_one_line
 from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.kept_state import Keeper, Maker
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, packed, state_file, unpacked
@@ -32,22 +33,32 @@ class SamplerState:
 
     Args:
         component: the sampler.
+
+    Attributes:
+        lowest: reward that the sampler had seen, as it was restored; 0 before.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
         #: The policy of a user's own may draw from torch's generator.
         self.draws_in_torch = ":" in component.plan.run.algorithm
+        self.lowest = 0.0
         self._frames: dict[str, Any] | None = None
         self._why_not: bytes | None = None
 
     def of(
-        self, envs: BatchedEnv, rng: np.random.Generator, obs: NDArray[Any], frames: FrameStack
+        self,
+        envs: BatchedEnv,
+        rng: np.random.Generator,
+        obs: NDArray[Any],
+        frames: FrameStack,
+        lowest: float = 0.0,
     ) -> NDArray[np.uint8]:
         """The state between two rollouts, as bytes; those of the reason where it cannot be kept."""
         if self._why_not is None:
             try:
                 own = {"obs": obs, "frames": frames.get_state(), "rng": Keeper().keep(rng, "its generator")}
+                own["lowest"] = lowest
                 if self.draws_in_torch:
                     own["torch"] = sys.modules["torch"].get_rng_state().numpy()
                 return np.frombuffer(packed({"envs": envs.get_state(), **own}), np.uint8)
@@ -73,7 +84,10 @@ class SamplerState:
             if self.draws_in_torch:
                 torch: Any = importlib.import_module("torch")
                 torch.set_rng_state(torch.from_numpy(state["torch"]))
-            self._frames = state["frames"]
+            lowest = state.get("lowest", 0.0)  # earlier releases have none
+            if not -LARGEST <= lowest <= 0.0:
+                raise StateNotKept(f"its lowest reward is {lowest}")
+            self._frames, self.lowest = state["frames"], lowest
         except (CheckpointError, StateNotKept, *_ODD) as error:
             self._begin_anew(error)
             return envs.reset(seed=envs.first_seed)[0].astype(obs.dtype, copy=False)

@@ -97,8 +97,9 @@ Arrays Collector::collect(Policy& policy) {
         obs_rows_.insert(obs_rows_.end(), obs_.begin(), obs_.end());
         component_.breathe();
     }
-    const float lowest = std::min(0.0f, *std::min_element(rewards_.begin(), rewards_.end()));
+    const float lowest = std::min(lowest_, *std::min_element(rewards_.begin(), rewards_.end()));
     for (size_t place : failed_) rewards_[place] = lowest;  // 0 would be the best of all where others are negative
+    if (failed_.empty()) lowest_ = lowest;  // what a simulation pays as it blows up is not remembered
     return arrays();
 }
 

@@ -41,5 +41,6 @@ class Collector {
     std::vector<float> obs_rows_, actions_, rewards_, final_obs_, log_probs_;  // of the rollout under way
     std::vector<uint8_t> terminated_, truncated_;
     std::vector<size_t> failed_;  // places of `rewards_`
+    float lowest_ = 0;            // reward of all rollouts in which no environment failed, 0 if none is below
     std::vector<int32_t> final_index_;
 };

@@ -234,7 +234,7 @@ def many_failures(vitals: Vitals) -> Finding | None:
         if failures >= max(MANY_FAILURES, FAILURE_SHARE * episodes):
             return Finding(
                 f"{failures:,} failures beside {episodes:,} whole episodes{when}",
-                "each is taught as a step that stays there for the lowest reward of its rollout",
+                "each is taught as a step that stays there for the lowest reward so far",
                 "mend the first failure: its traceback is in the samplers' logs",
             )
     return None

@@ -53,17 +53,18 @@ def made(seed):
 
 
 def test_a_sampler_goes_on_with_its_episodes_its_noise_and_what_its_policy_remembers(tmp_path):
-    """All as it would have been."""
+    """All as it would have been, what failing costs too."""
     batch, rng, obs, frames = made(1)
     obs = batch.step(rng.uniform(-2, 2, (2, 1)))[0]
     frames.add(obs, np.zeros(2, bool))
     frames.memory[:] = 0.5
-    state = SamplerState(Sampler()).of(batch, rng, obs, frames).tobytes()
+    state = SamplerState(Sampler()).of(batch, rng, obs, frames, -16.25).tobytes()
     other, rng_2, obs_2, frames_2 = made(2)
     back = SamplerState(sampler := Sampler(kept(tmp_path, state)))
     obs_2 = back.restore(other, rng_2, obs_2)
     back.restore_frames(frames_2)
     assert obs_2.tolist() == obs.tolist()
+    assert back.lowest == -16.25
     assert frames_2.memory.tolist() == frames.memory.tolist()
     assert (frames_2.seen == frames.seen).all()
     for _ in range(3):
