@@ -9,8 +9,8 @@ from spreeze_zmq.peers import garbage
 from spreeze_zmq.peers.learner_acts import push_one
 from spreeze_zmq.wire import rollout_from
 from tests.component.conftest import Run
+from tests.component.samplers import CRITIC, start
 from tests.component.test_learners import played
-from tests.component.test_sampler import CRITIC, start
 from tests.system.camera import JOINTS, SIDE, STEPS
 
 ENV = "run.env=tests.system.camera:Camera"

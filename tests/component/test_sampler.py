@@ -1,37 +1,16 @@
 """The sampler as a real process; the test is its learners, its broker and its source of policies."""
 
-import math
-import re
 import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
-from spreeze_zmq import envs
-from spreeze_zmq.peers import policies
-from spreeze_zmq.peers.sampler_acts import publish_policy
-from spreeze_zmq.wire import rollout_from
 from tests.component.conftest import DEADLINE_S
+from tests.component.samplers import CRITIC, publish_zero, start
 from tests.pace import slowness
-
-CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
-
-
-def start(peers, until=None):
-    """A sampler with every peer in place and a policy of version 0, which may have limits."""
-    peers.play("sampler")
-    publish_zero(peers, until)
-    return peers.start()
-
-
-def publish_zero(peers, until=None):
-    """A policy of version 0, perhaps with limits."""
-    spec = peers.plan.environment
-    publish_policy(peers, 0, policies.random_policy(spec, policies.heads(spec)[0], seed=1), until)
 
 
 def test_a_broker_that_is_started_again_is_greeted_again(peers):
@@ -149,31 +128,6 @@ def test_an_observation_that_leaves_its_space_later_is_reported(peers):
     }
 
 
-BROKEN = (
-    "run.env=tests.unit.envs.own_environments:Costs",
-    "run.env_kwargs={ length = 50, fails_at = 20 }",
-    "components.sampler.envs=2",
-)
-
-
-@pytest.mark.parametrize("peers", [BROKEN, (*BROKEN, "components.sampler.workers=2")], indirect=True)
-def test_an_environment_that_fails_is_reported_and_cut_off(peers):
-    """The broker hears of it with its traceback; learners see a truncation, not the bad step, which has the
-    lowest reward of all: 0 would be the best.
-    """
-    start(peers)
-    _, rollout = (rollout_from(peers.next("rollout", CRITIC)) for _ in range(2))
-    failure = peers.next("failure").fields
-    assert failure["name"] == "sampler-0"
-    assert "of 2 raised in step: ZeroDivisionError: the floor is gone" in failure["summary"]
-    assert "own_environments.py" in failure["traceback"]
-    assert np.flatnonzero(rollout.truncated[:, 0]).tolist() == [3]  # the 20th step
-    assert not rollout.terminated.any()
-    assert rollout.reward[3].tolist() == [-19.0, -19.0] == rollout.reward.min(0).tolist()
-    np.testing.assert_array_equal(rollout.final_obs, rollout.obs[3])
-    assert rollout.obs[4, :, 0].tolist() == [0.0, 0.0]
-
-
 @pytest.mark.parametrize("peers", [("run.env=HalfCheetah-v5", "components.sampler.envs=64")], indirect=True)
 def test_a_sampler_of_64_cheetahs_is_small_and_soon_at_work(by_command, peers):
     """At most 200 MB resident, and a second or so of CPU time until the first rollout of 1,024 steps came,
@@ -263,82 +217,6 @@ def test_environments_that_wait_do_so_together(peers):
     assert (min(after - before for before, after in pairwise(times_s)) > 1.6) == in_turn
 
 
-def plays(peers, env_id, **env_kwargs):
-    """Let the run be of another environment, and its critic-learner ask for ``log_prob`` too."""
-    about = peers.plan.channels[CRITIC]
-    asking = replace(about, fields=(*about.fields, "log_prob"))
-    peers.plan = replace(
-        peers.plan,
-        run=replace(peers.plan.run, env=env_id),
-        environment=envs.probe(env_id, env_kwargs),
-        channels={**peers.plan.channels, CRITIC: asking},
-    )
-    peers.folder.run_file.write_text(peers.plan.to_json())
-
-
-def publish(peers, version, output, distribution, **arrays):
-    """A policy of one linear layer that gives ``output`` for every observation."""
-    peers.play("sampler")
-    spec = peers.plan.environment
-    (size,), output = spec.obs_shape, np.asarray(output, np.float32)
-    description = {
-        "observation": {"shape": [size], "normalize": False, "clip": 10.0},
-        "layers": [{"kind": "linear", "in": size, "out": output.size}],
-        "distribution": distribution,
-    }
-    if spec.has_bounds:
-        arrays |= {"action_low": spec.action_low, "action_high": spec.action_high}
-    arrays["parameters"] = np.concatenate([np.zeros(size * output.size, np.float32), output])
-    counts = {"version": version, "critic_updates": 0, "actor_updates": 0}
-    peers.publish("policy", "policy", arrays, description=description, extras={}, **counts)
-
-
-def sampled(peers, version, output, distribution):
-    """The first rollout of a sampler under this policy."""
-    publish(peers, version, output, distribution)
-    peers.start()
-    return rollout_from(peers.next("rollout", CRITIC))
-
-
-def test_version_zero_plays_cart_pole_at_random(peers):
-    """Either action alike, and log 1/2 says so."""
-    plays(peers, "CartPole-v1")
-    rollout = sampled(peers, 0, [0.0, 50.0], {"kind": "categorical", "sizes": [2]})
-    assert 0.3 < rollout.action.mean() < 0.7
-    np.testing.assert_allclose(rollout.log_prob, -math.log(2.0), rtol=1e-6)
-
-
-NORMAL = {"kind": "normal", "log_std_min": -5.0, "log_std_max": 2.0}
-
-
-def test_a_normal_policy_is_clipped_for_the_environment_alone(peers):
-    """The rollout keeps what was drawn beyond Pendulum's torque of 2, with its density; the reward is that of
-    the torque that was applied.
-    """
-    plays(peers, "Pendulum-v1")
-    rollout = sampled(peers, 3, [0.5, 0.0], NORMAL)
-    u = rollout.action[..., 0].astype(np.float64) / 2.0
-    assert (np.abs(u) > 1.5).any()
-    np.testing.assert_allclose(u.mean(), 0.5, atol=0.3)
-    density = -0.5 * (u - 0.5) ** 2 - 0.5 * math.log(2 * math.pi)
-    np.testing.assert_allclose(rollout.log_prob, density, atol=1e-5)
-    cos, sin, speed = np.moveaxis(rollout.obs[:-1].astype(np.float64), -1, 0)
-    torque = np.clip(rollout.action[..., 0], -2.0, 2.0)
-    reward = -(np.arctan2(sin, cos) ** 2 + 0.1 * speed**2 + 0.001 * torque**2)
-    np.testing.assert_allclose(rollout.reward, reward, atol=1e-3)
-
-
-SPREAD = {
-    "kind": "epsilon_greedy",
-    "num_actions": 2,
-    "epsilon": 0.5,
-    "spread": 400.0,
-    "atoms": 1,
-    "v_min": 0.0,
-    "v_max": 0.0,
-}
-
-
 @pytest.mark.parametrize(
     ("peers", "publisher"),
     [((), "actor_learner"), (("run.env=CartPole-v1", "run.algorithm=dqn"), "critic_learner")],
@@ -350,51 +228,6 @@ def test_a_sampler_without_a_policy_names_the_learner_that_publishes_it(peers, p
     peers.start()
     owed = peers.report(lambda fields: fields["waiting_for"])["waiting_for"]
     assert owed.startswith(f"a policy from {publisher} (")
-
-
-@pytest.mark.parametrize("peers", [["components.sampler.count=2"]], indirect=True)
-def test_environments_explore_by_their_place_among_all_samplers(peers):
-    """Of two samplers with 16 environments each the first one's first explores half the time, and even its
-    second one (0.5 ** (1 + 400 / 31)) hardly ever.
-    """
-    plays(peers, "CartPole-v1")
-    rollout = sampled(peers, 3, [0.0, 1.0], SPREAD)
-    epsilon = 0.5 ** (1 + 400.0 * np.arange(16) / 31)
-    assert 0 < (rollout.action[:, 0] == 0).sum() < 16
-    assert (rollout.action[:, 2:] == 1).all()
-    expected = np.log(epsilon / 2 + (1 - epsilon) * (rollout.action == 1))
-    np.testing.assert_allclose(rollout.log_prob, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("output", "distribution", "why"),
-    [
-        ([0.0, 0.0], {"kind": "beta"}, "bad_policy: unknown distribution 'beta'; there is tanh_normal"),
-        (
-            [0.0] * 3,
-            {"kind": "categorical", "sizes": [2, 1]},
-            r"among \[2, 1\] actions, the environments take",
-        ),
-        (
-            [0.0] * 3,
-            {"kind": "categorical", "sizes": [3]},
-            r"among \[3\] actions, the environments take \[2\]",
-        ),
-        ([0.0, 0.0], NORMAL, r"actions are float32 \[16, 1\], the environments take int64 \[16\]"),
-        ([0.0], {"kind": "deterministic", "noise_min": 0.1, "noise_max": 0.1}, "no log_prob"),
-    ],
-)
-def test_a_policy_that_cannot_be_used_ends_the_sampler_in_one_line(peers, output, distribution, why):
-    """Which version it was and why, no traceback, and the exit code of a run that no restart would mend."""
-    plays(peers, "CartPole-v1")
-    bounds = {"action_low": np.float32([-1.0]), "action_high": np.float32([1.0])}
-    publish(peers, 3, output, distribution, **(bounds if distribution["kind"] == "deterministic" else {}))
-    process = peers.start()
-    assert peers.wait(DEADLINE_S, lambda: process.poll() is not None)
-    assert process.poll() == 2
-    words = peers.logs().splitlines()
-    assert re.match(rf"sampler: policy version 3 cannot be used: .*{why}", words[-1])
-    assert "Traceback" not in peers.logs()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from spreeze_zmq.component import Component
 from spreeze_zmq.envs.seeds import SEEDS
 from spreeze_zmq.wire import rollout_from
+from tests.component.samplers import CRITIC, start
 from tests.component.test_evaluator import begin, evaluation, publish
-from tests.component.test_sampler import CRITIC, start
 
 
 class Told(gymnasium.Env):

@@ -12,6 +12,7 @@ from spreeze_zmq.peers.sampler_acts import publish_policy
 
 CRITIC = "experience.critic_learner"
 CHEETAH = ["run.env=HalfCheetah-v5", "components.sampler.use=sampler_cpp"]
+STEP_BY_STEP = [*CHEETAH, "components.sampler.rollout_steps=1"]
 #: Loaded into the sampler: after 0.3 s of an episode a force makes its simulation unstable.
 BLOWS_UP = """
 #include <mujoco/mujoco.h>
@@ -40,23 +41,40 @@ def unstable(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
-@pytest.mark.parametrize("peers", [CHEETAH], indirect=True)
+@pytest.mark.parametrize("peers", [STEP_BY_STEP], indirect=True)
 def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unstable):
-    """What came before is the last observation, the reward the lowest, and the run is told."""
+    """What came before is the last observation, the reward the lowest, also of rollouts before, and it is told."""
     play(peers, built_cpp, policies.random_policy(peers.plan.environment, "tanh_normal", 1))
-    rollout = peers.next("rollout", CRITIC).arrays
+    lowest = 0.0
+    while not len((rollout := peers.next("rollout", CRITIC).arrays)["final_index"]):
+        lowest = min(lowest, rollout["reward"].min())
     t, n = rollout["final_index"].T
-    assert len(t) > 0
     assert rollout["truncated"][t, n].all()
     assert not rollout["terminated"].any()
     np.testing.assert_array_equal(rollout["final_obs"], rollout["obs"][t, n])
-    np.testing.assert_array_equal(rollout["reward"][t, n], min(0.0, rollout["reward"].min()))
+    assert (rollout["reward"][t, n] == lowest).all()
+    assert lowest < 0.0
     said = peers.next("failure").fields["summary"]
     assert said == "environment 0 went on although MuJoCo has reset its simulation; it begins anew"
-    # It comes to rest: beside its failures, which wait for room, a report might never find any.
-    peers.holding = {name for name in peers.ends if name.startswith("experience.")}
     peers.report()
     assert not peers.rest("episodes")
+
+
+@pytest.mark.parametrize("peers", [STEP_BY_STEP], indirect=True)
+def test_failures_without_end_leave_room_for_reports(built_cpp, peers, unstable):
+    """Those alike are few messages, twice a second, which count them all."""
+    process = play(peers, built_cpp, policies.random_policy(peers.plan.environment, "tanh_normal", 1))
+
+    def failed():
+        return sum(len(m.arrays["final_index"]) for m in peers.between(None, None, "rollout", CRITIC))
+
+    peers.until("", "many failures", lambda: failed() > 500)
+    process.terminate()
+    pushed = peers.next("bye").fields["pushed"]["critic_learner"]
+    said = [message.fields.get("count", 1) for message in peers.between(None, None, "failure")]
+    assert len(said) <= 2 * (1 + len(peers.between(None, None, "report")))
+    peers.wait(10.0, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= pushed)
+    assert sum(said) - failed() in (0, peers.plan.components["sampler"].options["envs"])  # one was not pushed
 
 
 @pytest.mark.parametrize("peers", [CHEETAH], indirect=True)
