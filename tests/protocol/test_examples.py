@@ -13,7 +13,7 @@ from pathlib import Path
 import msgpack
 import numpy as np
 import pytest
-from strangers import Peers, policy
+from strangers import policy
 
 from spreeze_zmq import envs
 from spreeze_zmq.plan import topology
@@ -27,54 +27,6 @@ NODE = ["node", str(EXAMPLES / "sampler_node" / "sampler.js")]
 EXPERIENCE = "experience.critic_learner"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node: apt install nodejs")
 BOTH = pytest.mark.parametrize("language", ["python", "javascript"])
-
-
-@pytest.fixture
-def start(request, tmp_path, monkeypatch):
-    """Starts an example in a run; ``pendulum`` takes the place of the environment in JavaScript."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    started = []
-
-    def begin(language, peers, pendulum=""):
-        command = PYTHON
-        if language == "javascript":
-            folder = request.getfixturevalue("new_node")
-            if pendulum:
-                folder = shutil.copytree(folder, tmp_path / "js", symlinks=True)
-                (folder / "pendulum.js").write_text(pendulum)
-            command = ["node", str(folder / "sampler.js")]
-        log = (tmp_path / "log").open("w")
-        started.append(subprocess.Popen([*command, peers.run_file, "0"], stderr=log))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture
-def played(tmp_path):
-    """Makes the peers of a run of pendulum."""
-    made = []
-
-    def make(*overrides, env=None, away=(), change=lambda plan: plan):
-        def changed(plan):
-            plan = change(topology.load("pendulum", list(overrides)))
-            return plan if env is None else replace(plan, environment=env)
-
-        made.append(Peers(tmp_path / "run", changed, away))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def last_line(tmp_path):
-    """What the example said last."""
-    return lambda: (tmp_path / "log").read_text().splitlines()[-1]
 
 
 @needs_node
