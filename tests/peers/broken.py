@@ -6,6 +6,8 @@ from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "components" / "examples" / "sampler_python"
 
+#: Its files, each behind those that it imports.
+PARTS = ("policy", "messages", "environments", "sampler")
 NO_GARBAGE = "            except Exception as error:"
 FOR_LEARNER = 'attend("blocked", outlet, '
 
@@ -233,8 +235,8 @@ ALIKE = ("L6", "X17-last", "A6-actions", "A10-kept", "M5-arrays")
 
 def sampler(mistakes=()):
     """The example's files as one program, with these mistakes."""
-    parts = [(EXAMPLE / name).read_text() for name in ("policy.py", "messages.py", "sampler.py")]
-    text = re.sub(r"^from (policy|messages) import .*\n", "", "\n\n".join(parts), flags=re.MULTILINE)
+    parts = "\n\n".join((EXAMPLE / f"{name}.py").read_text() for name in PARTS)
+    text = re.sub(rf"^from ({'|'.join(PARTS)}) import .*\n", "", parts, flags=re.MULTILINE)
     for clause in mistakes:
         for old, new in MISTAKES[clause]:
             assert text.count(old) == 1, f"{clause}: {old!r} stands {text.count(old)} times in the example"

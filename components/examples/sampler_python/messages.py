@@ -1,5 +1,7 @@
 """The messages that come, as PROTOCOL.md has them, and why one is passed over ("What is refused")."""
 
+import sys
+
 import msgpack
 import numpy as np
 
@@ -17,6 +19,9 @@ NEEDED = {
         "extras": dict,
     },
 }
+
+
+refused = {}  # messages of each sender, kind and word that were passed over
 
 
 class Refused(Exception):
@@ -76,3 +81,14 @@ def check_policy(fields, arrays):
         lowest = 0 if name == "observation_std" else -np.inf
         if not ((np.abs(arrays[name]) <= LARGEST) & (arrays[name] > lowest)).all():
             raise Refused("not_finite", f"policy.{name} holds a number that is not finite, or no spread")
+
+
+def pass_over(header, error):
+    """Count a message that breaks a rule: the run shows the first one of each kind."""
+    about = header if isinstance(header, dict) else {}
+    sender, kind = (str(about.get(key, ""))[:64] for key in ("sender", "kind"))
+    word, why = error.args if isinstance(error, Refused) else ("bad_header", repr(error)[:200])
+    print(f"a message of {sender or 'somebody'} is passed over: {word}: {why}", file=sys.stderr)
+    row = {"sender": sender, "kind": kind, "word": word, "count": 0, "first": why}
+    if (sender, kind, word) in refused or len(refused) < 64:
+        refused.setdefault((sender, kind, word), row)["count"] += 1

@@ -6,22 +6,19 @@
 import fcntl
 import json
 import os
-import re
 import secrets
 import signal
 import socket
 import sys
 import time
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
-import gymnasium as gym
 import msgpack
 import numpy as np
 import zmq
-from messages import LARGEST, Refused, read_arrays, read_header
-from policy import act, places
+from environments import Environments, check_finite
+from messages import pass_over, read_arrays, read_header, refused
 
 
 def refuse(why):
@@ -50,23 +47,12 @@ print(os.getpid(), incarnation, file=lock, flush=True)
 options = plan["components"]["sampler"]["options"]
 T, N = options.get("rollout_steps", 16), options.get("envs", 8)
 context, began_s, stopping = zmq.Context(), time.time(), ""
-taken, refused = {}, {}  # messages of each sender and kind, and those passed over, of each word too
+taken = {}  # messages of each sender and kind
 
 
 def on_sigterm(*_):
     global stopping
     stopping = stopping or "SIGTERM"
-
-
-def pass_over(header, error):
-    """Count a message that breaks a rule: the run shows the first one of each kind."""
-    about = header if isinstance(header, dict) else {}
-    sender, kind = (str(about.get(key, ""))[:64] for key in ("sender", "kind"))
-    word, why = error.args if isinstance(error, Refused) else ("bad_header", repr(error)[:200])
-    print(f"a message of {sender or 'somebody'} is passed over: {word}: {why}", file=sys.stderr)
-    row = {"sender": sender, "kind": kind, "word": word, "count": 0, "first": why}
-    if (sender, kind, word) in refused or len(refused) < 64:
-        refused.setdefault((sender, kind, word), row)["count"] += 1
 
 
 class Channel:
@@ -208,66 +194,6 @@ def wait_for_place(outlet):
     attend()
 
 
-def legal(info):
-    """Which choices of the discrete actions are legal, [N, A]; all of them where the run uses no masks."""
-    if plan["environment"].get("action_mask"):
-        return np.array(list(info["action_mask"]), bool)
-    return np.ones((N, sum(plan["environment"]["action_sizes"])), bool)
-
-
-def numbered(value, number):
-    """Keyword arguments of the environment with this number."""
-    if isinstance(value, dict):
-        return {key: numbered(item, number) for key, item in value.items()}
-    if isinstance(value, list):
-        return [numbered(item, number) for item in value]
-    if not isinstance(value, str):
-        return value
-    return (
-        number if value == "{index}" else re.sub(r"{({\w+})}|{index}", lambda m: m[1] or str(number), value)
-    )
-
-
-def make(number):
-    """The environment with this number."""
-    about = plan["environment"]
-    return gym.make(about["id"], **numbered(about["kwargs"], number))
-
-
-def draw(fields, weights, obs, masks):
-    """N actions as the rollout holds them, as the environments get them, and their log_prob."""
-    about, head = plan["environment"], fields["description"]["distribution"]
-    box, bounded = about["action_kind"] == "box", "action_low" in weights
-    if (sizes := head.get("sizes", [head.get("num_actions", 0)] * (not box))) != about["action_sizes"]:
-        raise ValueError(f"it chooses among {sizes}, the environment among {about['action_sizes']}")
-    if fields["version"] == 0:
-        one, _ = act(fields, weights, obs[0], action_mask=masks[0])
-        one.reshape(about["action_shape"])  # raises where later versions could not act either
-    masks = masks if head.get("action_mask") else np.ones_like(masks)
-    if fields["version"] == 0 and bounded:
-        low, high = weights["action_low"], weights["action_high"]
-        action, log_prob = rng.uniform(low, high, (N, low.size)), np.full(N, -low.size * np.log(2))
-    elif fields["version"] == 0 and not box:
-        parts = np.split(masks, np.cumsum(sizes)[:-1], 1)
-        action = np.stack([(part * rng.random(part.shape)).argmax(1) for part in parts], 1)
-        log_prob = -sum(np.log(part.sum(1)) for part in parts)
-    else:
-        action, log_prob = zip(
-            *[act(fields, weights, o, rng, p, m) for o, p, m in zip(obs, place, masks, strict=True)],
-            strict=True,
-        )
-    action = np.array(action, np.float32 if box else np.int64)
-    given = action if box else action + np.array(about.get("action_start", 0))
-    given = np.clip(action, weights["action_low"], weights["action_high"]) if bounded else given
-    if limits := about.get("action_limits"):  # of a box that is bounded in part
-        least, most = np.array(limits, np.float32).T
-        given = np.fmin(np.fmax(given, least), most)
-    if not np.isfinite(action).all():
-        raise ValueError(f"its action is {action.tolist()}")
-    shape = (N, *about["action_shape"])
-    return action.reshape(shape), given.reshape(shape), np.array(log_prob, np.float32)
-
-
 @contextmanager
 def usable(fields):
     """The policy is used; one that cannot act here ends the process."""
@@ -275,19 +201,6 @@ def usable(fields):
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         refuse(f"policy version {fields['version']} cannot be used: {error!r}")
-
-
-def seen(fields, frames):
-    """What the network takes, [N, size], of the newest observations [k, N, ...]."""
-    if fields["description"]["observation"].get("channels_last"):
-        frames = np.moveaxis(frames, -1, -3)
-    return np.moveaxis(frames, 0, 1).reshape(N, -1)
-
-
-def check_finite(*arrays):
-    """What is not finite never travels; the process is started again with other episodes."""
-    if not all((np.abs(array) <= LARGEST).all() for array in arrays):
-        sys.exit("the environment gave a number that is not finite")
 
 
 def collect(policy, frames, masks):
@@ -305,16 +218,16 @@ def collect(policy, frames, masks):
         if stopping:
             return None, frames, masks
         with usable(policy[0]):
-            action, given, log_prob = draw(*policy, seen(policy[0], frames), masks)
+            action, given, log_prob = envs.draw(*policy, envs.seen(policy[0], frames), masks)
         following, reward, terminated, truncated, info = envs.step(given)
         check_finite(following, reward)
         rows.append((obs, action, reward, terminated, truncated, log_prob, masks))
-        masks = legal(info)
+        masks = envs.legal(info)
         returns[:], lengths[:] = returns + reward, lengths + 1
         for n in np.flatnonzero(terminated | truncated):
             final_obs.append(info["final_obs"][n])
             check_finite(final_obs[-1])
-            final_masks.append(legal(info["final_info"])[n])
+            final_masks.append(envs.legal(info["final_info"])[n])
             final_index.append((t, n))
             ended.append((returns[n], lengths[n]))
             returns[n] = lengths[n] = 0
@@ -345,16 +258,10 @@ signal.signal(signal.SIGTERM, on_sigterm)
 dropped = 0
 life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
-place = places(int(sys.argv[2]), N, plan["components"]["sampler"]["count"]["initial"])
-groups = plan["groups"]["count"]
-among = int(sys.argv[2]) * groups + plan["groups"]["number"]
-number = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + 2 * groups + among * N
-envs = gym.vector.SyncVectorEnv(
-    [partial(make, number + n) for n in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
-)
+envs = Environments(plan, int(sys.argv[2]), N, rng)
 first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
 check_finite(first)
-frames, masks = first[None], legal(info)
+frames, masks = first[None], envs.legal(info)
 greet()
 policy, limit = None, -1
 while not stopping:

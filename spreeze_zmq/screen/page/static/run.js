@@ -72,7 +72,8 @@ export class Run {
       line = `${about.name} ${about.how}${about.restarting ? "; it is started again" : ""}`;
       if (about.restarting) kind = "bad";
       this.gone.set(about.name, about);
-    } else if (topic === "failure") [line, kind] = [`${about.name}: ${about.summary}`, "bad"];
+    } else if (topic === "failure")
+      [line, kind] = [`${about.name}: ${about.summary}${about.count > 1 ? ` (${about.count} of these)` : ""}`, "bad"];
     else if (topic === "refused") [line, kind] = [about.line, "bad"];
     else if (topic === "evaluation" && about.best)
       [line, kind] = [`${named(about)}: ${decimal(about.mean_return)} ± ${decimal(about.std_return)} in ${episodesOf(about)}`, about.rescored == null ? "good" : "note"];
