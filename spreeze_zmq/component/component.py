@@ -17,7 +17,7 @@ import numpy as np
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.parent_death import is_bound
-from spreeze_zmq.component.failures import Failures
+from spreeze_zmq.component.failures import ToldFailures
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
 from spreeze_zmq.component.reporting import Reporting
@@ -76,7 +76,7 @@ class Component(Reporting):
         self.on("status", self._say_hello_again)
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
-        self._failures = Failures(self.name, partial(self.report, "failure"), self._recording or None)
+        self._failures = ToldFailures(self.name, partial(self.report, "failure"), self._recording or None)
         self._publishers: list[channels.Publisher] = []
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self._broker: int | None = None

@@ -26,7 +26,7 @@ def failure_texts(summary: str, traceback: str) -> dict[str, str]:
     return {name: text.decode(errors="ignore") for name, text in kept.items()}
 
 
-class Failures:
+class ToldFailures:
     """Reports failures of one process.
 
     Args:
