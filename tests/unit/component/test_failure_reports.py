@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.component.failures import MOST_KINDS, Failures
+from spreeze_zmq.component.failures import MOST_KINDS, ToldFailures
 from spreeze_zmq.wire import Message, encode
 from tests.unit.envs.own_environments import Count
 
@@ -22,7 +22,7 @@ class Shouts(Count):
 def reported(*failure):
     """The fields of a failure's report, which is encoded."""
     sent = []
-    Failures(ME, sent.append).tell(*failure)
+    ToldFailures(ME, sent.append).tell(*failure)
     encode(Message("failure", sent[0], {}, ME, 1))
     return sent[0]
 
@@ -52,7 +52,7 @@ def test_texts_of_any_size_and_kind_are_reported():
 def test_failures_alike_are_counted_and_kinds_without_end_are_few_messages():
     """The first of each kind is told at once, the number of the others with the newest one; none is lost."""
     sent = []
-    failures = Failures(ME, sent.append)
+    failures = ToldFailures(ME, sent.append)
     for number in range(100):
         failures.tell(f"environment {number} of 8 raised: {chr(0x4E00 + number // 2)}", "")
     assert len(sent) == MOST_KINDS + 1
