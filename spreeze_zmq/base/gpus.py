@@ -67,9 +67,9 @@ def of_nvml(library: str) -> list[str] | None:
             if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
                 for index in range(count.value):
                     device, name = ctypes.c_void_p(), ctypes.create_string_buffer(96)
-                    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
-                    nvml.nvmlDeviceGetName(device, name, len(name))
-                    models.append(name.value.decode(errors="replace"))
+                    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == 0:
+                        nvml.nvmlDeviceGetName(device, name, len(name))  # those of others have no handle
+                        models.append(name.value.decode(errors="replace"))
             nvml.nvmlShutdown()
     return models
 

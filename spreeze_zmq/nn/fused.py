@@ -27,8 +27,8 @@ LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor) -> None:
-    """``target += tau * (source - target)``, for all parameters; ``tau`` may be a 0-d tensor. Statistics
-    that a layer keeps, as of batch norm, are those of ``source``.
+    """``target += tau * (source - target)``, for all parameters; ``tau`` may be a 0-d tensor. The
+    ``running_mean`` and ``running_var`` of layers that keep them become those of ``source``.
     """
     with torch.no_grad():
         flat = [_flat[each] for each in (target, source) if each in _flat]
@@ -43,13 +43,21 @@ def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float | Tensor
 
 
 def _statistics(target: torch.nn.Module, source: torch.nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """The floating-point buffers of two modules of one structure, in pairs."""
-    for pair in zip(target.buffers(), source.buffers(), strict=True):
-        if pair[0].is_floating_point():
-            yield pair
+    """The running statistics of two modules of one structure, in pairs."""
+    if (names := _keepers.get(target)) is None:
+        layers = target.named_modules()
+        names = [name for name, layer in layers if getattr(layer, "running_mean", None) is not None]
+        _keepers[target] = names
+    for name in names:
+        kept, new = target.get_submodule(name), source.get_submodule(name)
+        yield from zip(
+            (kept.running_mean, kept.running_var), (new.running_mean, new.running_var), strict=True
+        )
 
 
 _flat: WeakKeyDictionary[torch.nn.Module, Tensor] = WeakKeyDictionary()
+#: Of a target, the names of its layers that keep statistics; hardly any has one.
+_keepers: WeakKeyDictionary[torch.nn.Module, list[str]] = WeakKeyDictionary()
 
 
 def laid_flat(module: torch.nn.Module, flat: Tensor) -> None:

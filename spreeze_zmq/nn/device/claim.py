@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from spreeze_zmq.base.errors import InputError
+
+#: What CUDA says where the next try may succeed.
+PASSING = "out of memory|busy or unavailable"
 
 
 def claim(device: str, option: str) -> None:
@@ -18,6 +23,7 @@ def claim(device: str, option: str) -> None:
 
     Raises:
         InputError: torch cannot use the device; its reason in one line.
+        RuntimeError: it cannot now, as another program has it or its memory; later it may.
     """
     if not device.startswith("cuda"):
         return
@@ -26,6 +32,8 @@ def claim(device: str, option: str) -> None:
         torch.cuda.set_device(device)
     except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
         why = str(error).strip().split("\n")[0]
+        if re.search(PASSING, why):
+            raise
         raise InputError(
             f'{option}: torch {torch.__version__} cannot use {device}: {why}; write "cpu" there, or take '
             "a driver and a torch that fit this GPU"

@@ -91,9 +91,8 @@ def read_components(
             mistakes.add(("components", role), "this algorithm has no process of this role", why)
         elif role not in roles:
             mistakes.add(("components", role), "unknown component", _role_hint(role))
-    num_devices = {role: None if role in elsewhere else resolve.num_cuda_devices() for role in roles}
     declared = {
-        role: _read_component(role, table.get(role, {}), beside, mistakes, num_devices[role])
+        role: _read_component(role, table.get(role, {}), beside, mistakes, here=role not in elsewhere)
         for role in roles
     }
     return {role: found for role, found in declared.items() if found is not None}
@@ -106,7 +105,7 @@ def _role_hint(name: str) -> str:
 
 
 def _read_component(
-    role: str, table: Any, beside: Path, mistakes: Mistakes, num_devices: int | None
+    role: str, table: Any, beside: Path, mistakes: Mistakes, *, here: bool
 ) -> Declared | None:
     """One role; its devices are not looked at without the number of the machine's."""
     key = ("components", role)
@@ -126,11 +125,10 @@ def _read_component(
     if ROLES[role].single and values["count"] not in ("auto", 1, [1, 1]):
         problem = f"expected 1 process of {role}, got {show(values['count'])}"
         mistakes.add((*key, "count"), problem, ROLES[role].single)
-    for name in _devices(file):
-        if num_devices is None:
+    for name in _devices(file) if here else ():
+        if not own[name].startswith("cuda"):  # then nobody asks for this machine's GPUs
             continue
-        problem = resolve.device_problem(own[name], num_devices, resolve.torch_has_cuda())
-        if problem:
+        if problem := resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda()):
             mistakes.add((*key, name), problem, 'write "cpu" or "auto"')
     return Declared(file, values, own)
 
@@ -185,7 +183,8 @@ def component_plans(
     channels = channels_of(learner_roles, grouped=num_groups > 1, named=declared)
     most = resolve.most_samplers(declared, num_groups, by_hand=SAMPLER in without)
     samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners, most)
-    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
+    is_auto = any(one.options[name] == "auto" for one in declared.values() for name in _devices(one.file))
+    num_devices = resolve.num_cuda_devices() if is_auto and resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)

@@ -11,10 +11,13 @@ from spreeze_zmq.plan.topology import resolve
 NVML = """
 #include <cstdio>
 extern "C" {
-int nvmlInit_v2() { return FAULT; }
+int nvmlInit_v2() { return FAULT == 4 ? 0 : FAULT; }
 int nvmlShutdown() { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, long *device) { *device = 40 + index; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, long *device) {
+  *device = 40 + index;
+  return FAULT == 4 && index != 1 ? 4 : 0;  // NVML_ERROR_NO_PERMISSION
+}
 int nvmlDeviceGetName(long device, char *name, unsigned size) {
   return std::snprintf(name, size, "GeForce %ld", device) < 0;
 }
@@ -62,7 +65,8 @@ def test_the_gpus_of_wsl_are_counted_though_nothing_in_proc_lists_them(machine, 
         (0, ("a", "b"), ("nvidia0", "nvidia1", "nvidiactl"), 2),
         (0, ("a", "b"), (), 2),  # their nodes are made at the first use
         (0, ("a", "b"), ("nvidia1",), 1),
-        (9, ("a", "b"), ("nvidia0", "nvidia1"), 0),  # a job that was given none of them
+        (9, ("a", "b"), ("nvidia0", "nvidia1"), 0),
+        (4, ("a", "b"), ("nvidia0", "nvidia1"), 1),  # a job that was given one of them
         (None, ("a",), (), 0),  # a container without GPUs
         (None, (), ("nvidia0",), 0),
     ],
