@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -24,14 +22,13 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.base.schema import near_ones
 from spreeze_zmq.envs.engines.fitting import given_limit, raised
+from spreeze_zmq.envs.named import imported
 from spreeze_zmq.envs.task import NativeBatch, Task
 from spreeze_zmq.envs.tasks import NATIVE
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
 
-#: Where modules are looked for.
-_WHERE = "in the current directory, the topology's folder or the installed packages"
 
 #: Arguments of ``gymnasium.make`` itself.
 _MAKE = ("max_episode_steps", "render_mode")
@@ -190,9 +187,7 @@ def find(env_id: str) -> EnvironmentSource:
         raise InvalidEnvironment(f"{env_id}: expected 'module:id' or 'module:callable'")
     if not colon:
         return EnvironmentSource(env_id, registered=_registered(env_id))
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    module = _import(env_id, module_name)
+    module = imported(env_id, module_name)
     if name in gymnasium.registry:
         return EnvironmentSource(env_id, registered=gymnasium.registry[name])
     factory = getattr(module, name, None)
@@ -202,28 +197,6 @@ def find(env_id: str) -> EnvironmentSource:
         kind = type(factory).__name__
         raise InvalidEnvironment(f"{env_id}: '{name}' of module '{module_name}' is a {kind}, not a callable")
     return EnvironmentSource(env_id, factory=factory)
-
-
-def _import(env_id: str, module_name: str) -> Any:
-    if "/" in module_name or module_name.endswith(".py"):
-        plain = os.path.basename(module_name).removesuffix(".py")
-        raise InvalidEnvironment(f"{env_id}: a module is named, not its file: write '{plain}:...', {_WHERE}")
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise InvalidEnvironment(f"{env_id}: there is no module '{error.name}' {_WHERE}") from error
-        raise InvalidEnvironment(
-            f"{env_id}: module '{module_name}' needs '{error.name}', which is not installed"
-            f" [{place_of(error)}]"
-        ) from error
-    except BaseException as error:
-        let_interrupts_pass(error)
-        said = (
-            f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else in_one_line(error)
-        )
-        problem = f"importing module '{module_name}' failed: {said} [{place_of(error)}]"
-        raise InvalidEnvironment(f"{env_id}: {problem}") from error
 
 
 def _registered(env_id: str) -> EnvSpec:

@@ -119,7 +119,7 @@ MISTAKES = {
     "X15": [
         ("AutoresetMode.SAME_STEP", "AutoresetMode.NEXT_STEP"),
         ('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])"),
-        ('legal(info["final_info"])[n]', "masks[n]"),
+        ('envs.legal(info["final_info"])[n]', "masks[n]"),
     ],
     "X16": [
         (

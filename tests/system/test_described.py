@@ -15,7 +15,7 @@ def test_a_sampler_of_its_own_trains_in_an_environment_that_nobody_else_makes(la
     folder.mkdir()
     (folder / "component.toml").write_text('role = "sampler"\ncommand = ["python", "{folder}/sampler.py"]\n')
     # nobody but the sampler could know what "swing" is
-    program = sampler().replace('gym.make(about["id"], ', 'gym.make("Pendulum-v1", ')
+    program = sampler().replace('gym.make(self.about["id"], ', 'gym.make("Pendulum-v1", ')
     (folder / "sampler.py").write_text(program)
     topology = tmp_path / "swing.toml"
     topology.write_text(

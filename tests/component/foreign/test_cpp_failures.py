@@ -43,7 +43,7 @@ def unstable(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("peers", [STEP_BY_STEP], indirect=True)
 def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unstable):
-    """What came before is the last observation, the reward the lowest, also of rollouts before, and it is told."""
+    """What came before is the last observation, the reward the lowest, of earlier ones too; it is told."""
     play(peers, built_cpp, policies.random_policy(peers.plan.environment, "tanh_normal", 1))
     lowest = 0.0
     while not len((rollout := peers.next("rollout", CRITIC).arrays)["final_index"]):
