@@ -56,24 +56,25 @@ class SparingLog:
 
     Args:
         clock: monotonic seconds.
+        level: of its lines, as logging has them.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._kinds = clock, set[str]()
+    def __init__(self, clock: Callable[[], float] = time.monotonic, level: int = logging.ERROR) -> None:
+        self._clock, self._level, self._kinds = clock, level, set[str]()
         self._count, self._unlogged, self._next_s = 0, 0, -math.inf
 
-    def error(self, summary: str, whole: str) -> None:
+    def take(self, summary: str, whole: str) -> None:
         """Log the ``whole`` of what comes first and of each new kind, else the ``summary`` now and then."""
         kind, now_s = kind_of(summary), self._clock()
         self._count += 1
         is_new = kind not in self._kinds and len(self._kinds) < KINDS
         if is_new or self._count <= LOGGED:
             self._kinds.add(kind)
-            log.error("%s", whole)
+            log.log(self._level, "%s", whole)
             return
         self._unlogged += 1
         if now_s >= self._next_s:
-            log.error("%s; with it %d more since the last line", summary, self._unlogged)
+            log.log(self._level, "%s; with it %d more since the last line", summary, self._unlogged)
             self._unlogged, self._next_s = 0, now_s + LINE_S
 
 
@@ -123,7 +124,7 @@ class Failures:
             self._recent.popleft()
         if len(self._recent) > self.max_failures:
             raise EnvironmentFailure(self._too_many(cause)) from cause
-        self._log.error(failure.summary, f"{failure}; its episode is truncated and the next one begins")
+        self._log.take(failure.summary, f"{failure}; its episode is truncated and the next one begins")
         if self.on_failure is not None:
             self.on_failure(failure)
 

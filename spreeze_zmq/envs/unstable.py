@@ -4,11 +4,12 @@ them, which it would only print.
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from spreeze_zmq.envs.failures import SparingLog
 
-_LOG = SparingLog()
+_LOG = SparingLog(level=logging.WARNING)
 #: What MuJoCo has said since the step of one environment began.
 UNSTABLE: list[str] = []
 
@@ -21,6 +22,6 @@ def listen() -> None:
 
 
 def _heard(text: str) -> None:
-    _LOG.error(f"MuJoCo: {text}", f"MuJoCo: {text}")
+    _LOG.take(f"MuJoCo: {text}", f"MuJoCo: {text}")
     if "unstable" in text:
         UNSTABLE.append(text)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.wire import rollout_from
+from tests.component.conftest import DEADLINE_S
 from tests.component.samplers import CRITIC, start
 
 BROKEN = (
@@ -58,5 +59,7 @@ def test_failures_without_end_are_few_messages_that_count_them_all(peers):
     told = [message.fields for message in peers.between(None, None, "failure")]
     assert len(told) <= 2 * (1 + len(peers.between(None, None, "report")))
     assert any("own_environments.py" in fields["traceback"] for fields in told if "count" in fields)
-    peers.wait(10.0, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= pushed)
+    assert peers.wait(
+        DEADLINE_S, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= pushed
+    )
     assert 0 <= sum(fields.get("count", 1) for fields in told) - failed() <= 2  # of a rollout without a place

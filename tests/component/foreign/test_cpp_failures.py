@@ -9,6 +9,7 @@ import pytest
 
 from spreeze_zmq.peers import policies
 from spreeze_zmq.peers.sampler_acts import publish_policy
+from tests.component.conftest import DEADLINE_S
 
 CRITIC = "experience.critic_learner"
 CHEETAH = ["run.env=HalfCheetah-v5", "components.sampler.use=sampler_cpp"]
@@ -73,7 +74,9 @@ def test_failures_without_end_leave_room_for_reports(built_cpp, peers, unstable)
     pushed = peers.next("bye").fields["pushed"]["critic_learner"]
     said = [message.fields.get("count", 1) for message in peers.between(None, None, "failure")]
     assert len(said) <= 2 * (1 + len(peers.between(None, None, "report")))
-    peers.wait(10.0, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= pushed)
+    assert peers.wait(
+        DEADLINE_S, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= pushed
+    )
     assert sum(said) - failed() in (0, peers.plan.components["sampler"].options["envs"])  # one was not pushed
 
 
@@ -92,5 +95,7 @@ def test_a_policy_without_actions_ends_it_and_the_last_message_counts_what_was_p
     assert process.wait(30) == 2
     assert peers.logs().splitlines()[-1] == f"sampler: {why}"
     said = bye["pushed"]["critic_learner"]
-    peers.wait(10.0, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= said)
+    assert peers.wait(
+        DEADLINE_S, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= said
+    )
     assert peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] == said > 0
