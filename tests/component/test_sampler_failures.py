@@ -14,6 +14,11 @@ BROKEN = (
 )
 
 
+def arrived(peers):
+    """Transitions up to the newest rollout that has come."""
+    return peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"]
+
+
 @pytest.mark.parametrize("peers", [BROKEN, (*BROKEN, "components.sampler.workers=2")], indirect=True)
 def test_an_environment_that_fails_is_reported_and_cut_off(peers):
     """The broker hears of it with its traceback; learners see a truncation, not the bad step, which has the

@@ -42,6 +42,11 @@ def unstable(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
+def arrived(peers):
+    """Transitions up to the newest rollout that has come."""
+    return peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"]
+
+
 @pytest.mark.parametrize("peers", [STEP_BY_STEP], indirect=True)
 def test_a_simulation_that_mujoco_resets_ends_its_episode(built_cpp, peers, unstable):
     """What came before is the last observation, the reward the lowest, of earlier ones too; it is told."""
