@@ -169,10 +169,10 @@ class Broker:
             "the launcher was killed" if self.is_orphan else self.component.stop_reason
         )
         self.record.unfinished_checkpoint = self.checkpoints.missing if final else []
-        write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict()}
         state["exit_reason"] = self.helm.exit_reason
-        write_json(self.state_file, state)
+        write_json(self.state_file, state)  # first: what others have read here, the next broker knows
+        write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         self.hearing.is_pressing = self.hearing.is_urgent = False
         self.paid_s = self.now_s + (time.process_time() - began_s) / WRITE_SHARE
         self.next_write_s = max(self.now_s + WRITE_INTERVAL_S, self.paid_s)

@@ -58,14 +58,14 @@ class Ends:
         elif is_observer(event.name):
             self.on_observer(event, elsewhere)
         elif isinstance(event, Exited) and event.is_fault and not (event.heeds_sigterm and asked):
-            self._tell_exit(event, restarting=event.restarting)
             fault = texts.fault_in(event)
             if event.code == InputError.exit_code and elsewhere is None:
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, fault)
             at_end = not event.restarting and (asked or self._outcome.stop_reason)
             if elsewhere is None and at_end:
                 self._outcome.fail_at_end(event.name, fault)
-            self.fail(event.name, fault)
+            self.fail(event.name, fault)  # before its end, so that no restart is counted without its reason
+            self._tell_exit(event, restarting=event.restarting)
         elif isinstance(event, Exited):
             self._tell_exit(event, restarting=False)
             self._outcome.was_stopped_whole = self._outcome.was_stopped_whole or not event.expected
@@ -121,7 +121,6 @@ class Ends:
     def on_observer(self, event: Event, elsewhere: Lending | None) -> None:
         """Report the end of an observer, without which the run goes on; ``elsewhere`` has its machine."""
         if isinstance(event, Exited):
-            self._tell_exit(event, restarting=event.restarting)
             if event.is_fault:
                 fault = texts.fault_in(event)
                 what = fault if event.code == InputError.exit_code else event.how
@@ -131,6 +130,7 @@ class Ends:
                     self._outcome.losses.fail(event.name, fault.splitlines()[0])
                 elif whose(event.name) and not (elsewhere and event.signal in TAKEN_BACK):
                     self._outcome.fail_at_end(event.name, fault)
+            self._tell_exit(event, restarting=event.restarting)
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])
             self._outcome.losses.add(event.name, event.reason, self._note)
