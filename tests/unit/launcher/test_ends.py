@@ -26,8 +26,9 @@ def told(tmp_path):
     folder.summary.write_text(json.dumps({"samples": {"produced": 1}, "trained_transitions": 1}))
     outcome = Outcome(folder, topology.load("pendulum"), stop_reason="env_steps 10 >= 10")
     crew = SimpleNamespace(deadlines=SimpleNamespace(begin=lambda name: None))
-    ends = Ends(outcome, crew, None, Interrupts(), lambda kind, **fields: None, notes.append)
-    return SimpleNamespace(ends=ends, outcome=outcome, notes=notes, folder=folder)
+    kinds = []
+    ends = Ends(outcome, crew, None, Interrupts(), lambda kind, **fields: kinds.append(kind), notes.append)
+    return SimpleNamespace(ends=ends, outcome=outcome, notes=notes, folder=folder, kinds=kinds)
 
 
 def exited(name="evaluator-0", *, code=None, number=None, **changes):
@@ -47,6 +48,14 @@ def test_who_crashes_when_it_is_asked_to_stop_has_failed(told, how, exit_code):
     assert (name, "OSError: disk" in what, len(told.notes)) == ("evaluator-0", True, 1)
     assert told.outcome.settle({}, at_once=False) == exit_code
     assert told.outcome.last_word.startswith("evaluator-0 failed as the run ended: ")
+
+
+@pytest.mark.parametrize("name", ["evaluator-0", "visualizer-0"])
+def test_the_broker_hears_why_before_it_counts_a_restart(told, name):
+    """Who sees the restart in summary.json finds its reason there, whenever the broker is killed."""
+    told.outcome.stop_reason = ""
+    told.ends.on_event(exited(name, number=signal.SIGKILL, expected=False, restarting=True))
+    assert told.kinds == ["failure", "exited"]
 
 
 @pytest.mark.parametrize(
