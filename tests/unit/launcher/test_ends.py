@@ -131,18 +131,21 @@ def test_a_start_again_is_not_given_the_time_that_its_server_waited_for_a_core(t
 
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize(
-    "reason",
+    ("reason", "unmarked"),
     [
-        "sampler-0: policy refused (bad_parameters) 12 times: too few; none gets through",
-        "sampler-0 is not started again: it has failed 4 times within 60 s",
+        ("sampler-0: policy refused (bad_parameters) 12 times: too few; none gets through", "crashed"),
+        ("sampler-0 is not started again: it has failed 4 times within 60 s", "crashed"),
+        ("critic_learner-0: 10 handshakes failed: bad_keys: other keys", "ended"),
     ],
 )
-def test_a_run_that_was_given_up_has_failed_for_who_reads_it_later(told, reason, marked):
-    """``spreeze runs`` and a search that goes on, also where its launcher left no mark."""
+def test_a_run_that_was_given_up_has_failed_for_who_reads_it_later(told, reason, unmarked, marked):
+    """``spreeze runs`` and a search that goes on: by its mark, and where its launcher left none by a reason
+    that no other run has.
+    """
     told.folder.run_file.write_text(told.outcome.plan.to_json())
     told.folder.summary.write_text(json.dumps({"exit_reason": reason}))
     told.outcome.give_up(reason)
     if marked:
         assert told.outcome.settle({}, at_once=False) == 1
         assert json.loads(told.folder.summary.read_text()) == {"exit_reason": reason, "failed": True}
-    assert read_run(told.folder.path).state == "crashed"
+    assert read_run(told.folder.path).state == ("crashed" if marked else unmarked)
