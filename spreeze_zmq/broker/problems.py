@@ -1,28 +1,18 @@
-"""What went wrong in a run as its broker records it: failures of processes by kind, the first ones with their
-tracebacks, and refused messages: who sent what, which rule it broke, and how often.
-"""
+"""Refused messages as the broker records them: who sent what, which rule it broke, and how often."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from spreeze_zmq.base.endpoints import BAD_KEYS
-from spreeze_zmq.base.errors import kind_of
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.wire.channels.refusals import NO_MISTAKES
-
-#: Most failures that are kept with their tracebacks.
-FAILURES_KEPT = 100
-#: Most kinds of failures that are kept; the one that has not come for the longest time leaves first.
-KINDS_KEPT = 50
-#: Most characters of a summary in a row.
-LONGEST = 400
 
 #: Most rows that are kept of mistakes, of messages that became too old, and of missing ones, so that a peer
 #: that invents names cannot fill the memory.
@@ -49,72 +39,6 @@ MISSING = {
 }
 #: Words that keep nobody from being heard.
 NEVER_STUCK = (*NO_MISTAKES, *MISSING, ASTRAY, NOT_ITS_OWN)
-
-
-@dataclass
-class WentBack:
-    """A learner that returned to a checkpoint, ``t_s`` seconds after the run's start, because its loss or
-    weights were not finite after ``updates``; ``why`` is the learner's message.
-    """
-
-    t_s: float
-    learner: str
-    env_steps: int
-    updates: int
-    checkpoint: str
-    why: str
-
-
-@dataclass
-class FailureRow:
-    """Failures of one role whose summaries differ in numbers only: their ``count``, the newest one's process,
-    summary and time. ``survived``: their processes report them of their environments, and go on.
-    """
-
-    kind: str
-    name: str
-    summary: str
-    count: int
-    t_s: float
-    survived: bool
-
-
-@dataclass
-class FailureRecord:
-    """Counts failures, and sorts them into kinds: those of one role whose summaries differ in numbers only.
-
-    Attributes:
-        first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, ``survived``, and others.
-        count: of all failures.
-        survived: of those of environments, whose processes went on.
-        kinds: the newest failure of each kind, the newest kind last.
-    """
-
-    first: list[dict[str, Any]] = field(default_factory=list)
-    count: int = 0
-    survived: int = 0
-    kinds: dict[str, FailureRow] = field(default_factory=dict)
-
-    def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
-        """Record a failure, or a ``count`` of them alike; ``survived`` if its process reports it of its
-        environment and goes on.
-        """
-        new = fields.get("count", 1)
-        self.count += new
-        self.survived += new * survived
-        if len(self.first) < FAILURES_KEPT:
-            self.first.append({"t_s": now_s, **fields, "survived": survived})
-        name, summary = fields["name"], fields["summary"][:LONGEST]
-        kind = f"{name.rpartition('-')[0]} {kind_of(summary)}"
-        before = self.kinds.pop(kind, None)
-        count = new + (before.count if before else 0)
-        self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)
-        if len(self.kinds) > KINDS_KEPT:
-            del self.kinds[next(iter(self.kinds))]
-
-    def rows(self, most: int = KINDS_KEPT) -> list[FailureRow]:
-        """The newest failures of the kinds that came last, at most ``most``, the newest last."""
-        return list(self.kinds.values())[-most:]
 
 
 @dataclass

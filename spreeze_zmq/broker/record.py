@@ -17,22 +17,13 @@ from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.claims import check_failures, check_pushed, most_cpu_s, most_transitions
 from spreeze_zmq.broker.cores import Cores, CoreShares, devices_here
 from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.failures import FAILURES_KEPT, FailureRecord, WentBack
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.learning_figures import Efficiency, LearningFigures
 from spreeze_zmq.broker.lives import Lives
 from spreeze_zmq.broker.machines import Machines
-from spreeze_zmq.broker.problems import (
-    FAILURES_KEPT,
-    NO_HELLO,
-    NO_REPORT,
-    SILENT_S,
-    FailureRecord,
-    RefusalRecord,
-    Refused,
-    WentBack,
-    patience_s,
-)
+from spreeze_zmq.broker.problems import NO_HELLO, NO_REPORT, SILENT_S, RefusalRecord, Refused, patience_s
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import EpisodeStatistics, Evaluations
 from spreeze_zmq.broker.rows import kept, part, restore, state_of
@@ -252,7 +243,7 @@ class RunRecord:
     @property
     def disturbances(self) -> int:
         """Failures of processes, restarts and refused messages: rates of a run with some are not kept."""
-        return self.failures.count - self.failures.survived + self.restarts + self.refusals.mistakes
+        return self.failures.of_processes + self.restarts + self.refusals.mistakes
 
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty if none does."""

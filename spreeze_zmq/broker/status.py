@@ -12,11 +12,12 @@ from spreeze_zmq.broker.account import Samples
 from spreeze_zmq.broker.cores import CoreShares
 from spreeze_zmq.broker.crowd import Others, others, shown
 from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.failures import FailureRow, WentBack
 from spreeze_zmq.broker.figures import ProcessRecord, Workers, lateness, worker_rows
 from spreeze_zmq.broker.groups import Group
 from spreeze_zmq.broker.learning_figures import COUNTS, Efficiency, PolicyLag, ReplayRatio
 from spreeze_zmq.broker.machines import Machine
-from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
+from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.requests import Request
 from spreeze_zmq.broker.returns import EpisodeStatistics, EvaluationRow
 from spreeze_zmq.broker.rows import SPREAD

@@ -11,7 +11,7 @@ import pytest
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_text, append_to, write_json
 from spreeze_zmq.base.journal import Journal
-from spreeze_zmq.broker.problems import FailureRecord
+from spreeze_zmq.broker.failures import FailureRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import SIGNALLED, RunFolder
 from spreeze_zmq.run.history import read_run
