@@ -38,11 +38,14 @@ def check_pushed(role: str, pushed: Mapping[str, int], most: int) -> None:
             raise WireError("false_account", f"{what}, at most {limit}")
 
 
-def check_failures(fields: Mapping[str, Any], most: int) -> None:
-    """Refuse a ``failure`` that stands for more than there can have been, of one in each transition.
+def check_failures(fields: Mapping[str, Any], known: int, most: int) -> None:
+    """Refuse a ``failure`` that stands for none, or for more than there can have been beside the ``known``
+    ones, of one in each transition. One that stands for itself is never too many.
 
     Raises:
         WireError: ``false_account``.
     """
-    if (count := fields.get("count", 1)) > most:
-        raise WireError("false_account", f"there cannot have been {count} failures, at most {most}")
+    count, limit = fields.get("count", 1), max(1, most - known)
+    if not 1 <= count <= limit:
+        what = f"there cannot have been {count} more failures, expected 1 to {limit}"
+        raise WireError("false_account", what)

@@ -13,6 +13,7 @@ from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.wire.channels.refusals import NO_MISTAKES
+from spreeze_zmq.wire.fields import MAX_COUNT
 
 #: Most rows that are kept of mistakes, of messages that became too old, and of missing ones, so that a peer
 #: that invents names cannot fill the memory.
@@ -85,7 +86,7 @@ class Refused:
         new = count - before if count >= before else count  # a restarted taker counts from 0
         if accepted != self._accepted:
             self._accepted, self._count_since, self._since_s = accepted, self.count, now_s
-        self.count += new
+        self.count = min(self.count + new, MAX_COUNT - 1)
         self._last_s = now_s if new else self._last_s
 
     def row(self, now_s: float) -> Refused:

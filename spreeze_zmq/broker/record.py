@@ -181,9 +181,9 @@ class RunRecord:
         """Record a failure; returns a row if it is that of a learner that went back to a checkpoint.
 
         Raises:
-            WireError: it claims to be more than can have been.
+            WireError: it claims to be none, or more than can have been.
         """
-        check_failures(fields, most_transitions(now_s - self.before_s))
+        check_failures(fields, self.failures.count, most_transitions(now_s - self.before_s))
         self.failures.take(fields, now_s, survived=sender != LAUNCHER and "checkpoint" not in fields)
         if "checkpoint" not in fields or fields["name"] not in self.learners:
             return None
