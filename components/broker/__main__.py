@@ -153,7 +153,9 @@ class Broker:
 
     @property
     def owes_write(self) -> bool:
-        """Whether the run's files are due. News may come often: they wait until the last time is paid for."""
+        """Whether the run's files are due. News may come often: what decides nothing waits until the
+        last time is paid for.
+        """
         is_pressing = self.hearing.is_pressing and self.now_s >= self.paid_s
         return self.hearing.is_urgent or is_pressing or self.now_s >= self.next_write_s
 

@@ -40,7 +40,8 @@ class Hearing:
 
     Attributes:
         is_pressing: whether something has come that the next broker has to know, and that nobody says again.
-        is_urgent: whether that is what somebody has asked for, which is seldom.
+        is_urgent: whether that is seldom and decides the run: a best policy, a learner that went back, what
+            somebody has asked for.
     """
 
     def __init__(
@@ -116,12 +117,13 @@ class Hearing:
         self.record.evaluations.take(message.fields, now_s)
         self.notes.tensorboard.evaluation(message.fields)
         self.is_pressing = True
+        self.is_urgent |= message.fields["best"]
 
     def on_failure(self, message: Message, now_s: float) -> None:
         went_back = self.record.take_failure(message.sender, message.fields, now_s)
         if went_back is not None:
             self.notes.tensorboard.went_back(vars(went_back))
-            self.is_pressing = True
+            self.is_urgent = True
 
     def on_exited(self, message: Message, now_s: float) -> None:
         """The launcher saw a process end."""
@@ -154,6 +156,7 @@ class Hearing:
 
     def on_stop_request(self, message: Message, now_s: float) -> None:
         self.helm.end(message.fields["reason"], now_s)
+        self.is_urgent = True
 
     def on_request(self, message: Message, now_s: float) -> None:
         """An observer asks for something: it is written down, and done."""

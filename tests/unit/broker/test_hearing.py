@@ -12,6 +12,14 @@ from spreeze_zmq.wire import Message
 from tests.protocol.golden_messages import MESSAGES
 from tests.unit.broker.test_helm import Steered
 
+WENT_BACK = {"name": "critic_learner-0", "summary": "critic_loss is nan", "traceback": "", "checkpoint": "1"}
+
+
+def evaluation(**more):
+    """The golden evaluation with other fields."""
+    message = MESSAGES["evaluation"]
+    return message._replace(fields={**message.fields, **more})
+
 
 @pytest.fixture
 def heard(tmp_path):
@@ -33,8 +41,12 @@ def heard(tmp_path):
 @pytest.mark.parametrize(
     ("message", "when"),
     [
-        (MESSAGES["evaluation"], "soon"),
+        (evaluation(best=False), "soon"),
+        (evaluation(best=True), "at once"),
+        (Message("failure", WENT_BACK, {}, "critic_learner-0"), "at once"),
+        (Message("failure", {**WENT_BACK, "name": "sampler-0"}, {}, "sampler-0"), ""),  # no learner
         (MESSAGES["stopping"], "at once"),
+        (Message("stop_request", {"reason": "enough"}), "at once"),
         (Message("request", {"who": "Plateau", "what": "stop", "text": "solved"}), "at once"),
         (
             Message("request", {"who": "Plateau", "what": "set", "option": "replay_ratio", "value": 2.0}),
@@ -48,7 +60,9 @@ def heard(tmp_path):
     ids=lambda value: value.kind if isinstance(value, Message) else "",
 )
 def test_what_is_said_once_is_written_at_once(heard, message, when):
-    """A best evaluation, or what ends the run, would be lost with a broker that writes once a second."""
+    """A best evaluation, or what ends the run, would be lost with a broker that writes once a second, or less
+    often where that costs much.
+    """
     assert heard(message) == when
 
 
