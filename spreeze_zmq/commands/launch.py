@@ -32,7 +32,6 @@ from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.nodes.listening import Listening
-from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.plan import Plan
@@ -86,7 +85,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     check_open_files(plan, threads=arguments.inproc)
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
-    check_line(arguments, plan)
+    arguments.ways = check_line(arguments, plan)
     lines = advice(plan, look.observations())
     if arguments.check:
         from spreeze_zmq.learner.setup import rehearse  # with torch, which a launcher does not need
@@ -166,10 +165,9 @@ def _check_dry_run(arguments: argparse.Namespace) -> None:
 
 def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     """Where other machines join, and those that are asked to; None for nowhere. Raises InputError."""
-    ways = read_nodes(arguments.nodes, arguments.listen) if arguments.nodes else ()
     if not arguments.listen:
         return None
-    return Listening.at(arguments.listen, plan, ways, arguments.nodes)
+    return Listening.at(arguments.listen, plan, arguments.ways, arguments.nodes)
 
 
 def _command_of(run: Path) -> list[str]:

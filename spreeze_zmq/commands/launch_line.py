@@ -15,7 +15,7 @@ from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.commands.arguments import Parser, add_set
 from spreeze_zmq.commands.check import FirstLook, endless
 from spreeze_zmq.nodes.listening import check_listening, need_no_machine
-from spreeze_zmq.nodes.placers import read_nodes
+from spreeze_zmq.nodes.placers import Way, read_nodes
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import Count
@@ -108,7 +108,7 @@ def parser() -> Parser:
         help="with --nodes slurm: print the script for sbatch; start nothing",
     )
     found.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
-    found.set_defaults(beside="")
+    found.set_defaults(beside="", ways=())
     found.add_argument("--version", action="version", version=__version__)
     return found
 
@@ -143,10 +143,14 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
     return replace(plan, recording=recording, command=_command(arguments, plan))
 
 
-def check_line(arguments: argparse.Namespace, plan: Plan) -> None:
-    """Raise InputError for what the command line asks of a run and cannot have, before anything is made or
-    opened.
+def check_line(arguments: argparse.Namespace, plan: Plan) -> tuple[Way, ...]:
+    """The commands that make the machines of ``--nodes`` join; of Slurm's, with ``--check``, none: that is
+    given where there is no job yet.
+
+    Raises:
+        InputError: the line asks of a run what it cannot have; nothing has been made or opened.
     """
+    ways: tuple[Way, ...] = ()
     if arguments.seeds is not None:
         _check_seeds(arguments, plan)
     if arguments.run_dir:
@@ -155,11 +159,12 @@ def check_line(arguments: argparse.Namespace, plan: Plan) -> None:
         for folder in seeds_in(given, arguments, plan).values() if several else (given,):
             RunFolder.check_new(folder)
     if arguments.nodes:
-        read_nodes(arguments.nodes, arguments.listen)
+        ways = read_nodes(arguments.nodes, arguments.listen, in_job=not arguments.check)
     if arguments.listen:
         check_listening(arguments.listen, plan)
     else:
         need_no_machine(plan)
+    return ways
 
 
 def seeds_in(parent: Path, arguments: argparse.Namespace, plan: Plan) -> dict[int, Path]:

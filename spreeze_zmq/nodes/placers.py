@@ -57,21 +57,22 @@ class Way:
         return ProcessSpec(self.name, command, log, max_restarts=RESTARTS, restart_window_s=WINDOW_S)
 
 
-def read_nodes(text: str, listen: str) -> tuple[Way, ...]:
+def read_nodes(text: str, listen: str, *, in_job: bool = True) -> tuple[Way, ...]:
     """The machines of ``--nodes``.
 
     Args:
         text: ``ssh:HOST,HOST``, or ``ray``, ``ray:HOST:PORT`` with labels behind it, or ``slurm``.
         listen: the address at which the run listens.
+        in_job: for ``slurm``: this is its job; else its nodes are not known yet, and there are none.
 
     Raises:
         InputError: it is no such text, Ray is not installed, this is no job of Slurm, or the run does not
             listen.
     """
-    nodes = other_nodes() if text == "slurm" else []
+    nodes = other_nodes() if text == "slurm" and in_job else []
     if not listen:
         raise InputError(f"--nodes {text}: give --listen ADDRESS too, at which they reach this machine")
-    if nodes:
+    if text == "slurm":
         return tuple(Way(f"srun {node}", over_srun(node, HEAD)) for node in nodes)
     kind, _, hosts = text.partition(":")
     if kind == "ssh":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
@@ -71,3 +71,31 @@ def test_a_line_that_cannot_be_is_refused_by_its_check(words, said, tmp_path, mo
     told = capsys.readouterr()
     assert told.out == ""
     assert said in told.err
+
+
+def test_a_line_for_slurm_is_checked_where_there_is_no_job(monkeypatch, capsys):
+    """As on the login node where it is written, and all else of it as ever."""
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    assert launch.main(["pendulum", "--check", *LISTEN, "--nodes", "slurm"]) == 0
+    assert launch.main(["pendulum", "--check", "--nodes", "slurm"]) == 2
+    assert "--nodes slurm: give --listen ADDRESS too" in capsys.readouterr().err
+
+
+def test_slurm_is_asked_once_for_the_nodes_of_a_run(tmp_path, monkeypatch):
+    """Before anything is made."""
+    program, asked, seen = tmp_path / "scontrol", tmp_path / "asked", []
+    program.write_text(f"#!/bin/sh\necho once >> {asked}\necho desk2\necho desk3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "desk[2-3]")
+    monkeypatch.setenv("SLURMD_NODENAME", "desk2")
+
+    def begin(*_, listening, **about):
+        seen.extend(way.name for way in listening.ways)
+        raise ComponentFailed("seen enough")
+
+    monkeypatch.setattr(launch, "Launch", begin)
+    words = ["pendulum", *LISTEN, "--nodes", "slurm", "--run-dir", str(tmp_path / "run")]
+    assert launch.main(words) == 1
+    assert seen == ["srun desk3"]
+    assert asked.read_text() == "once\n"
