@@ -8,7 +8,6 @@ settings learn best is found by ``spreeze search``.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.commands.arguments import add_json_file, add_set
@@ -28,6 +27,7 @@ from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.terminal.view import View
 
 #: A count must stay settled for this long.
@@ -114,13 +114,11 @@ def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:
         run = RunFolder.create(plan.name, f"{folder}/run")
         launch = Launch(plan, run, watch, remeasure=True, shares=shares)
         watch.launch = launch
-        failed = launch.run()
+        if launch.run() and launch.outcome.failures:
+            name, what = launch.outcome.failures[0]
+            raise ComponentFailed(f"{name}: {what}")
         lines = list(read_journal(launch.folder.metrics, ("balance",)))
-        summary = launch.folder.summary
-        disturbances = json.loads(summary.read_text())["disturbances"] if summary.exists() else 0
-    if failed and launch.outcome.failures:
-        name, what = launch.outcome.failures[0]
-        raise ComponentFailed(f"{name}: {what}")
+        disturbances = read_run(run.path).summary.get("disturbances", 0)  # a foreign broker may not say
     decided = [line for line in lines if line["decision"].get("steady")]
     if not decided:
         raise ComponentFailed("the rates did not become steady; give it longer with --seconds")
@@ -168,6 +166,8 @@ def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
         return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
     if found["disturbances"]:
         return "nothing is kept, since processes failed or started again, or messages were refused"
-    if not found["kept"]:
-        return f"nothing is kept: {machine.file_of(tuning.subject_of(plan))} cannot be written"
-    return f"kept in {machine.file_of(tuning.subject_of(plan))}"
+    try:
+        file = machine.file_of(tuning.subject_of(plan))
+    except NoHome as error:
+        return f"nothing is kept: {error}"
+    return f"kept in {file}" if found["kept"] else f"nothing is kept: {file} cannot be written"

@@ -1,13 +1,18 @@
 """What ``spreeze tune`` cannot measure, and what it measures of a run of groups."""
 
+import contextlib
+import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.spreeze import main
-from spreeze_zmq.plan import tuning
+from spreeze_zmq.commands.tune import measure
+from spreeze_zmq.plan import topology, tuning
 from tests.system.conftest import two_cores
 from tests.unit.data.made import dataset
 
@@ -48,18 +53,23 @@ def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, mon
 
 
 @pytest.mark.parametrize(
-    ("about", "said"),
+    ("about", "has_home", "said"),
     [
-        ({"disturbances": 1, "kept": False}, "nothing is kept, since processes failed or started again"),
-        ({"disturbances": 0, "kept": False}, ".json cannot be written"),
+        ({"disturbances": 1}, True, "nothing is kept, since processes failed or started again"),
+        ({"disturbances": 0}, True, ".json cannot be written"),
+        ({"disturbances": 0}, False, "nothing is kept: this user has no home folder: set HOME to a folder"),
     ],
 )
-def test_it_says_when_nothing_was_kept(about, said, monkeypatch, capsys):
-    """Though the number had settled."""
-    found = figures(movable=True, settled=True, **about)
+def test_it_says_when_nothing_was_kept(about, has_home, said, tmp_path, monkeypatch, capsys):
+    """Though the number had settled; what was measured is said and written all the same."""
+    found = figures(movable=True, settled=True, kept=False, **about)
     monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: found)
-    assert main(["tune", "pendulum"]) == 0
+    if not has_home:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv("HOME", "nowhere")
+    assert main(["tune", "pendulum", "--json", str(tmp_path / "found.json")]) == 0
     assert said in capsys.readouterr().out.splitlines()[-1]
+    assert json.loads((tmp_path / "found.json").read_text())["settled"]
 
 
 @two_cores
@@ -77,12 +87,37 @@ def test_of_a_run_of_groups_its_own_groups_share_of_the_machine_is_measured(monk
     assert seen["own"] < before
     assert seen["shares"]["member-0"].isdisjoint(seen["own"])
 
-    def measure(plan, shares):
+    def kept(plan, shares):
         seen["file"] = machine.file_of(tuning.subject_of(plan))
         return figures(movable=True, settled=True, disturbances=0, kept=True)
 
     capsys.readouterr()
-    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", measure)
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", kept)
     assert main(["tune", "pendulum", "--set", "groups.count=2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"kept in {seen['file']}"
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize("failures", [[], [("broker-0", "crashed")]])
+def test_a_broker_of_somebody_else_may_say_nothing_of_failures(failures, monkeypatch):
+    """Its summary has the keys that PROTOCOL.md asks for, or there is none; a failure is told first."""
+
+    def launch(plan, folder, view, **_):
+        def run():
+            folder.run_file.write_text(plan.to_json())
+            if not failures:
+                folder.summary.write_text('{"exit_reason": "measured"}')
+                with contextlib.closing(Journal(folder.metrics)) as journal:
+                    decided = {"settled": True, "movable": True, "decision": {"steady": True, "samplers": 2}}
+                    journal.write("balance", 1.0, decided)
+            return len(failures)
+
+        return SimpleNamespace(run=run, folder=folder, outcome=SimpleNamespace(failures=failures))
+
+    monkeypatch.setattr("spreeze_zmq.commands.tune.Launch", launch)
+    if failures:
+        with pytest.raises(ComponentFailed, match="broker-0: crashed"):
+            measure(topology.load("pendulum"), {})
+    else:
+        found = measure(topology.load("pendulum"), {})
+        assert (found["samplers"], found["disturbances"]) == (2, 0)
