@@ -177,6 +177,29 @@ def test_an_environment_that_fails_ends_the_process_with_code_1(played, start, l
     assert peers.ends[EXPERIENCE].pull(0.0) is None
 
 
+ECHO = """
+module.exports = class {
+  static obsSize = 3;
+  static actionSize = 1;
+  reset() { return [0, 0, 0]; }
+  step([action]) { return { obs: [0, 0, 0], reward: action, terminated: false }; }
+};
+"""
+
+
+@BOTH
+def test_an_environment_that_is_bounded_in_part_gets_no_action_beyond(played, start, language):
+    """The policy has no bounds, and the rollout keeps what was drawn."""
+    peers = played(env=envs.probe("tests.protocol.told:Half-v0", {}))
+    message = policy(1, distribution={"kind": "normal", "log_std_min": -5.0, "log_std_max": 2.0})
+    parameters = {"parameters": message.arrays["parameters"]}
+    peers.ends["policy"].publish(Message("policy", message.fields, parameters))
+    start(language, peers, ECHO)
+    rollout = rollout_from(peers.pull(EXPERIENCE))
+    assert rollout.action.max() > 2 > 1 > rollout.action.min()
+    np.testing.assert_array_equal(rollout.reward, np.minimum(rollout.action[..., 0], 1.0))
+
+
 @BOTH
 def test_no_episode_is_lost_while_the_broker_is_away(played, start, language):
     """The report finds no place and is counted; the episodes are told when it is there, before ``bye``."""

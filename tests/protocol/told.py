@@ -1,4 +1,6 @@
-"""Environments of tests: one gives what it was told, its number and each action as it came, one fails."""
+"""Environments of tests: one gives what it was told, its number and each action as it came, one fails, one
+is bounded in part.
+"""
 
 import gymnasium
 import numpy as np
@@ -58,5 +60,22 @@ class Faulty(gymnasium.Env):
         return np.full(3, np.nan if self.steps == 5 else 0, np.float32), 1.0, False, False, {}
 
 
+class Half(gymnasium.Env):
+    """Its action has an upper bound of 1 alone, and comes back as the reward."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-np.inf, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        """Zeros."""
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        """For ever."""
+        return np.zeros(3, np.float32), float(action[0]), False, False, {}
+
+
 gymnasium.register("Faulty-v0", Faulty)
+gymnasium.register("Half-v0", Half)
 gymnasium.register("Told-v0", Told)

@@ -153,7 +153,9 @@ function choose({ fields, arrays }, { obs, place }) {
 
 /** T steps of N environments: the arrays of a rollout; undefined if the process must stop before. */
 async function collect(policy) {
-  const { action_low: low, action_high: high } = policy.arrays;
+  const bound = (key, k) => policy.arrays[key] ?? environment.action_limits?.map((pair) => pair[k]) ?? [];
+  const [low, high] = [bound("action_low", 0), bound("action_high", 1)];
+  const given = (a, i) => clamp(a, low[i] ?? -Infinity, high[i] ?? Infinity);
   const [obs, action, reward, log_prob, terminated, truncated] = [[], [], [], [], [], []];
   const [final_obs, final_index] = [[], []];
   for (let t = 0; t < T; t++)
@@ -161,7 +163,7 @@ async function collect(policy) {
       if (performance.now() - charged > 200) await breathe();
       if (stopping) return undefined;
       const drawn = choose(policy, one);
-      const step = one.env.step(low ? drawn.action.map((a, i) => clamp(a, low[i], high[i])) : drawn.action);
+      const step = one.env.step(drawn.action.map(given));
       finite([...step.obs, step.reward]);
       const isCut = (one.steps += 1) >= (environment.max_episode_steps ?? Infinity);
       obs.push(...one.obs), action.push(...drawn.action), reward.push(step.reward), log_prob.push(drawn.logProb);

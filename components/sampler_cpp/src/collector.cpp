@@ -35,6 +35,15 @@ std::vector<int64_t> shape_of(std::vector<int64_t> leading, const Json& one) {
     return leading;
 }
 
+/// Bounds of each action of a box that is bounded in part, infinite where there is none; empty for other boxes.
+std::vector<std::array<double, 2>> limits_of(const Json& about) {
+    std::vector<std::array<double, 2>> limits;
+    for (const Json& pair : about.value("action_limits", Json::array()))
+        limits.push_back({pair[0].is_null() ? -HUGE_VAL : pair[0].get<double>(),
+                          pair[1].is_null() ? HUGE_VAL : pair[1].get<double>()});
+    return limits;
+}
+
 }  // namespace
 
 Collector::Collector(Component& component, bool log_prob)
@@ -49,6 +58,7 @@ Collector::Collector(Component& component, bool log_prob)
       num_actions_(envs_->num_actions()),
       max_steps_(about_.at("max_episode_steps").is_null() ? std::numeric_limits<int>::max()
                                                           : about_.at("max_episode_steps").get<int>()),
+      limits_(limits_of(about_)),
       obs_(size_t(num_envs) * size_),
       places_(places_of(int64_t(component.index) * num_envs, num_envs, num_at_start(component) * num_envs)),
       returns_(num_envs),
@@ -92,6 +102,7 @@ Arrays Collector::collect(Policy& policy) {
         for (int n = 0; n < num_envs; ++n) {
             double* one = &action[size_t(n) * num_actions_];
             policy.head().clip(one);
+            for (size_t i = 0; i < limits_.size(); ++i) one[i] = std::clamp(one[i], limits_[i][0], limits_[i][1]);
             step(t, n, one);
         }
         obs_rows_.insert(obs_rows_.end(), obs_.begin(), obs_.end());

@@ -1,6 +1,8 @@
 // Steps the environments with a policy and turns their steps into rollouts.
 #pragma once
 
+#include <array>
+
 #include "component.hpp"
 #include "environments.hpp"
 #include "policy.hpp"
@@ -33,6 +35,7 @@ class Collector {
     Random random_;
     std::unique_ptr<Environments> envs_;
     const int size_, num_actions_, max_steps_;
+    const std::vector<std::array<double, 2>> limits_;  // as run.json has them, of each action or of none
     std::vector<float> obs_, places_;   // [num_envs, size], [num_envs]
     std::vector<double> returns_;       // of the episodes under way
     std::vector<int32_t> lengths_;

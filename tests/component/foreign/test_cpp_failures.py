@@ -1,6 +1,8 @@
-"""The sampler in C++ as a real process whose physics or whose policy fails."""
+"""The sampler in C++ as a real process whose physics or policy fails, or whose policy knows no bounds."""
 
+import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -104,3 +106,20 @@ def test_a_policy_without_actions_ends_it_and_the_last_message_counts_what_was_p
         DEADLINE_S, lambda: peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] >= said
     )
     assert peers.between(None, None, "rollout", CRITIC)[-1].fields["produced"] == said > 0
+
+
+@pytest.mark.parametrize("peers", [STEP_BY_STEP], indirect=True)
+def test_an_environment_that_is_bounded_in_part_gets_no_action_beyond_in_cpp(built_cpp, peers):
+    """The bounds are those of run.json, the policy has none; an action's square is a tenth of its cost."""
+    plan = json.loads(peers.folder.run_file.read_text())
+    bounds = {"action_low": None, "action_high": None, "action_limits": [[None, 0.0], [0.0, 0.0]] * 3}
+    plan["environment"] |= bounds
+    peers.folder.run_file.write_text(json.dumps(plan))
+    spec = replace(peers.plan.environment, action_low=None, action_high=None)
+    message = policies.random_policy(spec, "normal", 1)
+    beyond = np.float32(1000) * np.abs(message.arrays["parameters"])
+    play(peers, built_cpp, message._replace(arrays={**message.arrays, "parameters": beyond}))
+    for _ in range(20):
+        rollout = peers.next("rollout", CRITIC).arrays
+        assert np.square(rollout["action"]).sum(-1).min() > 1e5
+        assert rollout["reward"].min() > -100
