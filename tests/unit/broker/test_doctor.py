@@ -1,7 +1,6 @@
 """What keeps a run from learning is named from its figures, once, and leaves when it no longer holds."""
 
 import json
-import random
 import re
 import tomllib
 
@@ -10,12 +9,8 @@ import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import options_from
-from spreeze_zmq.base.files import plain
-from spreeze_zmq.base.journal import Journal, read_journal
-from spreeze_zmq.broker.doctor import Doctor, findings_of
-from spreeze_zmq.broker.doctor.trend import MOST_POINTS, Trend
-from spreeze_zmq.plan import topology
-from tests.unit.broker.lived import BALANCE, Lived
+from spreeze_zmq.broker.doctor import Doctor
+from tests.unit.broker.lived import Lived
 
 
 def test_a_healthy_run_gets_no_word():
@@ -267,67 +262,3 @@ def test_a_learner_that_has_gone_back_is_named_while_that_is_news():
     assert run.live(5) == ["not_finite"]
     run.t_s += 600.0
     assert run.live(20) == []
-
-
-def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
-    """From the journal that the live run has written, by the same rules."""
-    run = Lived("algorithm.learning_rate=1.0", journal=Journal(tmp_path / "metrics.jsonl"))
-    run.see(reward=1e5 * run.rollout.reward)
-    run.live(15)
-    run.journal.close()
-    plan = json.loads(run.record.plan.to_json())
-    rows = findings_of(plan, read_journal(tmp_path / "metrics.jsonl"))
-    assert rows == run.record.doctor.rows()
-    assert [row["name"] for row in rows] == ["learning_rate", "large_rewards"]
-
-
-def test_a_curve_is_thinned_evenly_in_time_however_often_it_came():
-    """The journal of a long run has ever fewer lines; all at one time are no more either."""
-    trend, dense = Trend(), Trend()
-    for second in range(100_000):
-        dense.add(second, float(second))
-        if second % (1 + second // 1800) == 0:
-            trend.add(second, float(second))
-    for found in (trend, dense):
-        assert MOST_POINTS // 3 < len(found.values) <= MOST_POINTS
-        apart = np.diff(found.values)
-        assert apart.max() < 1.5 * apart.min()
-    for _ in range(10 * MOST_POINTS):
-        trend.add(1.0, 1e6)
-    assert len(trend.values) <= MOST_POINTS
-
-
-def test_a_journal_of_an_earlier_version_has_no_findings():
-    """What it lacks is not judged."""
-    plan = json.loads(topology.load("pendulum").to_json())
-    old = [{"kind": "status", "t_s": float(t), "state": "training", "env_steps": 100 * t} for t in range(30)]
-    assert findings_of(plan, [*old, {"kind": 3}, {}]) == []
-
-
-def test_a_strangers_journal_breaks_nothing():
-    """Any value in any field of a real status, or of the plan, from one look to the next."""
-    draw, odd = random.Random(0), [None, [], {}, "x", -1, 1e308, True, float("nan"), {"a": None}, 1.0]
-    run = Lived()
-    run.live(3)
-    real = plain(run.record.status("training", BALANCE, 3.0))
-    plan, figures = (
-        json.loads(run.record.plan.to_json()),
-        ("count", "mean", "std", "min", "max", "mean_return"),
-    )
-
-    def spoiled(fields):
-        """Some fields replaced; of maps some of theirs."""
-        return {
-            name: draw.choice(odd)
-            if draw.random() < 0.1
-            else (spoiled(value) if isinstance(value, dict) else value)
-            for name, value in fields.items()
-        }
-
-    for _ in range(200):
-        journal = [{**spoiled(real), "kind": "status", "t_s": float(t)} for t in range(12)]
-        for kind in ("evaluation", "episodes"):
-            journal += [{**{name: draw.choice(odd) for name in figures}, "kind": kind, "t_s": 1.0}]
-        draw.shuffle(journal)
-        findings_of(plan, journal)
-        findings_of(spoiled(plan), journal)
