@@ -18,7 +18,8 @@ _WITHOUT_EFFECT = ("device", "workers", "step_timeout_s", "max_failures", "video
 
 def setting_of(run: PastRun) -> dict[str, Any]:
     """The options that decide what is learned, as a flat table: runs of one setting have them in common.
-    Those that were measured, or follow from the machine, are as the topology states them.
+    Those that were measured, or follow from the machine, are as the topology states them; but on-policy or in
+    lockstep the number of samplers is part of the rounds, so that ``count = "auto"`` is the number there was.
     """
     plan, about = run.plan, run.plan["run"]
     scaling = plan["measured"].get("scaling")
