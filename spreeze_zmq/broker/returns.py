@@ -81,7 +81,8 @@ class Evaluations:
     """The evaluations of a run: first looks at policies, and fresh episodes of chosen ones (``confirmed``).
 
     Attributes:
-        all: the fields of each message, and ``t_s``.
+        all: the fields of each message, and ``t_s``; beyond ``EVALUATIONS_KEPT`` those of looks evenly in
+            time, and of the best.
     """
 
     all: list[dict[str, Any]] = kept(list, "evaluations")

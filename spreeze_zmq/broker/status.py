@@ -159,7 +159,8 @@ class StatusMessage:
 
 @dataclass
 class Summary:
-    """The contents of summary.json.
+    """The contents of summary.json, to which the launcher adds ``failed``, true where it gave the run up, and
+    ``lost``, what the run ended without.
 
     Attributes:
         exit_reason: empty while the run goes on.
@@ -174,7 +175,7 @@ class Summary:
         evaluations: time, env steps, mean and deviation of the return of each look.
         best: the fields of the newest evaluation of the best policy.
         episodes: number of training episodes.
-        disturbances: see :class:`RunRecord`.
+        disturbances: how many failures of processes, restarts and refused messages there were.
         unfinished_checkpoint: the learners whose parts of the last checkpoint are missing.
         groups: the last rows of a status; all figures of this summary but ``core_s`` are those of group 0.
     """

@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker import cores
 from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.ending import outcome
 from spreeze_zmq.screen.terminal.numbers import core_shares
 from spreeze_zmq.wire import KINDS
@@ -480,7 +482,7 @@ def test_the_processes_of_a_machine_are_told_in_few_words(names, words):
     assert len(in_words(names)) <= 80
 
 
-def test_the_keys_of_status_and_summary_stay():
+def test_the_keys_of_status_and_summary_stay(tmp_path):
     """Programs of others, and later versions that read this run's folder, look for them by name."""
     run = record()
     counts = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
@@ -506,6 +508,9 @@ def test_the_keys_of_status_and_summary_stay():
         "num_failures",
     ]
     summary += ["failure_kinds", "pinning", "auto", "evaluations", "best_return", "best", "episodes"]
-    assert {*run.summary("", 1.0, final=False)} == {
-        *(*summary, "refusals", "findings", "disturbances", "unfinished_checkpoint"),
-    }
+    summary += ["refusals", "findings", "disturbances", "unfinished_checkpoint"]
+    made, folder = run.summary("", 1.0, final=False), RunFolder(tmp_path)
+    assert {*made} == {*summary}
+    write_json(folder.summary, made)
+    folder.mark_failed()
+    assert {*json.loads(folder.summary.read_text())} == {*summary, "failed"}
