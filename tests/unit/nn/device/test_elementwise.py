@@ -73,6 +73,7 @@ def bits(tensor):
     return torch.where(tensor.isnan(), 0x7FC00000, tensor.contiguous().view(torch.int32))
 
 
+@pytest.mark.long("the first of them compiles for each set of instructions")
 @pytest.mark.parametrize("name", CODES)
 def test_each_operation_is_torchs_to_the_bit(name):
     """For every instruction set that this processor has, on every kind of number and shape, and on memory
