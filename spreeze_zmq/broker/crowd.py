@@ -10,21 +10,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.broker.figures import ProcessRecord, Workers, worker_rows
+from spreeze_zmq.broker.machines import in_words, names_in
 from spreeze_zmq.broker.problems import SILENT_S
 
 #: Most rows of a status, unless the launcher's own processes are more.
 MOST_SHOWN = 50
+#: Most characters of the names of a role's processes without rows.
+MOST_NAMES = 8000
 #: The lists of a status, whose texts may be long.
 LISTS = ("findings", "refusals", "went_back", "failures")
 
 
 @dataclass
 class Others(Workers):
-    """The processes of one role without rows of their own; ``produced_per_s``: transitions that they push."""
+    """The processes of one role without rows of their own; ``produced_per_s``: transitions that they push;
+    ``ready``: the names of those that are ready and not silent, as ``in_words`` has them.
+    """
 
     produced_per_s: float
     silent: int
     waiting: int
+    ready: str
 
 
 def shown(processes: Mapping[str, ProcessRecord], always: Collection[str]) -> dict[str, ProcessRecord]:
@@ -47,19 +53,26 @@ def shown(processes: Mapping[str, ProcessRecord], always: Collection[str]) -> di
 
 def others(processes: Mapping[str, ProcessRecord], rows: Collection[str]) -> dict[str, dict[str, Others]]:
     """``others``: the sums by role of the processes without rows; nothing where all have one."""
-    left = [one for name, one in processes.items() if name not in rows]
+    left = {name: one for name, one in processes.items() if name not in rows}
     if not left:
         return {}
-    sums = {
-        role: Others(
+    sums: dict[str, Others] = {}
+    for role, workers in worker_rows(left.values()).items():
+        own = {name: one for name, one in left.items() if one.role == role}
+        sums[role] = Others(
             **vars(workers),
-            produced_per_s=sum(one.produced_per_s for one in left if one.role == role),
-            silent=sum(one.silent_s > SILENT_S for one in left if one.role == role),
-            waiting=sum(bool(one.waiting_for) for one in left if one.role == role),
+            produced_per_s=sum(one.produced_per_s for one in own.values()),
+            silent=sum(one.silent_s > SILENT_S for one in own.values()),
+            waiting=sum(bool(one.waiting_for) for one in own.values()),
+            ready=in_words((name for name in own if _rank(own[name]) > 1), MOST_NAMES),
         )
-        for role, workers in worker_rows(left).items()
-    }
     return {"others": sums}
+
+
+def ready_ones(status: Mapping[str, Any]) -> set[str]:
+    """The processes without rows of their own that are ready, by a status."""
+    words = [row.get("ready") for row in status.get("others", {}).values()]
+    return set().union(*(names_in(each) for each in words if isinstance(each, str)))
 
 
 def smaller(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.broker.figures import ProcessRecord, Rates
 from spreeze_zmq.broker.rows import inner
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import MOST_PROCESSES, SAMPLER
 
 #: The figures that the launcher tells.
 FIGURES = (
@@ -103,8 +103,8 @@ class Machines:
         return {"machines": self.present} if self._machines else {}
 
 
-def in_words(names: Iterable[str]) -> str:
-    """``evaluator-0, sampler-8 to sampler-15``; at most ``LONGEST`` characters."""
+def in_words(names: Iterable[str], longest: int = LONGEST) -> str:
+    """``evaluator-0, sampler-8 to sampler-15``; of over ``longest`` characters the first and "..."."""
     runs: list[list[tuple[str, int]]] = []
     found = filter(None, map(_NUMBERED.fullmatch, names))
     for role, index in sorted((match[1], int(match[2])) for match in found):
@@ -114,4 +114,15 @@ def in_words(names: Iterable[str]) -> str:
             runs.append([(role, index)])
     ends = [list(dict.fromkeys(f"{role}-{index}" for role, index in (run[0], run[-1]))) for run in runs]
     text = ", ".join(" to ".join(run) for run in ends)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def names_in(words: str) -> set[str]:
+    """The names that :func:`in_words` has written, but for those that it has cut off."""
+    names: set[str] = set()
+    for run in words.removesuffix("...").split(", ")[: -1 if words.endswith("...") else None]:
+        first, _, last = run.partition(" to ")
+        begin, end = (_NUMBERED.fullmatch(name) for name in (first, last or first))
+        if begin and end and int(end[2]) - int(begin[2]) < MOST_PROCESSES:
+            names.update(f"{begin[1]}-{index}" for index in range(int(begin[2]), int(end[2]) + 1))
+    return names

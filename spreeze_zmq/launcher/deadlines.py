@@ -7,11 +7,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spreeze_zmq.base.parent_death import is_within
+from spreeze_zmq.broker.crowd import ready_ones
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER
 
 #: Longest silence of a process where the run's broker has no such option.
 HEARTBEAT_S = 15.0
+#: Time in which a broker hears of an end.
+TOLD_S = 2.0
+#: What stands for the row of a process that is ready and reports, where a status has none of it.
+READY = {"ready": True, "silent_s": 0.0}
 
 
 class Deadlines:
@@ -23,6 +29,9 @@ class Deadlines:
         plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read.
         starved_s: seconds in which a process has waited for a core since it began, by name; 0 if not known.
         clock: monotonic seconds.
+
+    Attributes:
+        ready: the processes without rows in the newest status that are ready.
     """
 
     def __init__(
@@ -34,7 +43,7 @@ class Deadlines:
         self._starved: dict[str, tuple[float, float]] = {}
         self._given_up: set[str] = set()
         self._waited_for: dict[str, str] = {}
-        self._status_s = math.inf
+        self._status_s, self.ready = math.inf, set[str]()
 
     def begin(self, name: str) -> None:
         """Begin the start timeout of a process that starts, or is about to be restarted."""
@@ -45,15 +54,25 @@ class Deadlines:
         """Whether a process may yet get ready: what is refused in its name may be somebody else's."""
         return name in self._started_s
 
+    def row_of(self, name: str, pid: int, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a status has of a living process; empty for nothing. A row with another process id is its
+        predecessor's, and so may be what a status says that came soon after its start.
+        """
+        row: Mapping[str, Any] = status.get("processes", {}).get(name, {})
+        if is_within(row.get("pid"), pid):
+            return row
+        is_told = self._status_s > self._started_s.get(name, -math.inf) + TOLD_S
+        return READY if not row and is_told and name in self.ready else {}
+
     def give_up(self, name: str) -> None:
         """Expect nothing of a process that is killed for a deadline, until :meth:`begin`: on a busy machine
         its end comes late.
         """
         self._given_up.add(name)
 
-    def hear_status(self) -> None:
-        """Note that the broker has published a status, which is its own heartbeat."""
-        self._status_s = self._clock()
+    def hear_status(self, status: Mapping[str, Any]) -> None:
+        """Note what the broker has published, which is its own heartbeat."""
+        self._status_s, self.ready = self._clock(), ready_ones(status)
 
     def postpone(self, seconds: float) -> None:
         """Move all deadlines, after the launcher itself was stopped for a time, whether processes waited for

@@ -43,10 +43,14 @@ class Ends:
     ) -> None:
         self._outcome, self._crew, self._lending = outcome, crew, lending
         self._interrupts, self._tell, self._note = interrupts, tell, note
-        self._folder = outcome.folder
+        self._folder, self._turned_out = outcome.folder, set[str]()
 
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
+        if event.name in self._turned_out and event.name not in self._crew.supervisor.names():
+            if isinstance(event, Exited):  # in the same look as what its machine was turned out for
+                self._tell_exit(event, restarting=False)
+            return
         asked = self._interrupts.count > 0
         elsewhere = self._lending if self._lending and self._lending.may_lose(event.name) else None
         if isinstance(event, Restarted) or (isinstance(event, Exited) and event.restarting):
@@ -74,7 +78,8 @@ class Ends:
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
         elif isinstance(event, GaveUp) and elsewhere is not None:
             faults = [what for name, what in self._outcome.failures if name == event.name]
-            elsewhere.turn_out(event.name, f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}")
+            why = f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}"
+            self._turned_out.update(elsewhere.turn_out(event.name, why))
         elif isinstance(event, GaveUp):
             reason = str(event)
             if full := closing.full_disk(self._folder, self._outcome.input_fault):
@@ -135,7 +140,7 @@ class Ends:
             self._crew.ports.shut(event.name.rpartition("-")[0])
             self._outcome.losses.add(event.name, event.reason, self._note)
             if elsewhere is not None:
-                elsewhere.turn_out(event.name, f"{event.name}: {event}")
+                self._turned_out.update(elsewhere.turn_out(event.name, f"{event.name}: {event}"))
 
     def _tell_exit(self, event: Exited, *, restarting: bool) -> None:
         self._tell("exited", name=event.name, pid=event.pid, how=event.how, restarting=restarting)

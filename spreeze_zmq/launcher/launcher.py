@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.base.machine import allow_open_files, usable_cores
-from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark, modules_folder
 from spreeze_zmq.broker import last_checkpoint
@@ -193,7 +192,7 @@ class Launch:
     def hear_status(self, status: Mapping[str, Any]) -> None:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
         self.status = status
-        self.crew.deadlines.hear_status()
+        self.crew.deadlines.hear_status(self.status)
         if self.lending is not None:
             self.lending.show()
         self.view.update(status)
@@ -214,18 +213,18 @@ class Launch:
         for event in events:
             self.ends.on_event(event)
         self.crew.fill()
-        heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
             if self.threads or (not self.status and name != f"{BROKER}-0"):
                 continue  # a thread may stand at a breakpoint, and without a status nothing is known
-            process = heard.get(name, {})  # with another pid it is the predecessor's
-            self.ends.on_late(name, process if is_within(process.get("pid"), pid) else {}, self.status)
+            self.ends.on_late(name, self.crew.deadlines.row_of(name, pid, self.status), self.status)
         self.show_processes()
 
     def show_processes(self, leaving: Sequence[str] = ()) -> None:
         """Have the view show the stage of each process; those in ``leaving`` have been asked to stop."""
-        names, pids = self.supervisor.names(), self.supervisor.pids()
-        stages = self.stages.of(names, pids, self.status.get("processes", {}))
+        pids, heard = self.supervisor.pids(), self.status.get("processes", {})
+        hidden = self.crew.deadlines.ready - heard.keys()  # the sums show them
+        names = [name for name in self.supervisor.names() if name not in hidden]
+        stages = self.stages.of(names, pids, heard)
         self.view.show_processes({**stages, **dict.fromkeys(self.supervisor.alive(leaving), "stopping")})
 
     # --- the end

@@ -109,9 +109,12 @@ class Lending:
         """Whether a process runs elsewhere, and the run goes on without it if its machine is given up."""
         return self.nodes.holds(name) and not ROLES[name.rpartition("-")[0]].single
 
-    def turn_out(self, name: str, why: str) -> None:
-        """Give up the machine on which a process fails again and again; the run goes on."""
-        self._close(self.nodes.give_up(name, why))
+    def turn_out(self, name: str, why: str) -> tuple[str, ...]:
+        """Give up the machine on which a process fails again and again; the run goes on. Returns the names of
+        all that ran there.
+        """
+        self._close(gone := self.nodes.give_up(name, why))
+        return gone.names
 
     def absent(self) -> tuple[dict[str, str], list[str]]:
         """What the run was asked to have, and has not now, each with the reason: a machine for a process, a

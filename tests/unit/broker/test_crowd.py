@@ -1,10 +1,15 @@
 """A status of very many processes: it fits, has the rows that matter, and its sums hold everybody."""
 
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.crowd import MOST_SHOWN, smaller
+from spreeze_zmq.broker.machines import in_words, names_in
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import MOST_PROCESSES
 from spreeze_zmq.wire import Message, encode
@@ -94,3 +99,39 @@ def test_a_status_that_does_not_fit_is_cut():
     assert second["processes"] == status["processes"]
     assert last["processes"] == {}
     assert last["samples"] == status["samples"]
+
+
+def test_samplers_of_joined_machines_that_have_no_rows_are_not_taken_for_late():
+    """64 of them beside two of the launcher's own: all are ready after 3 s, 50 have rows."""
+    plan = topology.load("pendulum", ["components.sampler.count=2"])
+    run, now = RunRecord(plan), SimpleNamespace(s=0.0)
+    deadlines = Deadlines(plan, lambda name: 0.0, lambda: now.s)
+    names = [*OWN, *(f"sampler-{index}" for index in range(66))]
+    for name in names:
+        deadlines.begin(name)
+    for tick in range(1, 100):
+        now.s = tick / 2
+        for name in names if tick >= 6 else ():
+            take = run.take_hello if tick == 6 else run.take_report
+            take(name, 7, {**report(name, seconds=now.s), "pid": os.getpid()}, now.s)
+        status = run.status("training", BALANCE, now.s)
+        deadlines.hear_status(status)
+        rows = {name: deadlines.row_of(name, os.getpid(), status) for name in names}
+        assert [name for name in names if deadlines.missed(name, rows[name])] == []
+    assert len(status["processes"]) == MOST_SHOWN
+    run.lose("sampler-60", "was killed by SIGKILL")  # and what takes its place says nothing
+    deadlines.begin("sampler-60")
+    for _ in range(100):
+        now.s += 0.5
+        status = run.status("training", BALANCE, now.s)
+        deadlines.hear_status(status)
+    missed = deadlines.missed("sampler-60", deadlines.row_of("sampler-60", os.getpid(), status))
+    assert missed.startswith("not ready after 50 s")
+
+
+@pytest.mark.parametrize("names", [[], ["sampler-7"], ["sampler-3", "sampler-4", "sampler-9", "member-0"]])
+def test_names_come_back_from_words(names):
+    """Those that were cut off do not."""
+    assert names_in(in_words(names)) == set(names)
+    even = [f"sampler-{2 * index}" for index in range(9)]
+    assert names_in(in_words(even, 30)) == {"sampler-0", "sampler-2"}

@@ -114,12 +114,12 @@ def test_one_that_is_killed_for_it_is_late_once(deadlines, clock):
 def test_the_brokers_own_silence_is_that_of_its_status(deadlines, clock):
     """What its last status said of itself stays as it was."""
     deadlines.begin("broker-0")
-    deadlines.hear_status()
+    deadlines.hear_status({})
     clock.now_s += 14
     assert deadlines.missed("broker-0", row(ready=True)) == ""
     clock.now_s += 2
     assert "for 16 s" in deadlines.missed("broker-0", row(ready=True))
-    deadlines.hear_status()
+    deadlines.hear_status({})
     assert deadlines.missed("broker-0", row(ready=True)) == ""
 
 
@@ -128,7 +128,7 @@ def test_the_time_in_which_the_launcher_itself_was_stopped_does_not_count(deadli
     where processes waited for a core meanwhile.
     """
     deadlines.begin("sampler-0")
-    deadlines.hear_status()
+    deadlines.hear_status({})
     clock.now_s, clock.starved_s = clock.now_s + 3600, 1800.0
     deadlines.postpone(3600)
     assert deadlines.missed("sampler-0", {}) == deadlines.missed("broker-0", row(ready=True)) == ""
