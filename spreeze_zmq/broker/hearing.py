@@ -134,6 +134,8 @@ class Hearing:
         else:
             self.record.lose(name, message.fields["how"])
             self.helm.balancer.lose(name, now_s)
+            if not message.fields["restarting"]:
+                self.helm.lose(name, now_s)
 
     def on_workers(self, message: Message, now_s: float) -> None:
         """The launcher has changed the number of processes of a role."""

@@ -228,6 +228,11 @@ class Helm:
             self._ask_by_s = self._stop_by_s
         self.exit_reason, self.state = reason, "stopping"
 
+    def lose(self, name: str, now_s: float) -> None:
+        """A process is gone for good: the end waits for no part of the last checkpoint that is its own."""
+        if self.exit_reason and name.rpartition("-")[0] in self.checkpoints.missing:
+            self._stop_by_s = min(self._stop_by_s, now_s)
+
     def _ask_if_heard(self, now_s: float) -> None:
         """Ask for the last checkpoint if all who write it can hear that, or it is late."""
         can_hear = now_s >= self._heard_from_s and self._record.learners_are_ready

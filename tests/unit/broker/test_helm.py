@@ -59,6 +59,18 @@ def test_a_broker_that_is_killed_while_it_waits_for_the_last_checkpoint_asks_aga
     assert steered.helm.checkpoints.missing == ["critic_learner", "actor_learner"]
 
 
+@pytest.mark.parametrize(("name", "ends"), [("actor_learner-0", True), ("sampler-0", False)])
+def test_the_end_waits_for_no_part_of_a_learner_that_is_gone(tmp_path, name, ends):
+    """The disk was full, say; with a whole replay a minute would pass."""
+    steered = Steered(tmp_path, 5, "run.save_replay=true")
+    steered.helm.lose(name, 90.0)  # while it trains nothing ends
+    steered.helm.end(REASON, 100.0)
+    assert steered.said[-1] == "checkpoint"
+    assert steered.decide(100.5) == []
+    steered.helm.lose(name, 101.0)
+    assert steered.decide(101.0) == ["stop"] * ends
+
+
 @pytest.mark.parametrize(
     ("override", "parts_s", "before_s"),
     [
