@@ -201,15 +201,18 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
     """Launch a run for each of ``--seeds`` seeds, until one is interrupted; returns the highest exit code."""
     folders = seeds_in(RunFolder.place(plan.name, arguments.run_dir), arguments, plan)
     codes, outcomes = [0], []
-    for seed, folder in folders.items():
-        seeded = load(arguments, look, [f"run.seed={seed}"])
-        interrupts = Interrupts()
-        codes.append(_launch(seeded, arguments, look, lines, str(folder), interrupts))
-        outcomes.append(f"seed {seed}: {_outcome(read_run(folder).summary)}; {folder}")
-        if interrupts.count:  # perhaps while the run ended already
-            break
-        give_back()
-    say("\n".join(outcomes))
+    try:
+        for seed, folder in folders.items():
+            seeded = load(arguments, look, [f"run.seed={seed}"])
+            interrupts = Interrupts()
+            codes.append(_launch(seeded, arguments, look, lines, str(folder), interrupts))
+            outcomes.append(f"seed {seed}: {_outcome(read_run(folder).summary)}; {folder}")
+            if interrupts.count:  # perhaps while the run ended already
+                break
+            give_back()
+    finally:  # a mistake or Ctrl-C between two runs takes nothing from those that have ended
+        if outcomes:
+            say("\n".join(outcomes))
     return max(codes)
 
 

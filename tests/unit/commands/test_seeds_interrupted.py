@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from spreeze_zmq.base.errors import interrupt
+from spreeze_zmq.base.errors import InputError, interrupt
 from spreeze_zmq.commands import launch
+from spreeze_zmq.launcher.interrupts import give_back
 from spreeze_zmq.run.folder import RunFolder, write_plan
 
 #: What each does where no run heeds it.
@@ -71,3 +72,25 @@ def test_between_two_runs_the_signals_have_their_usual_effect(ignored, tmp_path,
     said = [f"seed {seed}: {ended}; all/seed-{seed}" for seed in (0, 1)]
     assert capsys.readouterr().out.splitlines() == said
     assert found == [USUAL | dict.fromkeys(ignored, signal.SIG_IGN)] * 2
+
+
+def _mistake():
+    raise InputError("the topology has changed")
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [(lambda: signal.raise_signal(signal.SIGINT), 130), (_mistake, 2)],
+    ids=["Ctrl-C", "mistake"],
+)
+@pytest.mark.usefixtures("handlers")
+def test_what_ends_the_seeds_between_two_runs_takes_no_line_of_those_that_have_ended(
+    happens, code, tmp_path, monkeypatch, capsys
+):
+    """They may have taken hours."""
+    monkeypatch.setattr(launch, "_launch", run_to_its_end)
+    monkeypatch.setattr(launch, "give_back", lambda: (give_back(), happens()))
+    monkeypatch.chdir(tmp_path)
+    assert launch.main(SEEDS) == code
+    ended = "nothing evaluated in 0:00, 0 env steps (failed)"
+    assert capsys.readouterr().out.splitlines() == [f"seed 0: {ended}; all/seed-0"]
