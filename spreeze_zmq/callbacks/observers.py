@@ -50,7 +50,8 @@ class Observers:
         self._asked: deque[Mapping[str, Any]] = deque()
         self._failed: deque[Mapping[str, Any]] = deque()
         self._exited: set[Any] = set()
-        self._stopping: set[str] = set()
+        self._stopping: dict[str, Mapping[str, Any]] = {}
+        self._broker, self._is_ending = 0, False
         self._unasked = 0
         self._callers = []
         for callback, who in zip(callbacks := tuple(callbacks), names_of(callbacks), strict=True):
@@ -67,6 +68,7 @@ class Observers:
         while (message := self._feed.receive()) is not None:
             came = True
             fields = message.fields
+            self._meet(message.incarnation, ends=fields.get("topic") == "end")
             try:
                 if fields["topic"] == "exited":
                     self._exited.add(fields["about"].get("name"))
@@ -78,6 +80,15 @@ class Observers:
                 self._feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
         self._send()
         return came
+
+    def _meet(self, broker: int, *, ends: bool) -> None:
+        """Ask a broker that follows another to stop again, unless the run ends already: the one before may
+        have died before it read that.
+        """
+        self._is_ending = self._is_ending or ends
+        if self._broker not in (0, broker) and not self._is_ending:
+            self._asked.extend(list(self._stopping.values()))
+        self._broker = broker
 
     def _send(self) -> None:
         while self._failed:
@@ -121,7 +132,7 @@ class Observers:
         if fields["what"] == STOP:  # evaluations go on until the run has ended: once is enough
             if fields["who"] in self._stopping:
                 return
-            self._stopping.add(fields["who"])
+            self._stopping[fields["who"]] = fields
         if len(self._asked) < MOST_ASKED:
             self._asked.append(fields)
             return

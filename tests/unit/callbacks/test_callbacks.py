@@ -51,8 +51,14 @@ class Broker:
         self.folder = RunFolder.create("run", str(folder))
         self.plan, self.sockets = write_plan(plan, self.folder)
         self.written = self.folder.run_file.rename(folder / "not yet")
+        self.lives = 0
+        self._begin()
+
+    def _begin(self):
+        """Open the channels, as another broker than the one before."""
+        self.lives += 1
         self.feed, self.reports = (
-            channels.open_channel(self.plan.channels[name], end, "broker-0", 1)
+            channels.open_channel(self.plan.channels[name], end, "broker-0", self.lives)
             for name, end in (("feed", "pub"), ("report", "pull"))
         )
 
@@ -85,6 +91,11 @@ class Broker:
             channels.poll([self.feed, self.reports], timeout_s=0.02)
         return found
 
+    def restart(self):
+        """The next broker takes the place of this one."""
+        self._leave()
+        self._begin()
+
     def heard(self, kind):
         """The next message of a kind on the report channel."""
         while True:
@@ -96,11 +107,14 @@ class Broker:
         self.reports.gather()
         return self.reports.next()
 
-    def close(self):
-        """Leave nothing behind."""
+    def _leave(self):
         for end in (self.feed, self.reports):
             end.close()
         channels.terminate()
+
+    def close(self):
+        """Leave nothing behind."""
+        self._leave()
         self.sockets.remove()
 
 
@@ -295,6 +309,23 @@ def test_who_asks_to_stop_again_is_heard_once(broker):
         asked.append(broker.heard("request").fields)
         assert [each["what"] for each in asked] == ["note", "set", "set", "stop"]
     assert broker._next() is None
+
+
+def test_the_next_broker_is_asked_to_stop_again_unless_the_run_ends(broker):
+    """The one before may have died before it read that."""
+    hears = Hears()
+    with broker.watched(Asks(), hears):
+        broker.tell_all()
+        asked = [broker.heard("request").fields for _ in range(4)]
+        broker.restart()
+        broker.tell_all()
+        assert broker.heard("request").fields == asked[-1]
+        broker.tell("end", {"reason": "Asks: reached -180.5"})
+        broker.restart()
+        for times in (3, 4):  # what follows the first of a broker has been sent when the second is heard
+            broker.tell_all()
+            broker.until(lambda times=times: len(hears.named("on_failure")) == times, "failure")
+        assert broker._next() is None
 
 
 REFUSED = [
