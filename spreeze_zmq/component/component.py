@@ -19,8 +19,9 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.parent_death import is_bound
 from spreeze_zmq.component.failures import ToldFailures
 from spreeze_zmq.component.handing import Handing
+from spreeze_zmq.component.long_work import reporting_while
 from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
-from spreeze_zmq.component.reporting import Reporting
+from spreeze_zmq.component.reporting import REPORT_INTERVAL_S, Reporting
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, prune, restore_point
@@ -28,7 +29,6 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import CHECKPOINT
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 
-REPORT_INTERVAL_S = 0.5
 #: Longest wait of a process that leaves for room for its last reports.
 LAST_REPORTS_S = 2.0
 #: Why a process stops that was started by hand, whom the kernel tells of no death.
@@ -229,7 +229,7 @@ class Component(Reporting):
 
         Each call before :meth:`ready` also counts as a step of the start, which extends the start's deadline.
         """
-        self._preparations += not self._is_ready
+        self.count_step()
         if time.monotonic() >= self._next_report_s:
             self.poll()
 
@@ -265,11 +265,14 @@ class Component(Reporting):
         channels.terminate()
 
     def restore_point(self) -> SavedCheckpoint | None:
-        """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
+        """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``. Reports
+        go on while its files are verified. Raises CheckpointError.
+        """
         if self.handing.is_elsewhere:
             self.fetch(CHECKPOINT)
             prune(self.folder.checkpoints, 1)
-        found = restore_point(self.folder.checkpoints, self.plan.run.resume_from)
+        where = self.folder.checkpoints, self.plan.run.resume_from
+        found = reporting_while(self, partial(restore_point, *where))
         for skipped in found.skipped if found is not None else ():
             log.warning("checkpoint skipped: %s", skipped)
         return found

@@ -14,6 +14,8 @@ from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.process import Waits
 from spreeze_zmq.wire import channels
 
+#: Time between two reports.
+REPORT_INTERVAL_S = 0.5
 #: A ``hello`` is on its way for less time than this.
 UNHEARD_S = 2.0
 
@@ -91,6 +93,10 @@ class Reporting:
         row = status.get("processes", {}).get(self.name, {})
         is_known = row.get("pid") == os.getpid() and row.get("ready") is False
         return self._is_ready and is_known and time.monotonic() - self._hello_s > UNHEARD_S
+
+    def count_step(self) -> None:
+        """Count a step of the start, if this process is not ready yet; that extends the start's deadline."""
+        self._preparations += not self._is_ready
 
     def _owed(self) -> str:
         """What this process waits for, in words; empty if for nothing."""

@@ -18,9 +18,10 @@ import torch
 
 from spreeze_zmq.base.errors import CheckpointError, Diverged
 from spreeze_zmq.component import Component
+from spreeze_zmq.component.long_work import reporting_while
 from spreeze_zmq.learner.going_on import GOES_ON, GoingOn
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
-from spreeze_zmq.run.checkpoint import SavedCheckpoint, write_part
+from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint, write_part
 
 log = logging.getLogger("spreeze")
 
@@ -122,16 +123,8 @@ class Vault:
 
     def _save(self, name: str, state: Mapping[str, Any], *, exact: bool) -> None:
         folder = self.component.folder.checkpoints / name
-        files = [write_part(folder, self.state_file, partial(_write_state, state))]
-        if self.replay is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
-                self.replay.save(Path(scratch))
-                for file in Path(scratch).iterdir():
-                    part_name = self.replay_prefix + file.name
-                    files.append(write_part(folder, part_name, partial(os.replace, file)))
-        for other, content in self.going_on.files().items() if self.going_on is not None else ():
-            files.append(write_part(folder, other, partial(_write_bytes, content)))
+        others = self.going_on.files() if self.going_on is not None else {}
+        files = reporting_while(self.component, partial(self._write, folder, state, others))
         part = {file.name: file.to_dict() for file in files}
         written = [folder / file.name for file in files]
         losses = self.component.folder.losses(self.component.role)
@@ -140,6 +133,20 @@ class Vault:
         if exact and self.going_on is not None:
             fields["counts"] = self.going_on.counts()
         self.component.report("part", fields, files=written)
+
+    def _write(self, folder: Path, state: Mapping[str, Any], others: Mapping[str, bytes]) -> list[Part]:
+        """Write the state, the replay and other files; may take minutes. Raises CheckpointError."""
+        files = [write_part(folder, self.state_file, partial(_write_state, state))]
+        if self.replay is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
+                self.replay.save(Path(scratch))
+                for file in Path(scratch).iterdir():
+                    part_name = self.replay_prefix + file.name
+                    files.append(write_part(folder, part_name, partial(os.replace, file)))
+        for other, content in others.items():
+            files.append(write_part(folder, other, partial(_write_bytes, content)))
+        return files
 
     def restore(self) -> dict[str, Any] | None:
         """Restore the replay if it was saved, and return the saved state, with its place only where all
@@ -161,14 +168,7 @@ class Vault:
     def _read(self, checkpoint: SavedCheckpoint) -> dict[str, Any]:
         path: Path = checkpoint.part(self.state_file)
         log.info("going on from %s", path)
-        try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch's own words for what it does not unpickle advise to run it
-            odd = type(error).__name__ == "UnpicklingError"
-            why = "it is damaged, or holds more than tensors and numbers, which is never run"
-            why = why if odd else str(error).strip().split("\n")[0]
-            raise CheckpointError(f"{path} cannot be read: {why}; resume from another checkpoint") from error
-        return state
+        return reporting_while(self.component, partial(_read_state, path))
 
     def _restore_replay(self, checkpoint: SavedCheckpoint) -> None:
         names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
@@ -178,13 +178,24 @@ class Vault:
             for name in names:
                 link = Path(scratch) / name.removeprefix(self.replay_prefix)
                 link.symlink_to(checkpoint.part(name).absolute())
-            self.replay.load(Path(scratch))
+            reporting_while(self.component, partial(self.replay.load, Path(scratch)))
         log.info("the replay is back")
 
 
 def _write_state(state: Mapping[str, Any], path: Path) -> None:
     with path.open("wb") as file:  # given a path, torch.save would write its name into the file
         torch.save(state, file)
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's own words for what it does not unpickle advise to run it
+        odd = type(error).__name__ == "UnpicklingError"
+        why = "it is damaged, or holds more than tensors and numbers, which is never run"
+        why = why if odd else str(error).strip().split("\n")[0]
+        raise CheckpointError(f"{path} cannot be read: {why}; resume from another checkpoint") from error
+    return state
 
 
 def _canonical(value: Any) -> Any:

@@ -40,6 +40,8 @@ def test_a_replay_is_restored_there(folder):
         folder=folder,
         on=lambda *_: None,
         report=lambda kind, fields, files: None,
+        send_report=lambda: None,
+        count_step=lambda: None,
     )
     replays = [Replay(spec(), options(64)) for _ in range(2)]
     before, after = (Vault(component, dict, replay, lambda: True) for replay in replays)
