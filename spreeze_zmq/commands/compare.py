@@ -20,7 +20,18 @@ from spreeze_zmq.base.files import output
 from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.runs import cut, turned
 from spreeze_zmq.commands.setting import setting_of
-from spreeze_zmq.run.curves import AXES, Array, Curve, improvement, interval, iqm, join, profile, read_curve
+from spreeze_zmq.run.curves import (
+    AXES,
+    FEWEST,
+    Array,
+    Curve,
+    improvement,
+    interval,
+    join,
+    middle,
+    profile,
+    read_curve,
+)
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 
@@ -70,6 +81,8 @@ def main(arguments: argparse.Namespace) -> int:
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "CPU time", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     say("returns: interquartile mean over runs, 95 % bootstrap interval; the rest: mean, until the last look")
+    if any(1 < len(group.runs) < FEWEST for group in groups):
+        say("returns of fewer than five runs: the mean, and Student's t")
     runs = [run for each in groups for run in each.runs]
     more = (*improvements(groups), *cut(runs), *turned(runs))
     say("".join(f"{line}\n" for line in more), end="")
@@ -149,10 +162,11 @@ def improvements(groups: Sequence[Setting]) -> Iterator[str]:
     for group in groups:
         if len(group.runs) > 1 and first.setdefault(group.env, group) is not group:
             other = first[group.env]
-            share, low, high = improvement(group.best, other.best)
+            share, ends = improvement(group.best, other.best)
+            few = f"; an interval takes {FEWEST} runs of each"
             yield (
                 f"{group.env}: a run of {group.label} has a higher best return than one of {other.label} "
-                f"with probability {share:.2f} [{low:.2f}, {high:.2f}]"
+                f"with probability {share:.2f}" + (f" [{ends[0]:.2f}, {ends[1]:.2f}]" if ends else few)
             )
 
 
@@ -165,7 +179,7 @@ def write_csv(groups: Sequence[Setting], path: Path) -> None:
             for axis in AXES:
                 if joint := join(group.curves, axis):
                     about = (group.env, group.label, len(group.runs), axis)
-                    points = np.stack((joint.x, joint.iqm, joint.low, joint.high), 1)
+                    points = np.stack((joint.x, joint.middle, joint.low, joint.high), 1)
                     writer.writerows((*about, *point) for point in points.tolist())
 
 
@@ -207,7 +221,7 @@ def _draw_group(panel: Any, group: Setting, axis: str, color: str) -> None:
         style = {"alpha": 0.3, "linewidth": 0.8} if joint else {"label": label if number == 0 else None}
         panel.plot(curve.x[axis], curve.mean_return, color=color, drawstyle="steps-post", **style)
     if joint:
-        panel.plot(joint.x, joint.iqm, color=color, label=label)
+        panel.plot(joint.x, joint.middle, color=color, label=label)
         panel.fill_between(joint.x, joint.low, joint.high, color=color, alpha=0.2, linewidth=0)
 
 
@@ -234,11 +248,11 @@ def _row(group: Setting) -> list[str]:
 
 
 def _shown(scores: Any) -> str:
-    middle = decimal(iqm(scores).item())
+    shown = decimal(middle(scores).item())
     if len(scores) == 1:
-        return middle
+        return shown
     low, high = interval(scores)
-    return f"{middle} [{decimal(low.item())}, {decimal(high.item())}]"
+    return f"{shown} [{decimal(low.item())}, {decimal(high.item())}]"
 
 
 def _labels(runs: Sequence[PastRun], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """Learning curves of runs, read from their journals, and the interquartile mean of several seeds.
 
 As in rliable (Agarwal et al. 2021, arXiv 2108.13264): the mean of the middle half of the runs, with the
-percentile interval of a stratified bootstrap. Each setting is a stratum of its own.
+percentile interval of a stratified bootstrap. Each setting is a stratum of its own. Resamples of few runs
+hardly leave these: of fewer than ``FEWEST`` it is the mean of all, with Student's t.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,9 @@ AXES = {
 #: Values of rliable.
 NUM_RESAMPLES = 2_000
 CONFIDENCE = 0.95
+#: Runs that a bootstrap needs: of three, the percentile interval of 95 % is from the lowest to the highest,
+#: and holds the mean three times in four.
+FEWEST = 5
 #: Points of a joint curve.
 NUM_POINTS = 200
 #: Statuses between which trained transitions are interpolated.
@@ -64,7 +69,7 @@ class Joint:
     """Several curves as one, over the range that all of them cover; each field ``[P]``."""
 
     x: Array
-    iqm: Array
+    middle: Array
     low: Array
     high: Array
 
@@ -108,7 +113,7 @@ def _numbers(entries: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iter
 
 
 def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
-    """The interquartile mean of curves with its bootstrap interval over the range that all of them cover.
+    """The ``middle`` of curves with its ``interval`` over the range that all of them cover.
 
     None if there is no such range, or one of them has no such axis.
     """
@@ -118,7 +123,7 @@ def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
         return None
     points = np.unique(np.linspace(begin, end, NUM_POINTS))
     scores = np.array([curve.at(axis, points) for curve in curves])
-    return Joint(points, iqm(scores), *interval(scores, seed))
+    return Joint(points, middle(scores), *interval(scores, seed))
 
 
 def iqm(scores: Array, axis: int = 0) -> Array:
@@ -129,11 +134,17 @@ def iqm(scores: Array, axis: int = 0) -> Array:
     return trimmed
 
 
-def interval(scores: Array, seed: int = 0) -> tuple[Array, Array]:
-    """The percentile bootstrap interval of ``iqm`` over runs ``[R, P]``: low and high ``[P]``.
+def middle(scores: Array) -> Array:
+    """``iqm`` over runs ``[R, P]``, of fewer than ``FEWEST`` their mean: ``[P]``."""
+    return iqm(scores) if len(scores) >= FEWEST else scores.mean(0)
 
-    Whole runs are resampled.
+
+def interval(scores: Array, seed: int = 0) -> tuple[Array, Array]:
+    """The interval of ``middle`` over runs ``[R, P]``: low and high ``[P]``, both the run itself where it is
+    one. It is the percentile bootstrap, which resamples whole runs; of fewer than ``FEWEST`` Student's t.
     """
+    if len(scores) < FEWEST:
+        return _t_interval(scores)
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(scores), (NUM_RESAMPLES, len(scores)))
     resampled = iqm(scores[drawn], axis=1)
@@ -141,7 +152,17 @@ def interval(scores: Array, seed: int = 0) -> tuple[Array, Array]:
     return low, high
 
 
-def improvement(scores: Array, others: Array, seed: int = 0) -> tuple[float, float, float]:
+def _t_interval(scores: Array) -> tuple[Array, Array]:
+    from scipy.stats import t
+
+    mean, count = scores.mean(0), len(scores)
+    if count == 1:
+        return mean, mean
+    half = t.ppf((1 + CONFIDENCE) / 2, count - 1) * scores.std(0, ddof=1) / math.sqrt(count)
+    return mean - half, mean + half
+
+
+def improvement(scores: Array, others: Array, seed: int = 0) -> tuple[float, tuple[float, float] | None]:
     """The probability that a run scores more than one of another setting, ties counted half, with its
     percentile bootstrap interval over the runs of both (arXiv 2108.13264, section 4.3).
 
@@ -151,14 +172,17 @@ def improvement(scores: Array, others: Array, seed: int = 0) -> tuple[float, flo
         seed: of the resamples.
 
     Returns:
-        The probability, and the low and high end of its interval.
+        The probability, and the low and high end of its interval; None in their place where either setting
+        has fewer than ``FEWEST`` runs.
     """
     wins = (scores[:, None] > others) + 0.5 * (scores[:, None] == others)
+    if min(wins.shape) < FEWEST:
+        return float(wins.mean()), None
     rng = np.random.default_rng(seed)
     rows, columns = (rng.integers(0, size, (NUM_RESAMPLES, size)) for size in wins.shape)
     resampled = wins[rows[:, :, None], columns[:, None, :]].mean((1, 2))
     low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-    return float(wins.mean()), float(low), float(high)
+    return float(wins.mean()), (float(low), float(high))
 
 
 def profile(scores: Array, levels: Array) -> Array:

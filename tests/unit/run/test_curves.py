@@ -1,4 +1,4 @@
-"""Joint learning curves: the interquartile mean and its bootstrap interval, against their definitions."""
+"""Joint learning curves: the interquartile mean and its interval, against their definitions."""
 
 import itertools
 import json
@@ -41,25 +41,33 @@ def test_one_wild_run_of_four_does_not_move_it():
 
 
 def test_the_interval_is_that_of_all_possible_resamples():
-    """Four runs have 256 equally likely resamples; 2,000 drawn ones come near their percentiles."""
-    scores = np.array([1.0, 2.0, 4.0, 8.0])
-    every = [iqm(scores[list(runs)]).item() for runs in itertools.product(range(4), repeat=4)]
+    """Five runs have 3,125 equally likely resamples; 2,000 drawn ones come near their percentiles."""
+    scores = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    every = iqm(scores[np.array([*itertools.product(range(5), repeat=5)])], axis=1)
     low, high = interval(scores[:, None], seed=3)
     near = [np.percentile(every, [1.5, 3.5]), np.percentile(every, [96.5, 98.5])]
     assert near[0][0] <= low.item() <= near[0][1]
     assert near[1][0] <= high.item() <= near[1][1]
 
 
+def test_of_few_runs_too_the_interval_holds_the_mean_as_often_as_it_says():
+    """Of three normal values, in 500 draws."""
+    scores = np.random.default_rng(8).normal(size=(3, 500))
+    low, high = interval(scores)
+    assert ((low <= 0) & (high >= 0)).mean() >= 0.9
+
+
 def test_the_probability_of_improvement_is_that_of_the_u_test():
     """The statistic of Mann and Whitney divided by the number of pairs; its interval holds it."""
     rng = np.random.default_rng(5)
     first, second = rng.integers(0, 6, 7).astype(float), rng.integers(0, 6, 5).astype(float)
-    share, low, high = improvement(first, second)
+    share, (low, high) = improvement(first, second)
     statistic = pytest.importorskip("scipy.stats").mannwhitneyu(first, second).statistic
     assert share == pytest.approx(statistic / 35)
     assert low <= share <= high
-    assert improvement(first + 10, first) == (1, 1, 1)
-    assert improvement(second[:1], second[:1]) == (0.5, 0.5, 0.5)
+    assert improvement(first + 10, first) == (1, (1, 1))
+    assert improvement(first, second[:4])[1] is None
+    assert improvement(second[:1], second[:1]) == (0.5, None)
 
 
 def test_a_profile_is_the_share_above_each_level():
@@ -69,8 +77,8 @@ def test_a_profile_is_the_share_above_each_level():
 
 
 def test_whole_runs_are_drawn_not_single_points():
-    """For two runs that cross, some resample is one run alone at all points."""
-    scores = np.array([[0.0, 1.0], [1.0, 0.0]])
+    """Of runs that cross, some resample has those of one kind alone in its middle, at all points."""
+    scores = np.array(3 * [[0.0, 1.0], [1.0, 0.0]])
     low, high = interval(scores)
     np.testing.assert_array_equal((low, high), ([0, 0], [1, 1]))
 
@@ -85,7 +93,7 @@ def test_curves_are_joined_where_all_of_them_are():
     """From the latest start to the earliest end, so that every point has a value from every run."""
     joint = join([curve([0, 10, 40], [0, 10, 40]), curve([5, 10, 30], [2, 20, 60])], "env_steps")
     assert (joint.x[0], joint.x[-1]) == (5, 30)
-    assert (joint.iqm[0], joint.iqm[-1]) == (1, 35)
+    assert (joint.middle[0], joint.middle[-1]) == (1, 35)
     assert join([curve([0, 1], [0, 1]), curve([5, 6], [0, 1])], "env_steps") is None
 
 
