@@ -70,7 +70,7 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         )
     if cut := cut_by_time(best):
         lines.append(f"of these episodes, {cut} before their end: it compares with no other score")
-    elif "interval_low" in best:
+    elif best.get("final") and "interval_low" in best:  # others chose the policy
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
     return [*lines, *filter(None, [same_episodes(best)])]
