@@ -194,14 +194,15 @@ class LearningFigures:
         return Efficiency(flops_per_s, limit, flops_per_s / limit)
 
     def arithmetic_s(self, places: Mapping[str, str]) -> float:
-        """Core-seconds that the products of all updates on the CPU take at the rate that was measured for
-        them; arguments as for :meth:`efficiency`.
+        """Core-seconds that the products of this run's updates on the CPU take at the rate that was measured
+        for them; arguments as for :meth:`efficiency`.
         """
         total = 0.0
         for name, place in places.items():
             limit = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
             if place == "cpu" and limit:
-                total += self.counts[f"{name.split('_')[0]}_flops"] / limit
+                flops = f"{name.split('_')[0]}_flops"
+                total += (self.counts[flops] - self.first_counts.get(flops, self.counts[flops])) / limit
         return total
 
     def policy_lag(self, newest: Collection[str], bound: int | None) -> PolicyLag:

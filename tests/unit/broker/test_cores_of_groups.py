@@ -39,6 +39,25 @@ def test_a_member_hides_no_other_program_on_the_launchers_cores(monkeypatch):
     assert run.core_s == pytest.approx(100.0)
 
 
+def test_a_resumed_run_has_not_computed_what_its_parent_has(monkeypatch):
+    """Its learners count on, from 100 updates before what the checkpoint has; the critic is there first."""
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: 0.0)
+    run = RunRecord(topology.load("pendulum"))
+    run.resume({"t_s": 100.0, "counts": {"critic_updates": 100_000, "actor_updates": 100_000}})
+    for t_s, critic, actor in ((101.0, -100, -100), (102.0, 0, -100), (103.0, 100, 0), (123.0, 2_100, 2_000)):
+        for part, more in (("critic", critic), ("actor", actor)):
+            fields = report(f"{part}_learner", t_s - 100.0, 0)
+            updates = 100_000 + more
+            fields["counters"] = {f"{part}_updates": updates, f"{part}_flops": 1e7 * updates}
+            fields["device"] = {"limit_flops_per_s": 1e10}
+            run.take_report(f"{part}_learner-0", 1, fields, t_s)
+    shares = run.core_shares(123.0)
+    spent_s = (
+        20.0 + 21.0
+    )  # since the first update, which the critic says a second before the actor's next report
+    assert shares.products / (shares.products + shares.updates) == pytest.approx(4.0 / spent_s)
+
+
 @pytest.mark.parametrize(("elsewhere", "flops"), [("critic_learner", 1e9), ("actor_learner", 3e9)])
 def test_a_learner_elsewhere_has_no_part_in_the_arithmetic_of_these_cores(monkeypatch, elsewhere, flops):
     """Neither in the products of updates, nor in what all of these cores could compute; its CPU time is the
