@@ -15,6 +15,7 @@ from spreeze_zmq.base.schema import in_words, options_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER
+from spreeze_zmq.screen.terminal.numbers import memory
 
 #: Whose work each limit of a run grows by; the clock needs nobody.
 GROWS_BY = {"mean_return": EVALUATOR, "env_steps": SAMPLER, "trained_transitions": CRITIC_LEARNER}
@@ -79,7 +80,7 @@ def report(plan: Plan, advised: Sequence[str] = (), remarks: Sequence[str] = ())
         "algorithm": plan.run.algorithm,
         "ends": ends(plan),
         "processes": ", ".join(_count(plan, role) for role in plan.components),
-        "replay": replay(check_memory(plan)),
+        "replay": replay(check_memory(plan), plan.groups_here),
     }
     rows |= {"goals": _goals(plan), "data": _data(plan), "numbers": _moving(plan)}
     if plan.environment.described:
@@ -138,7 +139,7 @@ def environment(plan: Plan) -> str:
 
 def ends(plan: Plan) -> str:
     stop = to_plain(plan.run.stop)
-    given = [f"{name} {value:,g}" for name, value in stop.items() if value is not None]
+    given = [f"{name} {value:,.15g}" for name, value in stop.items() if value is not None]
     return "; ".join(filter(None, (f"at {' or '.join(given)}" if given else "never", endless(plan))))
 
 
@@ -154,11 +155,13 @@ def endless(plan: Plan) -> str:
     return f"nothing ends this run but Ctrl-C{until}; --set run.stop.minutes=10 would"
 
 
-def replay(sizes: dict[str, int]) -> str:
+def replay(sizes: Mapping[str, int], num_groups: int) -> str:
+    """The memory of each learner's full replay, ``sizes`` in bytes, and of those of all groups together."""
     if not any(sizes.values()):
         return "none: each round of rollouts is thrown away"
-    each = ", ".join(f"{role} {size / 1e9:.2f} GB" for role, size in sizes.items())
-    return f"{each}; together {sum(sizes.values()) / 1e9:.2f} GB when full"
+    each = ", ".join(f"{role} {memory(size)}" for role, size in sizes.items())
+    groups = f" of {num_groups} groups" if num_groups > 1 else ""
+    return f"{each}; together {memory(num_groups * sum(sizes.values()))}{groups} when full"
 
 
 def _count(plan: Plan, role: str) -> str:

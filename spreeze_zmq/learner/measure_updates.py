@@ -30,6 +30,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
 from spreeze_zmq.plan.sizing import BATCH_SIZE
 from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, ObservationReplay, Replay, free_bytes
+from spreeze_zmq.screen.terminal.numbers import memory
 
 #: The first batch size: smaller ones never train more.
 SMALLEST = 64
@@ -107,7 +108,7 @@ class Rehearsal:
 
 
 def largest_batch(plan: Plan, free: int) -> int:
-    """The largest batch that fits beside the full replays of the learners on the critics' device.
+    """The largest batch that fits beside the full replays of all groups' learners on the critics' device.
 
     Args:
         plan: the run's.
@@ -120,14 +121,14 @@ def largest_batch(plan: Plan, free: int) -> int:
     devices = {role: plan.components[role].options.get("device", "cpu") for role in plan.learning.learners}
     device, sizes = devices[CRITIC_LEARNER], replay_bytes(plan)
     sharing = [role for role in devices if devices[role] == device]
-    replays = sum(sizes[role] for role in sharing)
+    replays = plan.groups_here * sum(sizes[role] for role in sharing)
     drawn = sizes[CRITIC_LEARNER] // options.replay_capacity
     drawn += batch_bytes(algorithm, options, plan.environment)
-    largest: int = int(MEMORY_SHARE * free - replays) // (len(sharing) * drawn)
+    largest: int = int(MEMORY_SHARE * free - replays) // (plan.groups_here * len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
-            f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
-            f"{replays / 1e9:.1f} GB of it, and a batch of {SMALLEST} does not fit beside them: lower "
+            f"{BATCH_SIZE}: {device} has {memory(free)} free; the replays take "
+            f"{memory(replays)} of it, and a batch of {SMALLEST} does not fit beside them: lower "
             "algorithm.replay_capacity or the networks' sizes"
         )
     return largest

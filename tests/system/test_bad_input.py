@@ -257,7 +257,7 @@ def test_check_and_graph_start_nothing(tmp_path):
     )
     assert rows["ends"] == "at return 4,000 or minutes 45"
     assert "1 critic_learner, 1 actor_learner" in rows["processes"]
-    assert rows["replay"].endswith("together 1.30 GB when full")
+    assert rows["replay"].endswith("together 1.3 GB when full")
     drawn = said("--graph")
     for word in (
         "sampler",

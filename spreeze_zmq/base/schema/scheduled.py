@@ -91,7 +91,7 @@ def in_words(value: Any, form: str = "g") -> str:
         end = (
             ""
             if over == "run"
-            else f" over {' or '.join(f'{name} {count:,g}' for name, count in over.items())}"
+            else f" over {' or '.join(f'{name} {count:,.15g}' for name, count in over.items())}"
         )
         return f"{value['from']:{form}} to {value['to']:{form}}{end}{by}"
     if isinstance(value, Mapping):

@@ -104,7 +104,7 @@ def small_replay(vitals: Vitals) -> Finding | None:
     if not capacity or not length or capacity >= length:
         return None
     return Finding(
-        f"algorithm.replay_capacity is {capacity:,}, an episode has up to {length:,} steps",
+        f"algorithm.replay_capacity is {capacity:,.0f}, an episode has up to {length:,.0f} steps",
         "the beginning of an episode is forgotten before its end has come",
         "algorithm.replay_capacity = 1_000_000",
     )
@@ -181,7 +181,7 @@ def early_schedules(vitals: Vitals) -> Finding | None:
             ends = numbers(table.get("over"))
             if 0 < ends.get("env_steps", math.inf) <= first:
                 return Finding(
-                    f"the schedule of algorithm.{name} is over after {ends['env_steps']:,g} env steps, and "
+                    f"the schedule of algorithm.{name} is over after {ends['env_steps']:,.0f} env steps, and "
                     f"training begins after {first:,}",
                     "every update takes its last value",
                     'over = "run" in the schedule, or a smaller algorithm.learning_starts',

@@ -55,6 +55,20 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
             "is 100,000, but a round .* has [0-9,]+ transi",
         ),
         ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
+        (
+            "cartpole_dqn",
+            ["algorithm.replay_capacity=300", "algorithm.learning_starts=200"],
+            "is 300, an episode has up to 500 steps",
+        ),
+        (
+            "pendulum",
+            [
+                "algorithm.tau={from=0.1, to=0.01, over={env_steps=1_234_567}}",
+                "algorithm.learning_starts=1_300_000",
+                "algorithm.replay_capacity=2_000_000",
+            ],
+            "over after 1,234,567 env steps",
+        ),
         ("cartpole_dqn", ["algorithm.tau=1"], "target_every = 1_000"),
         ("cartpole_dqn", ["algorithm.tau=1", "algorithm.target_every=500"], ""),
         (

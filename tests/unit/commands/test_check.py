@@ -7,7 +7,7 @@ import pytest
 
 from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.commands.advice import advice
-from spreeze_zmq.commands.check import endless, ends, environment, report
+from spreeze_zmq.commands.check import endless, ends, environment, replay, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.topology import load
@@ -124,6 +124,19 @@ def test_a_run_with_a_limit_that_grows_ends(stop):
     plan = load("pendulum", [f"run.stop={stop}"], without=["evaluator"])
     assert endless(plan) == ""
     assert ends(plan).startswith("at return -200 or ")
+
+
+def test_counts_and_sizes_are_written_out():
+    """A limit to its last digit, a small replay in a unit that shows it, and all groups of this machine."""
+    alone = load(
+        "pendulum", ["run.stop={env_steps=1_234_567, return=-0.5}", "algorithm.replay_capacity=2000"]
+    )
+    assert ends(alone) == "at return -0.5 or env_steps 1,234,567"
+    sizes = {"critic_learner": 80_000, "actor_learner": 40_000}
+    assert replay(sizes, 1) == "critic_learner 80 kB, actor_learner 40 kB; together 120 kB when full"
+    assert replay(sizes, load("pendulum", ["groups.count=2"], cores=8).groups_here) == (
+        "critic_learner 80 kB, actor_learner 40 kB; together 240 kB of 2 groups when full"
+    )
 
 
 def test_hindsight_and_data_are_said():
