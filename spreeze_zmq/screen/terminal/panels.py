@@ -147,23 +147,26 @@ def _scores(status: Mapping[str, Any]) -> list[Line]:
     last = evaluation["last"]
     moment: Line = [] if last is None else [(f", {clock(last['t_s'])}", "dim")]
     return [
-        [(f"{'evaluation':{LABEL}}", "dim"), *_score(last, "bold"), *moment],
-        [(f"{'best':{LABEL}}", "dim"), *_score(evaluation["best"], "bold green")],
+        [(f"{'evaluation':{LABEL}}", "dim"), *_score(last, "bold", status), *moment],
+        [(f"{'best':{LABEL}}", "dim"), *_score(evaluation["best"], "bold green", status)],
         [(f"{'in training':{LABEL}}", "dim"), *training],
     ]
 
 
-def _score(score: Mapping[str, Any] | None, style: str) -> Line:
-    """A score, of how many episodes, and the env steps of its policy, which may have played some later."""
+def _score(score: Mapping[str, Any] | None, style: str, status: Mapping[str, Any]) -> Line:
+    """A score, of how many episodes, and the env steps of its policy, which may have played some later; in a
+    run that has taken none, as on data alone, these are left out.
+    """
     if score is None:
         return [("none yet", "dim")]
     steps = score["env_steps"]
     shown = f"{steps:,}" if steps < 10_000_000 else compact(steps)
+    at = f", at {shown} steps" if steps or status["env_steps"] else ""
     episodes = cut_by_time(score) or f"n={score['num_episodes']}"
     return [
         (decimal(score["mean_return"]), style),
         (f" ± {decimal(score['std_return'])}", ""),
-        (f" {episodes}, at {shown} steps", "dim"),
+        (f" {episodes}{at}", "dim"),
     ]
 
 

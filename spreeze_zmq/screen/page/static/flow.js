@@ -1,6 +1,6 @@
 // The run's processes and channels as they are: a card for each role, an arrow for each channel that carries data.
 
-import { bytes, element, percent, plain, short } from "./format.js";
+import { bytes, element, isOver, percent, plain, short } from "./format.js";
 
 const CONTROL = new Set(["report", "control", "feed"]);
 const MANY = 12;
@@ -51,12 +51,13 @@ export class Flow {
     const frame = this.place.getBoundingClientRect();
     this.arrows.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
     const made = [];
+    const told = isOver(this.run) ? null : status; // nothing travels any more
     for (const [name, channel] of Object.entries(this.run.about.channels)) {
       if (CONTROL.has(name)) continue;
       const ends = channel.connects.filter((role) => this.cards.has(role) && (role !== "visualizer" || status?.processes && Object.keys(status.processes).some((process) => process.startsWith("visualizer"))));
       for (const role of ends) {
         const [from, to] = channel.pattern === "push_pull" ? [role, channel.binds] : [channel.binds, role];
-        made.push(...this.arrow(frame, name, from, to, rateOf(name, channel, status)));
+        made.push(...this.arrow(frame, name, from, to, rateOf(name, channel, told)));
       }
     }
     this.arrows.replaceChildren(...made);

@@ -48,6 +48,9 @@ export function endedBy({ ended, status }) {
   return goal != null && status?.evaluation.best?.mean_return >= Number(goal) ? `return ${goal} reached` : ended;
 }
 
+/** Whether a run has no rates any more: those of its last status are of a time in which it ended. */
+export const isOver = (run) => run.ended || !run.about.live;
+
 /** How many episodes a score is of, and how many of them time has cut, so that it is no return. */
 export function episodesOf({ num_episodes, num_truncated, timed_out }) {
   return `${num_episodes} episodes${timed_out ? `, ${num_truncated || "some"} of them cut by time` : ""}`;

@@ -1,6 +1,6 @@
 // The head of the page, and the figures below the pictures.
 
-import { clock, count, decimal, element, episodesOf, percent, plain, short } from "./format.js";
+import { clock, count, decimal, element, episodesOf, isOver, percent, plain, short } from "./format.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -37,9 +37,6 @@ function goalsOf(status) {
   return goals;
 }
 
-/** Whether a run has no rates any more: those of its last status are of a time in which it ended. */
-const isOver = (run) => run.ended || !run.about.live;
-
 export function showFigures(run) {
   const { status, about } = run;
   const lag = status.policy_lag;
@@ -59,9 +56,10 @@ export function showFigures(run) {
   );
   const { last, best } = status.evaluation;
   const { episodes } = status;
+  const atSteps = (row) => (row.env_steps || status.env_steps ? `at ${short(row.env_steps)} env steps` : "");
   at("scores").replaceChildren(
-    score("evaluation", last, last && `${last.timed_out ? `${episodesOf(last)}, ` : ""}at ${short(last.env_steps)} env steps`, "evaluation"),
-    score("best", best, best && `in ${episodesOf(best)}, at ${short(best.env_steps)} env steps`, "best"),
+    score("evaluation", last, last && listed(last.timed_out && episodesOf(last), atSteps(last)), "evaluation"),
+    score("best", best, best && listed(`in ${episodesOf(best)}`, atSteps(best)), "best"),
     score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes, lately of ${short(episodes.mean_length)} steps`, "training"),
   );
 }
@@ -80,6 +78,8 @@ function capacity(run, role, rate) {
   if (isOver(run) || !row || !rate || row.busy < 0.02) return null;
   return { value: row.busy, text: `of ${short(rate / row.busy)} /s, were it never to wait for a peer` };
 }
+
+const listed = (...parts) => parts.filter(Boolean).join(", ");
 
 function figure(name, value, beside, limit) {
   const parts = [element("h3", {}, name), element("p", { class: "number" }, value), element("p", { class: "muted" }, beside)];

@@ -1,43 +1,11 @@
 """What the page's scripts make of a run, in node: they get what a server sends, and draw into nothing."""
 
-import json
-import shutil
-import subprocess
 from itertools import pairwise
-from types import SimpleNamespace
 
-import pytest
-
-from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.launcher.ends import Ends
-from spreeze_zmq.launcher.interrupts import Interrupts
-from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.plan import topology
-from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import story
-from spreeze_zmq.supervisor import Exited, Unwanted
-
-STATIC = shipped_folder("launch").parent / "spreeze_zmq" / "screen" / "page" / "static"
-NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node here: apt-get install nodejs")
-
-
-@pytest.fixture
-def told(tmp_path):
-    """Runs a script beside the page's own; gives what it prints, from JSON."""
-    shutil.copytree(STATIC, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("uplot*"))
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-
-    def run(script, **given):
-        values = "\n".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
-        (tmp_path / "script.js").write_text(f"{script.strip()}\n".replace("GIVEN", values))
-        done = subprocess.run([NODE, tmp_path / "script.js"], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
 
 
 def status_entry(t_s, plan=None, target=None):
@@ -197,7 +165,7 @@ GIVEN
 const said = (one) => (one.inner ? one.inner.map(said).join("|") : String(one));
 const shown = (ended, live) => {
   showFigures({ ...run, ended, about: { ...run.about, live } });
-  return said(places.figures);
+  return said(places.figures) + said(places.scores);
 };
 console.log(JSON.stringify([shown(null, true), shown("minutes 1", true), shown(null, false)]));
 """
@@ -210,6 +178,19 @@ def test_a_run_that_is_over_has_no_rates(told):
     live, *over = told(FIGURES, run={"about": about, "status": {**status, "env_steps_per_s": 9.0}})
     assert "env steps|0|9 /s" in live
     assert all(" /s" not in figures for figures in over)
+
+
+def test_a_score_has_the_env_steps_of_a_run_that_takes_some(told):
+    """On data alone there are none."""
+    plan = topology.load("pendulum")
+    about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
+    look = {"mean_return": -5.0, "std_return": 1.0, "num_episodes": 5, "env_steps": 0}
+    status["evaluation"] = {"last": look, "best": {**look, "timed_out": True, "num_truncated": 4}}
+    none, *_ = told(FIGURES, run={"about": about, "status": status})
+    assert "-5.00| ± 1.00|in 5 episodes" in none
+    assert "at 0" not in none
+    some, *_ = told(FIGURES, run={"about": about, "status": {**status, "env_steps": 9}})
+    assert "4 of them cut by time, at 0 env steps" in some
 
 
 NUMBERS = """
@@ -240,61 +221,3 @@ settings.send("tau", field);
 console.log(JSON.stringify({ kept, left: field.value, heard }));
 """
     assert told(script) == {"kept": "0.5", "left": "", "heard": [{"option": "tau", "value": 0.5}]}
-
-
-GONE = """
-const made = () => ({ setAttribute(key, value) { this[key] = value; }, append() {} });
-globalThis.document = { createElement: made };
-const { Flow } = await import("./flow.js");
-const { Run } = await import("./run.js");
-GIVEN
-const [run, shown] = [new Run(), []];
-for (const entry of entries) {
-  run.take(entry);
-  if (!run.status) continue;
-  const rows = { replaceChildren: (...inner) => (rows.inner = inner) };
-  const card = { dataset: {}, querySelector: (name) => (name === ".processes" ? rows : {}) };
-  new Flow(null, run).drawCard("sampler", card, run.status);
-  shown.push([card.dataset.state, ...rows.inner.map((row) => row["data-name"].at(-1))]);
-}
-console.log(JSON.stringify(shown));
-"""
-
-
-def test_who_is_waited_for_is_gone_until_it_is_back_or_not_wanted_any_more(told, tmp_path):
-    """As the launcher tells the broker of its end, and the broker the page."""
-    plan, record = topology.load("pendulum"), RunRecord(topology.load("pendulum"))
-    crew = SimpleNamespace(deadlines=SimpleNamespace(begin=lambda name: None))
-    entries = [story.run_entry(plan, live=True)]
-
-    def tell(kind, **about):
-        """What the broker hears of the launcher is noted, and told in the next status."""
-        if kind == "exited":
-            record.lose(about["name"], about["how"])
-            entries.append(story.entry_of(kind, float(len(entries)), about))
-
-    def status(*ready):
-        """That of the broker, where these processes have said hello before."""
-        t_s = float(len(entries))
-        for name in ready:
-            record.take_hello(name, len(entries), {"role": "sampler", "pid": 1}, t_s)
-        entries.append(story.entry_of("status", t_s, record.status("training", Balancer(plan).status(), t_s)))
-
-    ends = Ends(Outcome(RunFolder(tmp_path), plan), crew, None, Interrupts(), tell, lambda line: None)
-    about = {"pid": 1, "code": None, "signal": 9, "words": "", "log_path": tmp_path / "log", "lived_s": 3.0}
-    about |= {"expected": False, "killed": False, "overdue": False, "restarting": True}
-    status("sampler-0", "sampler-1")
-    for name in ("sampler-0", "sampler-1"):
-        ends.on_event(Exited(name, **about))
-        status()
-        status(*{"sampler-0"} & {name})
-    ends.on_event(Unwanted("sampler-1"))
-    status()
-    shown = [
-        ["working", "0", "1"],
-        ["gone", "1", "0"],
-        ["working", "0", "1"],
-        ["gone", "0", "1"],
-        ["working", "0"],
-    ]
-    assert [one for one, after in pairwise([*told(GONE, entries=entries), None]) if one != after] == shown

@@ -54,10 +54,14 @@ def test_the_last_frame_has_no_rates():
     assert row.split("replay")[0].split() == ["env", "steps", "1,123,456,789"]
 
 
-def test_data_alone_has_no_replay_ratio():
-    """Nothing is sampled that it could be kept to."""
-    status = {**LARGE, "replay_ratio": {"target": None, "measured": None}}
-    assert "replay ratio" not in shown(status)
+def test_data_alone_has_neither_a_replay_ratio_nor_env_steps():
+    """Nothing is sampled that it could be kept to, or that a score could be after."""
+    look = {**LARGE["evaluation"]["last"], "env_steps": 0}
+    status = {**LARGE, "env_steps": 0, "evaluation": {"last": look, "best": look}}
+    status |= {"replay_ratio": {"target": None, "measured": None}}
+    said = shown(status)
+    assert "replay ratio" not in said
+    assert "at 0 steps" not in said
     assert " replay_ratio=- policy_lag=" in plain_line(status, {})
 
 
