@@ -195,8 +195,9 @@ class RefusalRecord:
 
     @property
     def mistakes(self) -> int:
-        """Number of messages that broke a rule."""
-        return sum(one.count for one in self._refused.values() if one.word not in NO_MISTAKES)
+        """Number of messages that broke a rule; what never came is none."""
+        counts = (one.count for one in self._refused.values() if one.word not in (*NO_MISTAKES, *MISSING))
+        return min(sum(counts), MAX_COUNT - 1)
 
     def rows(self, now_s: float, most: int = 2 * MOST_ROWS) -> list[Refused]:
         """At most ``most`` rows: stuck senders first, then mistakes before what is none, then by count."""

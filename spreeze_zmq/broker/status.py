@@ -87,6 +87,7 @@ class StatusMessage:
         late: ``reports_late_s``, where the broker is behind.
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
+        num_refused: messages that broke a rule, those of rows that are left out too.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
         requests: the last ones; only where there were any.
         values: ``values``, option -> the number that was set; only where one was, in an earlier run too.
@@ -113,6 +114,7 @@ class StatusMessage:
     efficiency: Efficiency | None
     balance: Mapping[str, Any]
     refusals: Sequence[Refused]
+    num_refused: int
     went_back: Sequence[WentBack]
     num_failures: int
     failures: Sequence[FailureRow]
@@ -149,6 +151,7 @@ class StatusMessage:
             efficiency=record.efficiency(rates["critic_flops"], rates["actor_flops"]),
             balance=balance,
             refusals=record.refusals.rows(now_s, SHOWN_ROWS),
+            num_refused=record.refusals.mistakes,
             went_back=record.went_back[-SHOWN_ROWS:],
             num_failures=record.failures.count,
             failures=record.failures.rows(SHOWN_ROWS),

@@ -14,6 +14,7 @@ from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
 from spreeze_zmq.screen.terminal.panels import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
+    NEVER_CAME,
     cut_by_time,
     ended_by,
     episodes_of_a_best,
@@ -50,8 +51,10 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         lines += [f"{title}: {line}" for title, line in groups.items()]
     harmful = [row for row in findings(summary) if row.get("rank", 0) < NO_HARM]
     lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
-    if rows := mistakes(summary):
-        lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
+    rows = mistakes(summary)
+    if refused := [row for row in rows if row["word"] not in NEVER_CAME]:
+        lines.append(f"refused {sum(row['count'] for row in refused):,} in all; {refused[0]['line']}")
+    lines += [row["line"] for row in rows if row["word"] in NEVER_CAME][:1]
     lines += [f"dropped {count:,} transitions: {cause}" for cause, count in _lost(summary)]
     if shares := core_shares(summary.get("cores")):
         lines.append(f"cores since the first update: {shares}")

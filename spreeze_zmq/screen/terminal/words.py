@@ -35,6 +35,10 @@ def _readable(rows: Iterable[Mapping[str, Any]], types: Mapping[str, type]) -> l
 _ROW = {**dict.fromkeys(("taker", "sender", "kind", "word", "line"), str), "count": int, "stuck": bool}
 
 
+#: Words of rows that stand for messages which never came, where all others stand for refused ones.
+NEVER_CAME = ("no_hello", "no_report")
+
+
 def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rows of the status's ``refusals`` that are a sender's mistake, without samples that grew stale."""
     return [row for row in _readable(status.get("refusals", ()), _ROW) if row["word"] != "stale"]
@@ -259,7 +263,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "evaluation": _decimal(last and last["mean_return"]),
         "best_return": _decimal(best and best["mean_return"]),
         "samples_dropped": str(status["samples"]["dropped"]),
-        "messages_refused": str(sum(row["count"] for row in mistakes(status))),
+        "messages_refused": str(status.get("num_refused", 0)),
         "failures": str(status.get("num_failures", 0)),
         "samplers": str(status["workers"].get(SAMPLER, {}).get("count", 0)),
         "waiting": ",".join(waiting) or "-",

@@ -4,9 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spreeze_zmq.broker.problems import MISSING, NO_REPORT
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
 from spreeze_zmq.screen.terminal.numbers import decimal
-from spreeze_zmq.screen.terminal.words import ended_by, program
+from spreeze_zmq.screen.terminal.words import ended_by, plain_line, program
 from tests.unit.screen.terminal.drawn import LARGE, shown
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, report
 
@@ -58,6 +59,23 @@ def test_the_last_words_say_where_all_episodes_were_the_same():
         said = "\n".join(outcome(summary, "minutes 0.50 >= 0.5"))
         assert ("all 30 episodes were the same" in said) is is_one
         assert ("its mean lies between" in said) is interval
+
+
+def test_silence_is_no_refused_message():
+    """It has a line of its own, and no part in the sum, which has the rows that a status does not show."""
+    run = Recorded()
+    run.record.refusals.miss("sampler-0", NO_REPORT, 4.0)
+    silence = f"sampler-0: {MISSING[NO_REPORT]}"
+    assert silence in outcome(run.record.summary("", 5.0, final=True), "minutes 1")
+    assert run.record.disturbances == 0
+    rows = [
+        {"sender": f"sampler-{n}", "kind": "rollout", "word": "wrong_dtype", "count": 3} for n in range(20)
+    ]
+    run.record.refusals.take("critic_learner-0", rows, 5.0)
+    words = outcome(run.record.summary("", 6.0, final=True), "minutes 1")
+    assert [line.partition(";")[0] for line in words[1:3]] == ["refused 60 in all", silence]
+    assert " messages_refused=60 " in plain_line(run.status("training", 6.0), {})
+    assert run.record.disturbances == 60
 
 
 def test_the_last_words_say_that_time_has_cut_the_episodes():
