@@ -9,7 +9,7 @@ import time
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.commands.arguments import add_seed
-from spreeze_zmq.evaluation.evaluation import as_text
+from spreeze_zmq.evaluation.evaluation import as_text, of_episodes, with_spread
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 from spreeze_zmq.screen.terminal.words import episodes_of_a_best, same_episodes
 
@@ -68,8 +68,8 @@ def main(arguments: argparse.Namespace) -> int:
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
         say(f"episode {number}: return {as_text(value)}, {length} steps{', cut' if cut else ''}")
     say(
-        f"{saved.environment.id}: mean return {as_text(score.mean_return)} "
-        f"+- {as_text(score.returns.std())} over {len(score.returns)} episodes (--seed {seed} repeats them)"
+        f"{saved.environment.id}: mean return {with_spread(score.returns)} over "
+        f"{of_episodes(len(score.returns))} (--seed {seed} repeats them)"
     )
     if score.num_failed:
         say(f"{score.num_failed} more ended with a failure of their environment and do not count")
@@ -94,6 +94,6 @@ def main(arguments: argparse.Namespace) -> int:
 def _when_saved(saved: SavedPolicy) -> str:
     """The score that the file states, and how to repeat it."""
     is_final, was_cut = (saved.policy.metadata.get(name) == "True" for name in ("final", "timed_out"))
-    score = f"{as_text(saved.mean_return)} in {saved.num_episodes} {episodes_of_a_best(final=is_final)}"
+    score = f"{as_text(saved.mean_return)} in {episodes_of_a_best(saved.num_episodes, final=is_final)}"
     cut = ", of which time had cut some," * was_cut
     return f"{score}{cut} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"

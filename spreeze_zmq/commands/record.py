@@ -13,7 +13,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.arguments import add_seed
 from spreeze_zmq.commands.evaluate import add_run_arguments
 from spreeze_zmq.envs.recorded import OwnEpisode, recorded
-from spreeze_zmq.evaluation.evaluation import as_text, play
+from spreeze_zmq.evaluation.evaluation import of_episodes, play, with_spread
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 from spreeze_zmq.policy import with_noise, without_noise
 
@@ -56,8 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
     returns = np.array([sum(episode.rewards) for episode in episodes])
     steps = sum(len(episode.rewards) for episode in episodes)
     say(
-        f"{folder}: {len(episodes)} episodes, {steps:,} steps, mean return {as_text(returns.mean())} "
-        f"+- {as_text(returns.std())} (--seed {seed} repeats them)"
+        f"{folder}: {of_episodes(len(episodes))}, {steps:,} steps, mean return {with_spread(returns)} "
+        f"(--seed {seed} repeats them)"
     )
     say(f'in a topology:\n[data.{name.rpartition("/")[2]}]\nsource = "minari:{name}"')
     return 0

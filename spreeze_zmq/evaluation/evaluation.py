@@ -134,6 +134,17 @@ def as_text(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 or not value else f"{value:.2g}"
 
 
+def with_spread(returns: NDArray[np.float64]) -> str:
+    """``-142.70 +- 77.50``: mean and spread of ``[E]`` returns; of one, which has no spread, itself."""
+    spread = f" +- {as_text(float(returns.std()))}" if len(returns) > 1 else ""
+    return as_text(float(returns.mean())) + spread
+
+
+def of_episodes(number: int) -> str:
+    """``1 episode`` or ``7 episodes``."""
+    return f"{number} episode{'s' * (number != 1)}"
+
+
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     """The 95 % interval of the mean of ``[E]`` values by Student's t; None for fewer than two."""
     freedom = len(values) - 1

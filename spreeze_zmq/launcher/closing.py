@@ -17,7 +17,7 @@ from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
-from spreeze_zmq.screen.terminal.numbers import counted
+from spreeze_zmq.screen.terminal.numbers import counted, lasted
 from spreeze_zmq.screen.terminal.words import failure_rows, mistakes, program
 
 
@@ -121,7 +121,7 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     ]
     refused = [row["line"] for row in mistakes(summary)]
     why = "; ".join(waiting + refused) or "the run ended before the first rollout was sent"
-    return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"
+    return f"no env step was taken in {lasted(summary['wall_s'])}: {why}"
 
 
 def why_no_episode(folder: RunFolder) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say, spell_out
 from spreeze_zmq.base.trust import with_trust
-from spreeze_zmq.screen.terminal.numbers import core_shares, decimal
+from spreeze_zmq.screen.terminal.numbers import core_shares, decimal, lasted, spread
 from spreeze_zmq.screen.terminal.panels import LABEL
 from spreeze_zmq.screen.terminal.view import discard
 from spreeze_zmq.screen.terminal.words import (
@@ -45,7 +45,7 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     count = done(summary)
     best = summary.get("best")
     why = ended_by(reason, best and best["mean_return"])
-    lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {count}: {why or 'failed'}"]
+    lines = [f"ended after {lasted(summary.get('wall_s', 0))} and {count}: {why or 'failed'}"]
     if groups := group_lines(summary):
         lines += ["these and all other figures are those of group 0"]
         lines += [f"{title}: {line}" for title, line in groups.items()]
@@ -63,10 +63,9 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
             lines.append(f"the GPU of {name} since its first update: {row['busy_in_all']:.0%} in updates")
     if best is None:
         return [*lines, "nothing evaluated"]
-    mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
     at = f", at {best['env_steps']:,} env steps" if summary.get("env_steps") else ""
-    episodes = episodes_of_a_best(final=bool(best.get("final")))
-    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {episodes}{at}")
+    episodes = episodes_of_a_best(best["num_episodes"], final=bool(best.get("final")))
+    lines.append(f"best return {decimal(best['mean_return'])}{spread(best)} in {episodes}{at}")
     if failed := best.get("num_failed", 0):
         lines.append(
             f"{failed:,} more of its episodes ended with a failure of their environment and do not count"

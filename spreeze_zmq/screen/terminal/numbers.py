@@ -24,6 +24,11 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
+def lasted(seconds: float) -> str:
+    """``9.3 s``, and from a minute on a ``clock``."""
+    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
+
+
 def decimal(value: float | None) -> str:
     """A return, with one digit after the point, two below 10, and more below 0.1; ``-`` for none."""
     if value is None:
@@ -36,8 +41,15 @@ def decimal(value: float | None) -> str:
     return f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
+def spread(score: Mapping[str, Any]) -> str:
+    """``" ± 3.00"`` of the returns of an evaluation; empty for a single episode, which has none."""
+    return f" ± {decimal(score['std_return'])}" if score["num_episodes"] != 1 else ""
+
+
 def rate(value: float) -> str:
-    """A rate per second, with one digit after the point below 100."""
+    """A rate per second, with one digit after the point below 100, and three that count below 1."""
+    if 0 < value < 1:
+        return f"{value:.3g}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 

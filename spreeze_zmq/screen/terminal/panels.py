@@ -9,7 +9,16 @@ from typing import Any
 from rich.cells import cell_len
 
 from spreeze_zmq.screen.terminal.chart import Returns
-from spreeze_zmq.screen.terminal.numbers import clock, compact, decimal, efficiency, memory, plain_name, rate
+from spreeze_zmq.screen.terminal.numbers import (
+    clock,
+    compact,
+    decimal,
+    efficiency,
+    memory,
+    plain_name,
+    rate,
+    spread,
+)
 from spreeze_zmq.screen.terminal.words import (
     RUNNING,
     RoleStage,
@@ -165,7 +174,7 @@ def _score(score: Mapping[str, Any] | None, style: str, status: Mapping[str, Any
     episodes = cut_by_time(score) or f"n={score['num_episodes']}"
     return [
         (decimal(score["mean_return"]), style),
-        (f" ± {decimal(score['std_return'])}", ""),
+        (spread(score), ""),
         (f" {episodes}{at}", "dim"),
     ]
 

@@ -118,11 +118,12 @@ def same_episodes(evaluation: Mapping[str, Any]) -> str:
     )
 
 
-def episodes_of_a_best(*, final: bool) -> str:
-    """What a best policy's score is of: all of its episodes are fresh only where the end of the run, which
-    chose nothing, has played them.
+def episodes_of_a_best(number: int, *, final: bool) -> str:
+    """What a best policy's score is of, and how many: all of its episodes are fresh only where the end of the
+    run, which chose nothing, has played them.
     """
-    return "fresh episodes" if final else "episodes, which also chose it"
+    episodes = "episode" + "s" * (number != 1)
+    return f"{number} fresh {episodes}" if final else f"{number} {episodes}, which also chose it"
 
 
 def cut_by_time(evaluation: Any) -> str:
@@ -251,11 +252,11 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "left": "-" if way is None else f"{way.left_s:.0f}s",
         "state": status["state"].replace(" ", "_"),
         "env_steps": str(status["env_steps"]),
-        "env_steps_per_s": f"{status['env_steps_per_s']:.0f}",
+        "env_steps_per_s": _rate(status["env_steps_per_s"], 0),
         "critic_updates": str(status["critic_updates"]),
-        "critic_updates_per_s": f"{status['critic_updates_per_s']:.1f}",
+        "critic_updates_per_s": _rate(status["critic_updates_per_s"], 1),
         "actor_updates": str(status["actor_updates"]),
-        "actor_updates_per_s": f"{status['actor_updates_per_s']:.1f}",
+        "actor_updates_per_s": _rate(status["actor_updates_per_s"], 1),
         "replay_ratio": "-" if ratio is None else f"{ratio:.2f}",
         "policy_lag": f"{lag.get('recent_p50', lag['p50']):g}",
         "episodes": str(status["episodes"]["count"]),
@@ -269,6 +270,10 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "waiting": ",".join(waiting) or "-",
     }
     return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _rate(per_s: float, digits: int) -> str:
+    return f"{per_s:.3g}" if 0 < per_s < 1 else f"{per_s:.{digits}f}"
 
 
 def _decimal(value: float | None) -> str:

@@ -98,6 +98,7 @@ def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):
     assert first.endswith(" in 2 episodes, which also chose it (policy version 1; --seed 3 repeats them)\n")
     assert "confirm nothing" in of_the_score
     assert "confirm nothing" not in first
+    assert re.search(r"mean return -[0-9.]+ over 1 episode \(", said("--episodes", "1"))
 
 
 HERE = "tests.unit.evaluation.test_saved"

@@ -51,9 +51,12 @@ export function endedBy({ ended, status }) {
 /** Whether a run has no rates any more: those of its last status are of a time in which it ended. */
 export const isOver = (run) => run.ended || !run.about.live;
 
+/** " ± 3.00" of the returns of a score; nothing for a single episode, which has no spread. */
+export const spread = ({ std_return, num_episodes }) => (std_return == null || num_episodes === 1 ? "" : ` ± ${decimal(std_return)}`);
+
 /** How many episodes a score is of, and how many of them time has cut, so that it is no return. */
 export function episodesOf({ num_episodes, num_truncated, timed_out }) {
-  return `${num_episodes} episodes${timed_out ? `, ${num_truncated || "some"} of them cut by time` : ""}`;
+  return `${num_episodes} episode${num_episodes === 1 ? "" : "s"}${timed_out ? `, ${num_truncated || "some"} of them cut by time` : ""}`;
 }
 
 /** critic_learner as "critic learner". */

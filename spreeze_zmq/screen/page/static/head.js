@@ -1,6 +1,6 @@
 // The head of the page, and the figures below the pictures.
 
-import { clock, count, decimal, element, episodesOf, isOver, percent, plain, short } from "./format.js";
+import { clock, count, decimal, element, episodesOf, isOver, percent, plain, short, spread } from "./format.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -92,6 +92,6 @@ function figure(name, value, beside, limit) {
 }
 
 function score(name, row, beside, kind) {
-  const value = row ? element("p", { class: "number" }, decimal(row.mean_return), element("small", {}, row.std_return == null ? "" : ` ± ${decimal(row.std_return)}`)) : element("p", { class: "number muted" }, "–");
+  const value = row ? element("p", { class: "number" }, decimal(row.mean_return), element("small", {}, spread(row))) : element("p", { class: "number muted" }, "–");
   return element("div", { class: `score ${kind}` }, element("h3", {}, name), value, element("p", { class: "muted small" }, row ? beside : "none yet"));
 }

@@ -1,6 +1,6 @@
 // The run as the page knows it: built from the entries of its journal and of the broker's feed.
 
-import { decimal, episodesOf } from "./format.js";
+import { decimal, episodesOf, spread } from "./format.js";
 
 const MAX_EVENTS = 300;
 /** More points, or evaluations, are thinned to half as many or fewer. */
@@ -76,7 +76,7 @@ export class Run {
       [line, kind] = [`${about.name}: ${about.summary}${about.count > 1 ? ` (${about.count} of these)` : ""}`, "bad"];
     else if (topic === "refused") [line, kind] = [about.line, "bad"];
     else if (topic === "evaluation" && about.best)
-      [line, kind] = [`${named(about)}: ${decimal(about.mean_return)} ± ${decimal(about.std_return)} in ${episodesOf(about)}`, about.rescored == null ? "good" : "note"];
+      [line, kind] = [`${named(about)}: ${decimal(about.mean_return)}${spread(about)} in ${episodesOf(about)}`, about.rescored == null ? "good" : "note"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
     else if (topic === "request") [line, kind] = [about.line, about.what === "note" ? "note" : "why"];

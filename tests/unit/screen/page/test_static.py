@@ -153,6 +153,8 @@ def test_the_page_rounds_no_small_return_away_and_says_what_time_has_cut(told):
     line, whole, shown = told(SCORES, about={**about, "timed_out": True, "num_truncated": 4})
     assert line == "new best policy: 0.92 ± 0.0042 in 5 episodes, 4 of them cut by time"
     assert (whole, shown) == ("5 episodes", ["900.0", "0.92", "0.0042"])
+    line, *_ = told(SCORES, about={**about, "num_episodes": 1})
+    assert line == "new best policy: 0.92 in 1 episode"
 
 
 FIGURES = """

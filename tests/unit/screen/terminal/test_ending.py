@@ -28,11 +28,14 @@ def test_the_last_words_are_of_the_runs_own_summary():
         "ended after 9.3 s and 28,672 env steps: return -200 reached",
         "best return -152.3 ± 70.0 in 30 episodes, which also chose it, at 27,000 env steps",
     ]
+    assert outcome({**summary, "wall_s": 864_000.0}, "")[0].startswith("ended after 240:00:00 and ")
     summary["best"]["final"] = True
     assert outcome(summary, "return -176.0 >= -200")[1:] == [
         "best return -152.3 ± 70.0 in 30 fresh episodes, at 27,000 env steps",
         "its mean lies between -187.3 and -117.3 (95 % by Student's t)",
     ]
+    summary["best"] |= {"num_episodes": 1, "std_return": 0.0}
+    assert outcome(summary, "")[1].startswith("best return -152.3 in 1 fresh")
 
 
 def test_the_last_words_say_how_busy_each_gpu_was():

@@ -65,6 +65,15 @@ def test_data_alone_has_neither_a_replay_ratio_nor_env_steps():
     assert " replay_ratio=- policy_lag=" in plain_line(status, {})
 
 
+def test_a_slow_rate_is_none_of_zero():
+    """As of an environment that takes seconds for a step, in a line and in the frame."""
+    slow = {**LARGE, "env_steps_per_s": 0.4, "critic_updates_per_s": 0.0432}
+    assert " env_steps_per_s=0.4 " in (line := plain_line(slow, {}))
+    assert " critic_updates_per_s=0.0432 " in line
+    assert " 0.0432 /s" in shown(slow)
+    assert " env_steps_per_s=0 " in plain_line({**LARGE, "env_steps_per_s": 0.0}, {})
+
+
 def test_failures_of_the_environment_have_one_line():
     """Their count and the newest."""
     run = Recorded()
@@ -85,6 +94,15 @@ def test_a_score_says_which_of_its_episodes_time_has_cut():
     rows = shown(run.status("training", 9.0), 80, 24).splitlines()
     assert "evaluation      600.0 ± 3.00 4 of 30 cut by time, at 27,000 steps, 0:08" in rows
     assert "best            600.0 ± 3.00 4 of 30 cut by time, at 27,000 steps" in rows
+
+
+def test_one_episode_has_no_spread():
+    """None is known of it."""
+    run = Recorded()
+    evaluate(run.record, 8.9, 27_000, 600.0, 0.0)
+    for one in run.record.evaluations.all:
+        one |= {"num_episodes": 1}
+    assert "evaluation      600.0 n=1, at 27,000 steps, 0:08" in shown(run.status("training", 9.0), 80, 24)
 
 
 @pytest.mark.parametrize("height", [3, 4, 6, 8])
