@@ -30,7 +30,6 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
 from spreeze_zmq.plan.sizing import BATCH_SIZE
 from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, ObservationReplay, Replay, free_bytes
-from spreeze_zmq.screen.terminal.numbers import memory
 
 #: The first batch size: smaller ones never train more.
 SMALLEST = 64
@@ -127,8 +126,8 @@ def largest_batch(plan: Plan, free: int) -> int:
     largest: int = int(MEMORY_SHARE * free - replays) // (plan.groups_here * len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
-            f"{BATCH_SIZE}: {device} has {memory(free)} free; the replays take "
-            f"{memory(replays)} of it, and a batch of {SMALLEST} does not fit beside them: lower "
+            f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
+            f"{replays / 1e9:.1f} GB of it, and a batch of {SMALLEST} does not fit beside them: lower "
             "algorithm.replay_capacity or the networks' sizes"
         )
     return largest
