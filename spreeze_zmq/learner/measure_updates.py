@@ -126,8 +126,8 @@ def largest_batch(plan: Plan, free: int) -> int:
     largest: int = int(MEMORY_SHARE * free - replays) // (plan.groups_here * len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
-            f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
-            f"{replays / 1e9:.1f} GB of it, and a batch of {SMALLEST} does not fit beside them: lower "
+            f"{BATCH_SIZE}: {device} has {free / 1e6:,.1f} MB free; the replays take "
+            f"{replays / 1e6:,.1f} MB of it, and a batch of {SMALLEST} does not fit beside them: lower "
             "algorithm.replay_capacity or the networks' sizes"
         )
     return largest

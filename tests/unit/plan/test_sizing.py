@@ -210,7 +210,7 @@ def test_memory_limits_the_batch():
 def test_what_does_not_fit_is_refused_with_the_way_out():
     """Before anything is allocated."""
     huge = plan("algorithm.replay_capacity=1000", "algorithm.hidden_sizes=[200000]")
-    with pytest.raises(InputError, match=r"has 200 MB free; the replays take \d+ kB.*lower algorithm"):
+    with pytest.raises(InputError, match=r"has 200.0 MB free; the replays take 0\.\d MB.*lower algorithm"):
         measure_updates.largest_batch(huge, 200_000_000)
     with pytest.raises(InputError, match="replay_capacity"):
         sizing.settle(plan("algorithm.replay_capacity=1_000_000_000_000"))
