@@ -39,10 +39,10 @@ def setting_of(run: PastRun) -> dict[str, Any]:
     if any(each.get("over", "run") == "run" for each in schedules_in(plan["algorithm"])):
         setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
     for role in (SAMPLER, *LEARNERS, EVALUATOR):
-        component = plan["components"].get(role, {"options": {}})
+        component = plan["components"].get(role, {})
         setting |= {
             f"{role}.{name}": value
-            for name, value in {"use": component.get("use"), **component["options"]}.items()
+            for name, value in {"use": component.get("use"), **component.get("options", {})}.items()
             if name not in _WITHOUT_EFFECT
         }
     setting[f"{SAMPLER}.count"] = _count(plan["components"].get(SAMPLER, {}).get("count"))
