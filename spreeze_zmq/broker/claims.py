@@ -11,6 +11,8 @@ from spreeze_zmq.plan.roles import SAMPLER
 
 #: Transitions a second that no process makes or takes, and cores that no machine has.
 MOST_PER_S, MOST_CORES = 10_000_000, 4096
+#: Cores of this machine: asked once, as the answer opens a file and each report needs it.
+OWN_CORES = os.cpu_count() or MOST_CORES
 #: Time for which a process may have worked before the broker began.
 HEAD_START_S = 60.0
 
@@ -22,7 +24,7 @@ def most_transitions(age_s: float) -> int:
 
 def most_cpu_s(age_s: float, *, is_elsewhere: bool) -> float:
     """CPU seconds that no process of a run of this age, on this machine or another, can have used."""
-    cores = MOST_CORES if is_elsewhere else os.cpu_count() or MOST_CORES
+    cores = MOST_CORES if is_elsewhere else OWN_CORES
     return cores * (max(0.0, age_s) + HEAD_START_S)
 
 

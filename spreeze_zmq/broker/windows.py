@@ -81,9 +81,11 @@ class Windows:
         """The spell of each process whose reports cover the time."""
         spells = {}
         for name, (role, _) in self._lives.items():
-            within = self._within(name, from_s, to_s)
-            if len(within) > 1 and within[-1][0] - within[0][0] >= COVERED * (to_s - from_s):
-                spells[name] = _spell(role, name, within[0][1], within[-1][1])
+            reports = self._reports[name]
+            first = next((entry for entry in reports if entry[0] >= from_s), None)
+            last = next((entry for entry in reversed(reports) if entry[0] <= to_s), None)
+            if first and last and last[0] - first[0] >= COVERED * (to_s - from_s) > 0:
+                spells[name] = _spell(role, name, first[1], last[1])
         return spells
 
     def busy_cores(self, from_s: float, to_s: float) -> float:
