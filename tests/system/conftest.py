@@ -62,12 +62,15 @@ class Left:
         self.folder = Path(folder)
 
     def processes(self):
-        """Name -> process, of everything that was started with this run's file."""
+        """Name -> process, of everything that was started with this run's file. What a process forks has its
+        command until it has begun its own: of two the older one is meant.
+        """
         found = {}
-        for process in psutil.process_iter(["cmdline"]):
+        all_of_them = psutil.process_iter(["cmdline", "create_time"])
+        for process in sorted(all_of_them, key=lambda process: process.info["create_time"] or 0.0):
             command = process.info["cmdline"] or []
             if str(self.folder / "run.json") in command:
-                found[f"{Path(command[1]).name}-{command[-1]}"] = process
+                found.setdefault(f"{Path(command[1]).name}-{command[-1]}", process)
         return found
 
     def pid(self, name):
