@@ -27,7 +27,7 @@ from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
 from spreeze_zmq.envs.seeds import seed_for
-from spreeze_zmq.envs.unstable import UNSTABLE, listen
+from spreeze_zmq.envs.unstable import UNSTABLE, listen, stop_clock
 
 log = logging.getLogger("spreeze.envs")
 
@@ -87,6 +87,7 @@ class GymnasiumLoop(BatchedEnv):
         self._steps = [env.step for env in self.envs]
         self.at = np.zeros(1, np.int64)
         listen()
+        stop_clock()
         self._obs_dtype = np.dtype(spaces[0].dtype)
         self._obs_shape = self._row_shape = spaces[0].shape or ()
         self._mask_of: MaskReader | None = None

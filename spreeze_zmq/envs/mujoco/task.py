@@ -23,6 +23,7 @@ from spreeze_zmq.envs.infos import Options
 from spreeze_zmq.envs.mujoco import post_constraint
 from spreeze_zmq.envs.mujoco.randomization import Floats, Randomizer, read_ranges
 from spreeze_zmq.envs.task import Rngs, Task
+from spreeze_zmq.envs.unstable import stop_clock
 
 #: Of MuJoCo's warnings, those with which it resets a simulation.
 _UNSTABLE = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
@@ -129,6 +130,7 @@ class MujocoTask(Task):
             InvalidRandomization: the model has no such parameters.
         """
         self.num_envs = num_envs
+        stop_clock()
         spec, self.model = self.load()
         without_islands(self.model)
         self.init_qpos, self.init_qvel = self.model.qpos0.copy(), np.zeros(self.model.nv)
