@@ -13,7 +13,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last, stacked_shape
 from spreeze_zmq.base.schema import option
-from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.envs.spec import BYTE_MAX, EnvironmentSpec
 from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ MEMORY_OF_VECTORS = "memory_size is for vectors; frame_stack shows several image
 LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20, "fine_cnn": 36}
 #: Least height and width of an image among the parts of an observation; a smaller one is taken for a vector.
 LEAST_PART = 20
-#: Largest value of a pixel of uint8, by which it is divided unless statistics scale it.
-PIXEL = 255.0
 #: Of an image's side, the largest random shift where it is ``auto``: 4 of 84 pixels, as in DrQ.
 PARTS_OF_SIDE = 20
 #: From this height and width on, ``auto`` is ``nature_cnn``, which then leaves 4 x 4 places or more.
@@ -227,7 +225,7 @@ def _form(part: Mapping[str, Any], scaled: bool) -> Any:
     height, width = shape[:2] if last else shape[1:]
     least = min(height, width)
     named = next(name for name, limit in (*_BY_SIDE, ("small_cnn", 0)) if least >= limit)
-    divisor = PIXEL if part.get("pixels") and not scaled else 1.0
+    divisor = float(part.get("max", BYTE_MAX)) if part.get("pixels") and not scaled else 1.0
     image = (shape[2] if last else shape[0], height, width)
     return nn.PartForm(image=image, channels_last=last, divisor=divisor, layers=named)
 

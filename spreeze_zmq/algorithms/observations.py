@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.frames import channels_first, has_channels_last
-from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.envs.spec import BYTE_MAX, EnvironmentSpec
 
-#: Mean and deviation of pixels 0..255 in a policy message, which make 0..1 of them, unless their statistics
-#: are learned: a dark background is 0, so that only what is lit moves a weight.
-PIXELS = (0.0, 255.0)
 #: Limit of learned normalised observations, in both directions.
 CLIP = 10.0
-#: Smallest standard deviation of a pixel 0..255, so that one that hardly ever changes is scaled by at most a
-#: hundred.
-LEAST_PIXEL_STD = 2.55
+#: Smallest standard deviation of a pixel, as a share of the largest one, so that one that hardly ever changes
+#: is scaled by at most a hundred.
+LEAST_PIXEL_STD = 0.01
 #: Largest number of images of a batch that enter the statistics.
 MOST_IMAGES = 256
 
@@ -43,9 +40,11 @@ class RunningStatistics:
         self.count = 0.0
         self.mean = np.zeros(math.prod(env.obs_shape))
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
-        self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD if self._pixels else 0.0)
-        for span in env.spans_of("pixels"):
-            self._least_std[span] = LEAST_PIXEL_STD
+        most = env.obs_max or BYTE_MAX
+        self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD * most if self._pixels else 0.0)
+        images = (part for part in env.obs_parts if part.get("pixels"))
+        for span, part in zip(env.spans_of("pixels"), images, strict=False):
+            self._least_std[span] = LEAST_PIXEL_STD * part.get("max", BYTE_MAX)
         self._one_hot = env.spans_of("sizes")
 
     def add(self, obs: NDArray[Any]) -> None:
@@ -117,7 +116,9 @@ class ObservationRows:
 
     Args:
         env: has the observations' shape and dtype.
-        normalize: whether published statistics normalise them; otherwise constants normalise pixels.
+        normalize: whether published statistics normalise them; otherwise uint8 is divided by the largest
+            number that its space declares, to 0..1: a dark background is 0, so that only what is lit moves a
+            weight.
         device: of the observations.
         stack: number of images that the networks take at once.
     """
@@ -128,7 +129,7 @@ class ObservationRows:
         self._pixels = env.obs_dtype == "uint8"
         self.learned = normalize
         self.normalized = normalize or self._pixels
-        self._constants = PIXELS if self._pixels else (0.0, 1.0)
+        self._constants = (0.0, float(env.obs_max or BYTE_MAX) if self._pixels else 1.0)
         self._mean, self._std = (
             torch.full((self.size,), value, dtype=torch.float32, device=device) for value in self._constants
         )

@@ -16,6 +16,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.packed import Packing
+from spreeze_zmq.envs.spec import BYTE_MAX
 
 #: Most numbers of observations that a report looks at.
 MOST_NUMBERS = 65_536
@@ -57,6 +58,7 @@ class Sightings:
         self.rollout: Rollout | None = None
         self.num_steps = 0
         self._bounds, self._outside = Bounds(space), dict[str, float]()
+        self._most = env.obs_max or BYTE_MAX
         self._low, self._high, self._packing = env.action_low, env.action_high, Packing.of(env)
         self._num_truncated = self._num_terminated = 0
         self._shortest, self._longest, self._at_longest = 0, 0, 0
@@ -89,7 +91,7 @@ class Sightings:
         if self.rollout is None:
             return found
         rows = _observed(self.rollout, self._packing)
-        observed = {} if rows is None else _of_observations(rows) | self._beyond(rows)
+        observed = {} if rows is None else _of_observations(rows, self._most) | self._beyond(rows)
         return found | _of_rewards(self.rollout) | observed | self._of_actions()
 
     def _beyond(self, rows: NDArray[Any]) -> dict[str, float]:
@@ -127,10 +129,11 @@ def _observed(rollout: Rollout, packing: Packing | None) -> NDArray[Any] | None:
     return rows if packing is None else packing.flat(rows)
 
 
-def _of_observations(rows: NDArray[Any]) -> dict[str, float]:
+def _of_observations(rows: NDArray[Any], most: int) -> dict[str, float]:
+    """The figures of observations ``[K, size]``, of which uint8 is at most ``most``."""
     still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
     if rows.dtype == np.uint8:
-        rows = rows / np.float32(255.0)  # as networks see them
+        rows = rows / np.float32(most)  # as networks see them
     mean, deviation = rows.mean(0, np.float64), rows.std(0, np.float64)
     return {**still, "obs_mean": float(np.abs(mean).max()), "obs_std": float(deviation.max())}
 

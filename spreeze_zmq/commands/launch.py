@@ -37,7 +37,7 @@ from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import check_data, check_fit, read_run
+from spreeze_zmq.run.history import check_data, check_fit, read_run, scaled_as_before
 from spreeze_zmq.screen.terminal.ending import done, say_last
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 from spreeze_zmq.screen.terminal.view import StatusView
@@ -244,6 +244,7 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
             f"--resume {run}: it is over already: {reached}, counted from the first run's beginning; "
             f"go on with{further(plan.run.stop, reached)}"
         )
+    plan = scaled_as_before(plan, origin.run)
     return plan.resuming(origin.checkpoint.path, origin.ancestors), origin
 
 

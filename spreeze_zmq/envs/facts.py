@@ -35,8 +35,9 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
     Returns:
         ``wrappers``, the names of Gymnasium's around it; ``info``, the names of its info's entries;
         ``same_seed_differs``; ``outside``, the first number beyond the bounds of its space, in words;
-        ``lost_digits``, a number whose digits float32 does not keep, in words; ``unended_steps``, without a
-        time limit, if no episode has ended. What is not the case is left out.
+        ``lost_digits``, a number whose digits float32 does not keep, in words; ``largest_byte``, of
+        observations of uint8; ``unended_steps``, without a time limit, if no episode has ended. What is not
+        the case is left out.
     """
     wrappers = list(_wrappers(batch))
     obs, info = batch.reset(seed=0)
@@ -48,13 +49,15 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
         if time.monotonic() - began_s < 5 * STEPS_S:  # slower ones would take too long
             walk.go(UNLIMITED_STEPS - walk.num_steps, UNLIMITED_S)
     again, _ = batch.reset(seed=0)
+    seen = np.concatenate(walk.first)
     seeded = engine_of(batch.backend).one_by_one and not _CHANGING & set(wrappers)
     found = {
         "wrappers": wrappers,
         "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
         "same_seed_differs": seeded and not np.array_equal(first, again),
         "outside": walk.outside,
-        "lost_digits": lost_digits(np.concatenate(walk.first)),
+        "lost_digits": lost_digits(seen),
+        "largest_byte": int(seen.max()) if seen.dtype == np.uint8 else 0,
         "unended_steps": 0 if walk.ended or walk.num_steps < UNLIMITED_STEPS else walk.num_steps,
     }
     return {name: value for name, value in found.items() if value}

@@ -17,7 +17,11 @@ from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
 from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty.
-OWN_SPACES = frozenset({"action_start", "action_limits", "obs_parts", "loose_bounds", "action_mask"})
+OWN_SPACES = frozenset(
+    {"obs_max", "action_start", "action_limits", "obs_parts", "loose_bounds", "action_mask"}
+)
+#: The largest number of uint8, and of a pixel unless its space declares a smaller one.
+BYTE_MAX = 255
 
 #: The kinds of action spaces that there are.
 ActionKind = Literal["box", "discrete", "multi_discrete"]
@@ -49,6 +53,8 @@ class EnvironmentSpec:
         action_limits: the lowest and highest value of each number of a box that is bounded in part, None
             where it is not; empty for all others.
         action_mask: it says at each step which actions are legal, and policies choose among these.
+        obs_max: the largest number that a space of uint8 declares, by which networks scale it; None for
+            ``BYTE_MAX``, and for float32.
     """
 
     id: str
@@ -67,6 +73,7 @@ class EnvironmentSpec:
     loose_bounds: str = ""
     action_mask: bool = False
     action_limits: tuple[Sequence[float | None], ...] = ()
+    obs_max: int | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
@@ -165,6 +172,7 @@ def spec_of(
         **_action(env_id, action_space),
         "action_start": action_start(acted),
         "obs_parts": obs_parts(observed),
+        "obs_max": _declared_max(observation_space),
     }
     return EnvironmentSpec(env_id, dict(kwargs), shape, dtype, max_episode_steps=limit, **found)
 
@@ -183,6 +191,12 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
             " (reshape it with gymnasium.wrappers.ReshapeObservation)"
         )
     return tuple(int(n) for n in space.shape), "uint8" if space.dtype == np.uint8 else "float32"
+
+
+def _declared_max(space: Any) -> int | None:
+    """``obs_max`` of a Box."""
+    most = int(space.high.max()) if space.dtype == np.uint8 else 0
+    return most if 0 < most < BYTE_MAX else None
 
 
 def _action(env_id: str, space: Any) -> dict[str, Any]:
@@ -243,8 +257,9 @@ def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
     """The parts of which ``gymnasium.spaces.flatten`` makes one vector, in order.
 
     Each has its ``path`` in the observation and its ``shape``; of discrete ones, which become one-hot,
-    ``sizes`` and ``start`` too; of images of uint8 ``pixels``. None for a Box, which is not flattened, and
-    where there is a part of another kind, such as a Text.
+    ``sizes`` and ``start`` too; of images of uint8 ``pixels``, and ``max``, the largest number that their
+    space declares, where it is below ``BYTE_MAX``. None for a Box, which is not flattened, and where there
+    is a part of another kind, such as a Text.
     """
     from gymnasium.spaces import Box
 
@@ -278,6 +293,7 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
         yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         pixels = {"pixels": True} if space.dtype == np.uint8 and len(space.shape) == 3 else {}
-        yield {"path": path, "shape": list(space.shape), **pixels}
+        most = {"max": declared} if pixels and (declared := _declared_max(space)) else {}
+        yield {"path": path, "shape": list(space.shape), **pixels, **most}
     else:
         raise TypeError(f"a {type(space).__name__} is not described")

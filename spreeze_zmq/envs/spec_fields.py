@@ -51,6 +51,14 @@ def _are_limits(value: Any) -> bool:
     return _are_all(value, lambda each: each is None or _is_bound(each)) and len(value) == 2
 
 
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and _is_byte(value.get("max"))
+
+
+def _is_byte(value: Any) -> bool:
+    return value is None or (_is_count(value) and value <= np.iinfo(np.uint8).max)
+
+
 def _is_bound(value: Any) -> bool:
     return type(value) in (int, float) and not MOST_BOUND < abs(value) < math.inf
 
@@ -71,7 +79,8 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "max_episode_steps": lambda value: value is None or _is_count(value),
     "described": lambda value: value is None or isinstance(value, bool),
     "action_start": lambda value: value is None or _are_all(value, lambda each: type(each) is int),
-    "obs_parts": lambda value: value is None or _are_all(value, lambda each: isinstance(each, Mapping)),
+    "obs_parts": lambda value: value is None or _are_all(value, _is_part),
+    "obs_max": _is_byte,
     "loose_bounds": lambda value: value is None or _is_text(value),
     "action_limits": lambda value: value is None or _are_all(value, _are_limits),
     "action_mask": lambda value: value is None or isinstance(value, bool),

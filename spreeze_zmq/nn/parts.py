@@ -27,7 +27,7 @@ class PartForm:
         channels_last: whether the image's numbers come as ``[height, width, channels]``.
         size: numbers of a vector; 0 for another part.
         choices: number of choices of each discrete number, one-hot one after the other; empty for others.
-        divisor: of an image's numbers; 255 for pixels that are not scaled otherwise.
+        divisor: of an image's numbers; the largest pixel where pixels are not scaled otherwise.
         layers: of an image, a key of ``CONVOLUTIONS``.
     """
 

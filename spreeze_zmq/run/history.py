@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,6 +125,15 @@ def check_fit(plan: Plan, run: Path) -> None:
     ]
     if problems:
         raise CheckpointError(f"--resume {run} does not fit: {'; '.join(problems)}")
+
+
+def scaled_as_before(plan: Plan, run: PastRun) -> Plan:
+    """A plan that fits an earlier run, with the numbers by which that has scaled bytes: what a space declares
+    is no matter of shape, and the weights were trained on these.
+    """
+    there = run.plan.get("environment", {})
+    scales = {"obs_max": there.get("obs_max"), "obs_parts": tuple(there.get("obs_parts") or ())}
+    return replace(plan, environment=replace(plan.environment, **scales))
 
 
 def check_data(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:

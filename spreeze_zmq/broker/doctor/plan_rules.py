@@ -12,9 +12,12 @@ from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.envs.goals import DIFFER, GOAL_PARTS, LACK
+from spreeze_zmq.envs.spec import BYTE_MAX
 
 #: Parts of an observation with at least these sides are images.
 IMAGE_SIDE = 8
+#: Bytes that are all at most this share of the largest one that is declared are small for networks.
+SMALL_BYTES = 0.1
 #: Wrappers of Gymnasium that keep running statistics.
 STATISTICS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
 
@@ -70,6 +73,20 @@ def image_beside_vector(vitals: Vitals) -> Finding | None:
         "no convolution sees it, and a network of full layers hardly learns from pixels",
         'network = "auto" of the shipped algorithms, which has an encoder for each part, or features of the '
         "image as a vector",
+    )
+
+
+def small_bytes(vitals: Vitals) -> Finding | None:
+    """Observations of uint8 of which all are far below what their space declares."""
+    largest = int(numbers(vitals.tried).get("largest_byte", 0))
+    declared = int(numbers(vitals.environment).get("obs_max", BYTE_MAX))
+    if not 0 < largest <= SMALL_BYTES * declared or vitals.option("normalize_observations"):
+        return None
+    return Finding(
+        f"observations are bytes of at most {largest}, and observation_space declares {declared}",
+        f"they are divided by what is declared, so networks see at most {largest / declared:.1g}",
+        "an observation_space whose high is the largest number that there is, or "
+        "algorithm.normalize_observations = true",
     )
 
 
@@ -129,6 +146,7 @@ PLAN_RULES: tuple[Rule, ...] = (
     goal_observation,
     action_mask,
     image_beside_vector,
+    small_bytes,
     wrapper_statistics,
     ignored_seed,
     outside_box,

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Dict, Discrete, flatten_space
 
+from spreeze_zmq.algorithms.encoders import part_encoders
 from spreeze_zmq.algorithms.observations import (
     CLIP,
     LEAST_PIXEL_STD,
@@ -13,6 +15,8 @@ from spreeze_zmq.algorithms.observations import (
     ObservationRows,
     RunningStatistics,
 )
+from spreeze_zmq.algorithms.ppo import PPO
+from spreeze_zmq.envs.spec import BYTE_MAX, spec_of
 from spreeze_zmq.nn.parts import Embedding
 from spreeze_zmq.policy.observations import ObservationScaling
 from tests.unit.replay.made import spec
@@ -198,4 +202,33 @@ def test_pixels_in_a_dict_have_the_floor_of_an_image():
     statistics.add(rows)
     std = statistics.arrays()["observation_std"]
     assert std[:2] == pytest.approx(np.full(2, 0.01), rel=1e-3)
-    assert std[2:] == pytest.approx(np.full(6, LEAST_PIXEL_STD))
+    assert std[2:] == pytest.approx(np.full(6, LEAST_PIXEL_STD * BYTE_MAX))
+
+
+def largest_seen(env, declared, normalize):
+    """The largest number that the networks see of bytes that are the least or the most declared."""
+    obs = np.zeros((1000, *env.obs_shape), env.obs_dtype)
+    obs[::2] = declared
+    rows, statistics = ObservationRows(env, normalize, torch.device("cpu")), RunningStatistics(env)
+    statistics.add(obs)
+    rows.adopt(statistics.arrays())
+    scaled, seen = rows(torch.from_numpy(obs)), []
+    if not env.obs_parts:
+        return scaled.max().item()
+    encoders = part_encoders(env, PPO.Options(normalize_observations=normalize))
+    encoders.encoders[0][0].network.register_forward_pre_hook(lambda _, given: seen.append(given[0].max()))
+    encoders(scaled)
+    return seen[0].item()
+
+
+@pytest.mark.parametrize("declared", [1, 10, 255])
+@pytest.mark.parametrize("shape", [(16,), (7, 7, 3), "in a Dict"])
+def test_bytes_fill_0_to_1_or_the_deviations_whatever_their_space_declares(shape, declared):
+    """A board of 0 and 1, codes of things in sight, and pixels, also beside other parts."""
+    box = Box(0, declared, (24, 24, 1) if shape == "in a Dict" else shape, np.uint8)
+    own = Dict({"seen": box, "speed": Box(-1, 1, (1,))}) if shape == "in a Dict" else box
+    env = spec_of(
+        "Some-v0", {}, flatten_space(own) if own is not box else box, Discrete(2), None, (own, Discrete(2))
+    )
+    assert largest_seen(env, declared, normalize=False) == 1.0
+    assert largest_seen(env, declared, normalize=True) == pytest.approx(1.0, rel=0.02)

@@ -106,6 +106,7 @@ def test_no_rollout_cuts_the_sums_of_data_alone(tmp_path, monkeypatch):
         ("ignored_seed", "IgnoresSeed"),
         ("outside_box", "Outside"),
         ("lost_digits", "Timestamps"),
+        ("small_bytes", "Codes"),
         ("never_ending", "NeverEnding"),
         (None, "Healthy"),
     ],

@@ -50,6 +50,10 @@ def test_bytes_are_judged_as_networks_see_them():
     run = Lived()
     run.see(obs=picture // 128)
     assert run.live(12) == ["small_observations"]
+    run = Lived()
+    run.experience = Sightings(replace(run.record.plan.environment, obs_max=1))
+    run.experience.rollout = replace(run.rollout, obs=picture // 128)
+    assert run.live(12) == []
 
 
 def test_packed_observations_have_the_figures_of_flat_ones():

@@ -10,7 +10,7 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
-from spreeze_zmq.run.history import check_data, check_fit
+from spreeze_zmq.run.history import check_data, check_fit, read_run, scaled_as_before
 
 ATOMS = "algorithm.num_atoms=51"
 
@@ -43,6 +43,17 @@ def test_the_network_that_auto_was_may_be_stated(tmp_path):
         else:
             with pytest.raises(CheckpointError, match='network is "mlp" here and was "small_cnn" there'):
                 check_fit(stated, tmp_path)
+
+
+def test_bytes_are_scaled_as_before(tmp_path):
+    """By 255 in a run of a release that did not ask what a space declares; by that in a run since."""
+    plan = topology.load("pendulum")
+    bits = replace(plan.environment, obs_dtype="uint8", obs_max=1)
+    plan = replace(plan, environment=bits)
+    for before in (bits, replace(bits, obs_max=None)):
+        (tmp_path / "run.json").write_text(replace(plan, environment=before).to_json())
+        check_fit(plan, tmp_path)
+        assert scaled_as_before(plan, read_run(tmp_path)).environment == before
 
 
 @pytest.mark.parametrize(
