@@ -81,6 +81,20 @@ def check_encoder(env: EnvironmentSpec, options: Any) -> None:
         )
 
 
+def check_stack(env: EnvironmentSpec, options: Any) -> None:
+    """Raise InvalidEnvironment if ``auto`` would take a stack of images ``[stack, height, width, channels]``
+    for a vector.
+    """
+    shape, sides = tuple(env.obs_shape), sorted(env.obs_shape)[-2:]
+    is_stack = env.obs_dtype == "uint8" and len(shape) == 4 and shape[0] < min(sides)
+    if is_stack and sides[0] >= LEAST_PIXELS["fine_cnn"] and getattr(options, "network", None) == "auto":
+        raise InvalidEnvironment(
+            f"this environment's observations {list(shape)} are {shape[0]} images at once, and networks take "
+            f"[channels, height, width]; return the last one, {list(shape[1:])}, with "
+            f'algorithm.frame_stack = {shape[0]}, or write algorithm.network = "mlp" for one long vector'
+        )
+
+
 def takes_images(env: EnvironmentSpec, options: Any) -> bool:
     """Whether the options choose a network for images for these observations."""
     if options.network == "auto":

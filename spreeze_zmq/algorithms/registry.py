@@ -13,6 +13,7 @@ from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_
 from spreeze_zmq.algorithms.encoders import (
     MEMORY_OF_VECTORS,
     EncoderOptions,
+    check_stack,
     convolves,
     seen,
     takes_images,
@@ -251,6 +252,7 @@ def _is_shipped(kind: type[Algorithm]) -> bool:
 
 
 def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
+    check_stack(env, options)
     try:
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:

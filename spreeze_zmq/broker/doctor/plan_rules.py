@@ -4,8 +4,10 @@ what was seen when it was tried out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 
+from spreeze_zmq.algorithms.encoders import LEAST_PART, LEAST_PIXELS
 from spreeze_zmq.broker.doctor.experience_rules import outside_box
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
@@ -64,7 +66,7 @@ def action_mask(vitals: Vitals) -> Finding | None:
 def image_beside_vector(vitals: Vitals) -> Finding | None:
     """An image that is flattened because a vector is observed beside it."""
     parts = _parts(vitals)
-    images = [(path, shape) for path, shape in parts if _is_image(shape)]
+    images = [(path, shape) for path, shape in parts if _has_sides(shape, IMAGE_SIDE, (2, 3))]
     if not images or len(parts) < 2 or vitals.algorithm.get("network") in ("auto", "parts"):
         return None
     path, size = images[0][0], "x".join(map(str, images[0][1]))
@@ -73,6 +75,25 @@ def image_beside_vector(vitals: Vitals) -> Finding | None:
         "no convolution sees it, and a network of full layers hardly learns from pixels",
         'network = "auto" of the shipped algorithms, which has an encoder for each part, or features of the '
         "image as a vector",
+    )
+
+
+def flat_image(vitals: Vitals) -> Finding | None:
+    """An image that ``network = "auto"`` takes for a vector, by its dtype or its form."""
+    parts, shape = _parts(vitals), whole_numbers(vitals.environment.get("obs_shape"))
+    named = [(f"the image {path}", form) for path, form in parts if _has_sides(form, LEAST_PART, (2, 4))]
+    remedy = "it as [height, width, channels]"
+    if not parts and vitals.environment.get("obs_dtype") == "float32":
+        named = [("an image", shape)] if _has_sides(shape, LEAST_PIXELS["fine_cnn"], (2, 3, 4)) else []
+        remedy = "it as uint8 of 0 to 255, [height, width, channels]"
+    if not named or vitals.algorithm.get("network") != "auto":
+        return None
+    what, form = named[0]
+    stacked = ", one at a time, with algorithm.frame_stack for several" if len(form) == 4 else ""
+    return Finding(
+        f"{what} of {'x'.join(map(str, form))} is one vector of {math.prod(form):,} numbers for the network",
+        "no convolution sees it, and a network of full layers hardly learns from pixels",
+        f"return {remedy}{stacked}",
     )
 
 
@@ -146,6 +167,7 @@ PLAN_RULES: tuple[Rule, ...] = (
     goal_observation,
     action_mask,
     image_beside_vector,
+    flat_image,
     small_bytes,
     wrapper_statistics,
     ignored_seed,
@@ -172,5 +194,6 @@ def _names(vitals: Vitals, what: str) -> list[str]:
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
-def _is_image(shape: tuple[int, ...]) -> bool:
-    return len(shape) in (2, 3) and sorted(shape)[-2] >= IMAGE_SIDE
+def _has_sides(shape: tuple[int, ...], least: int, ranks: Collection[int]) -> bool:
+    """Whether an array has two sides of at least this length, as images have."""
+    return len(shape) in ranks and sorted(shape)[-2] >= least

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -119,6 +119,20 @@ def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
     for part in PARTS:
         with pytest.raises(InvalidEnvironment, match=message):
             algorithms.make(part, sac, sac.Options(), environment(**changes), "cpu", 0)
+
+
+@pytest.mark.parametrize("shape", [(4, 96, 96, 3), (4, 84, 84, 1)])
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_a_stack_of_images_is_no_vector_unless_that_is_said(name, shape):
+    """As FrameStackObservation gives it; what is no stack of images may have four dimensions."""
+    env, kind = environment(obs_shape=shape, obs_dtype="uint8", **DISCRETE), algorithms.get(name)
+    assert algorithms.suited(env) == "dqn"
+    says = rf"return the last one, \[{shape[1]}, .*, with algorithm.frame_stack = 4, or .* = \"mlp\""
+    with pytest.raises(InvalidEnvironment, match=says):
+        algorithms.check(kind, kind.Options(), env)
+    algorithms.check(kind, kind.Options(network="mlp"), env)
+    for other in ((64, 64, 64, 1), (4, 8, 8, 3)):
+        algorithms.check(kind, kind.Options(), replace(env, obs_shape=other))
 
 
 def with_lens(side):

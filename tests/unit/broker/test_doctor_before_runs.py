@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete, flatten_space
 
 from spreeze_zmq import envs
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
+from spreeze_zmq.envs.spec import spec_of
 from spreeze_zmq.plan import topology
 from tests.unit.broker.lived import Lived
 from tests.unit.data.made import dataset
@@ -122,6 +124,30 @@ def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypat
         plan = replace(plan, tried=facts_of(batch))
     found = findings_at_start(json.loads(plan.to_json()))
     assert [finding.name for finding in found] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    ("space", "network", "says"),
+    [
+        (Box(0, 1, (84, 84, 3)), "auto", "an image of 84x84x3 is one vector of 21,168 .* uint8 of 0 to 255"),
+        (Box(0, 255, (84, 84)), "auto", "an image of 84x84 is one vector"),
+        (Box(0, 1, (4, 84, 84, 1)), "auto", "84x84x1 .*, one at a time, with algorithm.frame_stack"),
+        (Dict(lens=Box(0, 255, (40, 40), np.uint8), speed=Box(-1, 1)), "auto", "the image lens of 40x40 is"),
+        (Dict(lens=Box(0, 1, (40, 40, 3)), speed=Box(-1, 1)), "auto", ""),
+        (Box(0, 255, (84, 84, 3), np.uint8), "auto", ""),
+        (Box(0, 1, (3, 84, 84)), "nature_cnn", ""),
+        (Box(0, 1, (84, 84, 3)), "mlp", ""),
+        (Box(-1, 1, (20, 20)), "auto", ""),
+    ],
+)
+def test_an_image_that_no_convolution_sees_is_named_before_the_run(space, network, says):
+    """By its dtype or its form, unless its user wants it so."""
+    plan, flat = topology.load("cartpole"), flatten_space(space) if isinstance(space, Dict) else space
+    env = spec_of("Own-v0", {}, flat, Discrete(2), 500, (space, Discrete(2)))
+    plan = replace(plan, environment=env, algorithm={**plan.algorithm, "network": network})
+    found = findings_at_start(json.loads(plan.to_json()))
+    assert [one.name for one in found] == ["flat_image"] * bool(says)
+    assert all(re.search(says, f"{one.seen} {one.remedy}") for one in found), found
 
 
 @pytest.mark.parametrize(
