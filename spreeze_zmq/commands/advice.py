@@ -15,6 +15,7 @@ from spreeze_zmq.algorithms.encoders import of_mlp_alone
 from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.commands.idle import idle
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.tasks import NATIVE
 from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
@@ -30,7 +31,7 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_scale(plan, observations), _about_start(plan), _about_batch(plan)
+    lines = _about_scale(plan, observations), _about_start(plan), _about_batch(plan), _about_drawing(plan)
     return (*filter(None, lines), *_about_effect(plan), *_about_videos(plan), *_about_data(plan))
 
 
@@ -42,6 +43,20 @@ def _about_batch(plan: Plan) -> str:
     return (
         f"algorithm.target_every = {show(every)} counts updates, each of up to {show(limit)} transitions by "
         'batch_size = "auto": write a number for batch_size, or let algorithm.tau move the target'
+    )
+
+
+def _about_drawing(plan: Plan) -> str:
+    """That environments draw while they train, which takes time, windows or the native engine."""
+    mode = plan.run.env_kwargs.get("render_mode")
+    costs = ["opens a window for each environment"] if mode == "human" else []
+    if mode is not None and plan.environment.id in NATIVE:
+        costs.append("keeps the environments from their native engine")
+    if not costs or plan.environment.described:
+        return ""
+    return (
+        f"run.env_kwargs.render_mode = {show(mode)} {' and '.join(costs)}: leave it out; the page, "
+        "spreeze play and videos draw the agent without it"
     )
 
 

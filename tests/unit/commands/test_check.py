@@ -248,6 +248,22 @@ def test_an_option_that_has_no_effect_is_named(overrides, said):
 
 
 @pytest.mark.parametrize(
+    ("env", "mode", "costs"),
+    [
+        ("Pendulum-v1", "rgb_array", "keeps the environments from their native engine"),
+        ("Pendulum-v1", "human", "opens a window for each environment and keeps"),
+        ("Acrobot-v1", "human", "opens a window for each environment: leave it out"),
+        ("Acrobot-v1", "rgb_array", ""),  # it may be what it observes
+    ],
+)
+def test_what_drawing_costs_is_said(env, mode, costs, monkeypatch):
+    """Nobody looks at what samplers draw; no window opens here for the look."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    lines = advice(load({"run": {"env": env, "env_kwargs": {"render_mode": mode}}}), None)
+    assert [costs in line for line in lines] == [True] * bool(costs), lines
+
+
+@pytest.mark.parametrize(
     ("algorithm", "network", "named"),
     [
         ("dqn", "auto", ["hidden_sizes", "activation"]),
