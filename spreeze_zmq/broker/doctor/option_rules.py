@@ -162,14 +162,13 @@ def cut_sums(vitals: Vitals) -> Finding | None:
 def large_batch(vitals: Vitals) -> Finding | None:
     """An on-policy batch that is larger than the round that it is cut from."""
     batch, steps = int(vitals.number("batch_size", 0)), _rollout_steps(vitals)
-    each = steps * int(_sampler(vitals, "options").get("envs", 0))
-    count = max(1, int(_sampler(vitals, "count").get("initial", 1)))
-    if not vitals.on_policy or not 0 < count * each < batch:
+    each = _round_transitions(vitals)
+    if not vitals.on_policy or not 0 < each < batch:
         return None
     return Finding(
-        f"algorithm.batch_size is {batch:,}, but a round of rollouts has {count * each:,} transitions",
-        f"an update takes {count * each:,}, and there are as many updates a round as there are epochs",
-        f"components.{SAMPLER}.rollout_steps = {math.ceil(steps * batch / (count * each))}",
+        f"algorithm.batch_size is {batch:,}, but a round of rollouts has {each:,} transitions",
+        f"an update takes {each:,}, and there are as many updates a round as there are epochs",
+        f"components.{SAMPLER}.rollout_steps = {math.ceil(steps * batch / each)}",
     )
 
 
@@ -203,6 +202,23 @@ def late_exploration(vitals: Vitals) -> Finding | None:
     )
 
 
+def early_exploration(vitals: Vitals) -> Finding | None:
+    """Random actions that have become few before the first update."""
+    options = numbers(vitals.algorithm)
+    steps, first = int(options.get("exploration_steps", 0)), first_update_at(vitals)
+    if vitals.on_policy:
+        first = max(first, _round_transitions(vitals))
+    initial, final = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 0.0)
+    sampled = _sampler(vitals, "count").get("maximum", 1) > 0
+    if not 0 < steps <= first or final >= initial or vitals.is_resumed or not sampled:
+        return None
+    return Finding(
+        f"algorithm.exploration_steps is {steps:,}, and training begins after {first:,} transitions",
+        f"from the first update on only {final:.0%} of the actions are random, whatever was learned",
+        f"algorithm.exploration_steps = {first + max(steps, first):_}",
+    )
+
+
 OPTION_RULES: tuple[Rule, ...] = (
     learning_rate,
     target_entropy,
@@ -214,6 +230,7 @@ OPTION_RULES: tuple[Rule, ...] = (
     large_batch,
     early_schedules,
     late_exploration,
+    early_exploration,
 )
 
 
@@ -225,6 +242,12 @@ def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:
 
 def _rollout_steps(vitals: Vitals) -> int:
     return int(_sampler(vitals, "options").get("rollout_steps", 0))
+
+
+def _round_transitions(vitals: Vitals) -> int:
+    """Transitions that the samplers of the beginning make in one rollout each."""
+    count = max(1, int(_sampler(vitals, "count").get("initial", 1)))
+    return count * _rollout_steps(vitals) * int(_sampler(vitals, "options").get("envs", 0))
 
 
 def first_update_at(vitals: Vitals) -> int:

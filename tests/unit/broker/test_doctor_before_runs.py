@@ -59,6 +59,18 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
         (
             "cartpole_dqn",
+            ["algorithm.exploration_steps=10_000", "algorithm.learning_starts=50_000"],
+            "is 10,000, and training begins after 50,0.. transitions from .* = 100_0..",
+        ),
+        ("cartpole_pqn", ["algorithm.exploration_steps=100"], "is 100, and training begins after"),
+        ("cartpole_dqn", ["algorithm.exploration_steps=60_000", "algorithm.learning_starts=50_000"], ""),
+        (
+            "cartpole_dqn",
+            ["algorithm.exploration_steps=1", "algorithm.initial_epsilon=0.1", "algorithm.final_epsilon=0.1"],
+            "",
+        ),
+        (
+            "cartpole_dqn",
             ["algorithm.replay_capacity=300", "algorithm.learning_starts=200"],
             "is 300, an episode has up to 500 steps",
         ),
