@@ -79,7 +79,7 @@ class Score:
         """Whether all episodes were the same one: they began alike, and have one length and one return."""
         if self.timed_out or np.ptp(self.starts) or np.ptp(self.lengths):
             return False
-        return bool(np.ptp(self.returns) <= ROUNDING * max(1.0, abs(self.mean_return)))
+        return spread(self.returns) == 0.0
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -104,7 +104,7 @@ class Score:
         interval = self.interval
         return {
             "mean_return": self.mean_return,
-            "std_return": float(self.returns.std()),
+            "std_return": spread(self.returns),
             **({} if interval is None else {"interval_low": interval[0], "interval_high": interval[1]}),
             "min": float(self.returns.min()),
             "max": float(self.returns.max()),
@@ -134,10 +134,16 @@ def as_text(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 or not value else f"{value:.2g}"
 
 
+def spread(returns: NDArray[np.float64]) -> float:
+    """The standard deviation of ``[E]`` returns; 0 where all that differs is the rounding of their sums."""
+    alike = np.ptp(returns) <= ROUNDING * max(1.0, abs(float(returns.mean())))
+    return 0.0 if alike else float(returns.std())
+
+
 def with_spread(returns: NDArray[np.float64]) -> str:
     """``-142.70 +- 77.50``: mean and spread of ``[E]`` returns; of one, which has no spread, itself."""
-    spread = f" +- {as_text(float(returns.std()))}" if len(returns) > 1 else ""
-    return as_text(float(returns.mean())) + spread
+    beside = f" +- {as_text(spread(returns))}" if len(returns) > 1 else ""
+    return as_text(float(returns.mean())) + beside
 
 
 def of_episodes(number: int) -> str:

@@ -11,7 +11,7 @@ from components.evaluator.__main__ import Evaluator
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.evaluation.contestant import Contestant
-from spreeze_zmq.evaluation.evaluation import play, t_interval
+from spreeze_zmq.evaluation.evaluation import Score, play, spread, t_interval, with_spread
 from spreeze_zmq.policy import Policy
 
 
@@ -90,6 +90,19 @@ def test_episodes_are_the_same_in_rounds_as_at_once(policy):
     in_rounds = play(envs.make("Pendulum-v1", 2), policy, 7, 6)
     np.testing.assert_allclose(in_rounds.returns, at_once.returns, rtol=1e-4)
     assert len(play(envs.make("Pendulum-v1", 4), policy, 7, 6).returns) == 8  # whole rounds
+
+
+def test_rounding_is_no_spread():
+    """Sums of the same rewards in another order; what differs by more is one."""
+    rewards = np.tile([1.1, 0.3, 1e3], 300)
+    orders = (rewards, rewards[::-1], np.sort(rewards), np.sort(rewards)[::-1])
+    returns = np.array([sum(order.tolist()) for order in orders])
+    assert returns.std() > 0.0
+    alike, ends = np.zeros(4, np.int64), np.zeros(4, np.bool_)
+    score = Score(returns, alike + 900, np.arange(4), ends)
+    assert score.fields()["std_return"] == 0.0
+    assert with_spread(returns) == "300420.00 +- 0.00"
+    assert spread(returns + np.array([0, 1, 0, 1])) == pytest.approx(0.5)
 
 
 def test_one_episode_that_is_played_again_and_again_has_no_interval(policy):
