@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.trend import LATELY_S, numbers
 from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Rule, Vitals
 from spreeze_zmq.broker.sightings import OUTSIDE
 from spreeze_zmq.envs.bounds import Beyond
+from spreeze_zmq.plan.roles import EVALUATOR
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.
@@ -213,6 +217,25 @@ def limit_as_termination(vitals: Vitals) -> Finding | None:
     )
 
 
+def cut_evaluations(vitals: Vitals) -> Finding | None:
+    """Evaluation cuts episodes, as their spec has no time limit, and those of training last longer."""
+    look, evaluator = vitals.last_look, vitals.table("components").get(EVALUATOR)
+    options = evaluator.get("options") if isinstance(evaluator, Mapping) else None
+    steps, lasts = (
+        int(look.get("max_length", 0)),
+        numbers(vitals.status.get("episodes")).get("mean_length", 0),
+    )
+    if not isinstance(options, Mapping) or options.get("episode_steps") != "auto":
+        return None
+    if not look.get("num_truncated") or not 0 < steps < lasts:
+        return None
+    return Finding(
+        f"evaluation cuts episodes after {steps:,} steps, those of training last {lasts:,.0f}",
+        "its returns are of their beginnings, and a stop at a return of whole ones is not reached",
+        f"components.{EVALUATOR}.episode_steps = {2 * math.ceil(lasts):_}",
+    )
+
+
 def no_success(vitals: Vitals) -> Finding | None:
     """The environment counts successes, and there is none."""
     without = vitals.successes[False]
@@ -252,6 +275,7 @@ EXPERIENCE_RULES: tuple[Rule, ...] = (
     saturated_actions,
     never_ending,
     limit_as_termination,
+    cut_evaluations,
     no_success,
     many_failures,
 )

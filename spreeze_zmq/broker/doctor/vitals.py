@@ -38,6 +38,7 @@ class Vitals:
         t_s: time of the newest status.
         status: the numbers of the newest: those of its own, and its maps of numbers by name.
         looks: the mean return of each first look at a policy; ``num_looks`` counts them.
+        last_look: the numbers of the newest one; empty where time has cut it.
         best: return and length in steps of the best one; ``since_best`` the same of the newest after it.
         training: the mean return of training episodes, about one value a second.
         critic_loss: of the critic-learner.
@@ -59,6 +60,7 @@ class Vitals:
         self.successes: Counter[bool] = Counter()
         self.trained, self.played = Lately(), Lately()
         self.num_looks = self.went_back = 0
+        self.last_look: Mapping[str, float] = {}
         self.went_back_s = -math.inf
         self.best = (-math.inf, 0.0)
         self.since_best: deque[tuple[float, float]] = deque(maxlen=LOOKS_SINCE_BEST)
@@ -84,6 +86,7 @@ class Vitals:
             self.num_looks += 1
             self.looks.add(about.get("mean_return"), t_s)
             look, info = numbers(about), numbers(about.get("info"))
+            self.last_look = {} if about.get("timed_out") else look
             self.since_best.append((look.get("mean_return", -math.inf), look.get("mean_length", 0.0)))
             if self.since_best[-1] > self.best:
                 self.best = self.since_best.pop()

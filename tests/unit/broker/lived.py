@@ -64,14 +64,14 @@ class Lived:
         about |= {"min": float(returns.min()), "max": float(returns.max())}
         self.note("episodes", about)
 
-    def look(self, mean, info=None):
+    def look(self, mean, info=None, **more):
         """A policy is evaluated."""
         fields = {"version": 3, "env_steps": 500, "mean_return": mean, "std_return": 1.0, "num_episodes": 5}
-        fields |= {"mean_length": 200.0, "confirmed": False, "best": False, "info": info or {}}
+        fields |= {"mean_length": 200.0, "confirmed": False, "best": False, "info": info or {}, **more}
         self.record.evaluations.take(fields, self.t_s)
         self.note("evaluation", fields)
 
-    def live(self, seconds, steps=1000, updates=200, episodes=4):
+    def live(self, seconds, steps=1000, updates=200, episodes=4, length=200):
         """Some seconds, each with a status; returns the names of what is found at their end."""
         for _ in range(seconds):
             self.report("sampler", gauges=self.experience.figures())
@@ -79,7 +79,7 @@ class Lived:
             counters = {"env_steps": self.env_steps, "critic_updates": self.updates}
             self.report("critic_learner", counters=counters, gauges=self.gauges)
             if episodes:
-                self.episodes(self.draw(episodes), [200] * episodes)
+                self.episodes(self.draw(episodes), [length] * episodes)
             self.note("status", plain(self.record.status("training", BALANCE, self.t_s)))
             self.heard += self.record.doctor.news()
             self.t_s += 1.0

@@ -216,3 +216,25 @@ def test_the_figures_of_several_samplers_become_one_row():
     assert (row["reward_min"], row["reward_max"], row["terminated"]) == (-5.0, 2.0, 6.0)
     assert (row["terminated_longest"], row["terminated_at_longest"]) == (50.0, 3.0)
     assert experience_row([{}]) == {}
+
+
+@pytest.mark.parametrize(
+    ("length", "look", "options", "remedy"),
+    [
+        (1500, {}, [], ["components.evaluator.episode_steps = 3_000"]),
+        (1500, {"timed_out": True}, [], []),
+        (1500, {"num_truncated": 0}, [], []),
+        (1500, {}, ["components.evaluator.episode_steps=1000"], []),
+        (900, {}, [], []),
+    ],
+)
+def test_evaluations_of_a_part_of_each_episode_are_named(length, look, options, remedy):
+    """Where the environment counts its steps itself, so that its time limit is not known; not where that was
+    chosen, or time is short.
+    """
+    run = Lived("run.env_kwargs={max_episode_steps=-1}", *options)
+    run.live(2, length=length)
+    run.look(-900.0, max_length=1000, **{"num_truncated": 5, **look})
+    run.live(5, length=length)
+    rows = [row for row in run.record.doctor.rows() if row["name"] == "cut_evaluations"]
+    assert [row["try"] for row in rows] == remedy
