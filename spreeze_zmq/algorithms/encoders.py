@@ -239,7 +239,7 @@ def _form(part: Mapping[str, Any], scaled: bool) -> Any:
     height, width = shape[:2] if last else shape[1:]
     least = min(height, width)
     named = next(name for name, limit in (*_BY_SIDE, ("small_cnn", 0)) if least >= limit)
-    divisor = float(part.get("max", BYTE_MAX)) if part.get("pixels") and not scaled else 1.0
+    divisor = float(part.get("max") or BYTE_MAX) if part.get("pixels") and not scaled else 1.0
     image = (shape[2] if last else shape[0], height, width)
     return nn.PartForm(image=image, channels_last=last, divisor=divisor, layers=named)
 

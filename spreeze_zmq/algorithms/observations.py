@@ -44,7 +44,7 @@ class RunningStatistics:
         self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD * most if self._pixels else 0.0)
         images = (part for part in env.obs_parts if part.get("pixels"))
         for span, part in zip(env.spans_of("pixels"), images, strict=False):
-            self._least_std[span] = LEAST_PIXEL_STD * part.get("max", BYTE_MAX)
+            self._least_std[span] = LEAST_PIXEL_STD * (part.get("max") or BYTE_MAX)
         self._one_hot = env.spans_of("sizes")
 
     def add(self, obs: NDArray[Any]) -> None:
