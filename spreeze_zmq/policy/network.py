@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,8 +14,16 @@ from spreeze_zmq.policy.description import Layer
 Step = Callable[[Floats, Floats], Floats]
 
 
+class _Buffers(threading.local):
+    """Those of one thread: NumPy lets others run while it multiplies."""
+
+    def __init__(self) -> None:
+        self.batch_size = -1
+        self.arrays: list[Floats] = []
+
+
 class Network:
-    """Evaluates layers over buffers that are reused while the number of rows stays the same.
+    """Evaluates layers over buffers that are reused while a thread's number of rows stays the same.
 
     Args:
         layers: any but ``conv2d``, which runs in torch.
@@ -28,17 +37,17 @@ class Network:
         self._steps = [_step(layer) for layer in layers]
         self._sizes = [layer.num_outputs if layer.kind in BUFFERED else 1 for layer in layers]
         self._in_place_first = layers[0].kind not in BUFFERED
-        self._batch_size = -1
-        self._buffers: list[Floats] = []
+        self._buffers = _Buffers()
 
     def __call__(self, rows: Floats) -> Floats:
-        """``[N, inputs]`` to ``[N, num_outputs]``; the result is valid until the next call."""
-        if len(rows) != self._batch_size:
-            self._batch_size = len(rows)
-            self._buffers = [np.empty((len(rows), size), np.float32) for size in self._sizes]
+        """``[N, inputs]`` to ``[N, num_outputs]``; the result is valid until its thread's next call."""
+        buffers = self._buffers
+        if len(rows) != buffers.batch_size:
+            buffers.batch_size = len(rows)
+            buffers.arrays = [np.empty((len(rows), size), np.float32) for size in self._sizes]
         if self._in_place_first:
             rows = rows.copy()  # the caller's rows stay as they are
-        for step, buffer in zip(self._steps, self._buffers, strict=True):
+        for step, buffer in zip(self._steps, buffers.arrays, strict=True):
             rows = step(rows, buffer)
         return rows
 

@@ -25,7 +25,8 @@ from spreeze_zmq.policy.own_environment import OwnEnvironment
 
 
 class Policy:
-    """Acts in one environment or in a batch of them.
+    """Acts in one environment or in a batch of them, for several threads too: what a recurrent policy
+    remembers is in the ``memory`` that each call is given.
 
     >>> policy = Policy.load("runs/pendulum-20260101-120000")
     >>> action = policy(obs)                    # deterministic, for the environment's step

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -38,6 +39,15 @@ def test_a_network_may_be_asked_again():
     expected = np.tanh([[1.0, 2.0]]).astype(np.float32)
     for _ in range(3):
         np.testing.assert_allclose(network(np.float32([[1.0]])), expected, rtol=1e-6)
+
+
+def test_another_thread_spoils_nothing_of_what_this_one_evaluates():
+    """One policy may act for several threads: a product lets others run."""
+    network = Network(read_layers([{"kind": "linear", "in": 2, "out": 1}], np.float32([1.0, 2.0, 0.5]), 2))
+    mine = network(np.float32([[1.0, 1.0]]))
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(network, np.float32([[10.0, 10.0]])).result().tolist() == [[30.5]]
+    assert mine.tolist() == [[3.5]]
 
 
 def test_dueling_adds_the_value_to_centred_advantages():
