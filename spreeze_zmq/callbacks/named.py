@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, in_one_line, let_interrupts_pass, place_of
@@ -89,10 +90,18 @@ def _check(kind: type[Callback]) -> None:
                 f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
             )
     heard = [name for name in vars(Callback) if name.startswith("on_")]
-    own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items() if callable(value)]
-    called = {word for _, each in own for word in getattr(getattr(each, "__code__", None), "co_names", ())}
-    for name, _ in own:
-        if name.startswith("on_") and name not in heard and name not in called:
+    own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items()]
+    called = {word for _, each in own for word in _names_in(getattr(inspect.unwrap(each), "__code__", None))}
+    for name, value in own:
+        if callable(value) and name.startswith("on_") and name not in heard and name not in called:
             near = nearest(name, heard, 0.75)
             hint = f'did you mean "{near}"?' if near else f"a run calls {', '.join(heard)}"
             raise InputError(f"callback {kind.__name__}: nothing calls its {name}; {hint}")
+
+
+def _names_in(code: CodeType | None) -> Iterator[str]:
+    """The names that a function uses of others, also within its comprehensions and functions."""
+    if code is not None:
+        yield from code.co_names
+        for inner in code.co_consts:
+            yield from _names_in(inner if isinstance(inner, CodeType) else None)

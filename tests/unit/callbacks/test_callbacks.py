@@ -1,6 +1,7 @@
 """Callbacks in the process of a script: what they hear, what they ask for, and that nobody waits for them."""
 
 import contextlib
+import functools
 import importlib
 import logging
 import queue
@@ -434,6 +435,30 @@ def test_a_method_that_nothing_calls_is_named(name, hint):
         checked([kind()])
     assert str(caught.value).startswith(f"callback Misnamed: nothing calls its {name}; {hint}")
     assert len(checked([Helped()])) == 1
+def test_what_a_nested_or_decorated_function_calls_is_called():
+    """A comprehension is a function, too, up to Python 3.11."""
+
+    def decorated(method):
+        return functools.wraps(method)(lambda *given: method(*given))
+
+    class Calls(Callback):
+        def on_episodes(self, run, episodes):
+            return sorted([1, 2], key=lambda row: self.on_row(row))
+
+        @decorated
+        def on_evaluation(self, run, evaluation):
+            self.on_new(evaluation)
+
+        def on_row(self, row):
+            return row
+
+        def on_new(self, evaluation):
+            """By the one above."""
+
+    callback = Calls()
+    assert checked([callback]) == (callback,)
+
+
 
 
 @pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
