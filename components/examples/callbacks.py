@@ -36,7 +36,10 @@ class StopWithoutImprovement(Callback):
     """Ends the run when so many evaluations have come since the last best policy."""
 
     def __init__(self, patience: int) -> None:
-        self.patience, self.since = patience, 0
+        self.patience = patience
+
+    def on_started(self, run: LiveRun, started: Started) -> None:
+        self.since = 0  # here, as a further run may be given the same object
 
     def on_best(self, run: LiveRun, best: Best) -> None:
         self.since = 0
@@ -51,7 +54,10 @@ class EverySteps(Callback):
     """Calls a function each time so many env steps have been made."""
 
     def __init__(self, steps: int, function: Callable[[LiveRun, Status], None]) -> None:
-        self.steps, self.function, self.done = steps, function, 0
+        self.steps, self.function = steps, function
+
+    def on_started(self, run: LiveRun, started: Started) -> None:
+        self.done = 0
 
     def on_status(self, run: LiveRun, status: Status) -> None:
         if status.env_steps // self.steps > self.done:
@@ -108,7 +114,7 @@ class ProgressBar(Callback):
 class CollectReturns(Callback):
     """Gathers the returns of the training episodes, to be drawn when the run is over."""
 
-    def __init__(self) -> None:
+    def on_started(self, run: LiveRun, started: Started) -> None:
         self.times: list[float] = []
         self.means: list[float] = []
         self.count = 0
@@ -125,7 +131,10 @@ class LinearSchedule(Callback):
     """
 
     def __init__(self, first: float, steps: int) -> None:
-        self.first, self.steps, self.last = first, steps, float("inf")
+        self.first, self.steps = first, steps
+
+    def on_started(self, run: LiveRun, started: Started) -> None:
+        self.last = float("inf")
 
     def on_status(self, run: LiveRun, status: Status) -> None:
         rate = self.first * max(0.0, 1.0 - status.env_steps / self.steps)

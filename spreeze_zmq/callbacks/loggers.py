@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar
 
 from spreeze_zmq.broker.points import finite, of_evaluation, of_status, step_of, step_of_evaluation
@@ -25,7 +26,8 @@ ODD = re.compile(r"[^/\w.\- ]")
 class Logger(Callback):
     """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation."""
 
-    _newest = 0
+    _folder: Path | None = None
+    _newest = _highest = 0
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
         """Draw points by curve at ``env_steps``, as TensorBoard's file has them: those of an evaluation at
@@ -34,14 +36,21 @@ class Logger(Callback):
         raise NotImplementedError
 
     def on_status(self, run: LiveRun, status: Status) -> None:
+        self._meet(run)
         if (step := step_of(vars(status), offline=run.plan.offline)) > self._newest:
             self._newest = step
             self._draw(of_status(status.figures, status.gauges), step)
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
+        self._meet(run)
         fields = asdict(evaluation)
         step = step_of_evaluation(fields, self._newest, offline=run.plan.offline)
         self._draw(of_evaluation(fields), step)
+
+    def _meet(self, run: LiveRun) -> None:
+        """Begin again where this is another run: one logger may be given to several."""
+        if run.folder != self._folder:
+            self._folder, self._newest, self._highest = run.folder, 0, 0
 
     def _draw(self, values: Mapping[str, Any], env_steps: int) -> None:
         if points := finite(values):
@@ -59,7 +68,6 @@ class _LikeWandB(Logger):
     def __init__(self, project: str = "spreeze", **init: Any) -> None:
         self._init = {"project": project, **init}
         self._run: Any = None
-        self._logged = 0
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name}
@@ -71,8 +79,8 @@ class _LikeWandB(Logger):
         self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        self._logged = max(self._logged, env_steps)  # W&B leaves out what comes at an earlier step
-        self._run.log(dict(points), step=self._logged)
+        self._highest = max(self._highest, env_steps)  # W&B leaves out what comes at an earlier step
+        self._run.log(dict(points), step=self._highest)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
         self._run.finish()

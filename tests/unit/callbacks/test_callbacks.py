@@ -22,7 +22,7 @@ from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.callbacks import Callback, Logger, MLflow, Trackio, WandB, beside, caller, observers
 from spreeze_zmq.callbacks.beside import watched
-from spreeze_zmq.callbacks.events import Status, Story
+from spreeze_zmq.callbacks.events import Started, Status, Story
 from spreeze_zmq.callbacks.named import checked, kind_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -424,17 +424,6 @@ class Helped(Callback):
         """By the one above."""
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("on_evaluations", 'did you mean "on_evaluation"?'), ("on_step", "a run calls on_started, on_status, ")],
-)
-def test_a_method_that_nothing_calls_is_named(name, hint):
-    """A habit from another library, or a misspelling; one that the class calls itself is its own affair."""
-    kind = type("Misnamed", (Callback,), {name: lambda self, run, what: None})
-    with pytest.raises(InputError) as caught:
-        checked([kind()])
-    assert str(caught.value).startswith(f"callback Misnamed: nothing calls its {name}; {hint}")
-    assert len(checked([Helped()])) == 1
 def test_what_a_nested_or_decorated_function_calls_is_called():
     """A comprehension is a function, too, up to Python 3.11."""
 

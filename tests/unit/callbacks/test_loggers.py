@@ -52,10 +52,15 @@ def test_an_evaluation_is_drawn_where_tensorboards_file_has_it():
             drawn["own"].append(env_steps)
 
     steps = SimpleNamespace(log=lambda points, step: drawn["like W&B"].append(step))
-    like, run = WandB(), SimpleNamespace(plan=SimpleNamespace(offline=False))
+    like, own, offline = WandB(), Own(), SimpleNamespace(offline=False)
     like._run = steps
-    for logger in (Own(), like):
-        logger.on_status(run, Status(env_steps=900, figures={"env_steps": 900}))
-        logger.on_evaluation(run, Evaluation(env_steps=700))
-        logger.on_evaluation(run, Evaluation(env_steps=700, best=True, confirmed=True))
-    assert drawn == {"own": [900, 700, 900], "like W&B": [900, 900, 900]}
+    for folder, at in (("runs/a", 900), ("runs/b", 800)):  # a further run begins at its own first step
+        run = SimpleNamespace(folder=Path(folder), plan=offline)
+        for logger in (own, like):
+            logger.on_status(run, Status(env_steps=at, figures={"env_steps": at}))
+            logger.on_evaluation(run, Evaluation(env_steps=700))
+            logger.on_evaluation(run, Evaluation(env_steps=700, best=True, confirmed=True))
+    assert drawn == {
+        "own": [900, 700, 900, 800, 700, 800],
+        "like W&B": [900, 900, 900, 800, 800, 800],
+    }
