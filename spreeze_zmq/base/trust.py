@@ -36,6 +36,8 @@ MOST_MARKS = 4096
 MOST_BYTES = 16 << 20
 #: Argument of an environment's constructor that an evaluation may add to those of the run.
 TIME_LIMIT = "max_episode_steps"
+#: Folders that ``make_importable`` has put on ``sys.path``: those of runs, and the next run is another.
+ADDED: set[str] = set()
 
 
 class _NotTrustedError(Exception):
@@ -87,14 +89,15 @@ class Grant:
         """
         for module in modules:
             package = module.partition(".")[0]
-            then, now = import_folder(package, self.import_paths), _folder_now(package, search)
+            then, now = import_folder(package, self.import_paths), folder_now(package, search)
             known = os.path.realpath(now) in map(os.path.realpath, self.import_paths)
             known = known or (is_installed(now) and is_installed(then))
             if then and now and not known:
                 mend = mend or f"give --trust {module} (in Python trust=[{module!r}])"
+                where = "in that folder and a new process" if package in sys.modules else "in that folder"
                 raise InputError(
                     f"{self.folder}: {package} is the one in {now} here, and the run's is in {then}: "
-                    f"go on in that folder, or {mend} to take this one"
+                    f"go on {where}, or {mend} to take this one"
                 )
 
     def covers(self, env_id: str, kwargs: Mapping[str, Any]) -> bool:
@@ -135,10 +138,11 @@ def with_trust(command: str, modules: Iterable[str], import_from: str = "") -> s
     return path + command + told
 
 
-def make_importable(folder: Path) -> None:
-    """Put a folder on ``sys.path``, behind all others: the user's modules may be there."""
+def make_importable(folder: Path, *, first: bool = False) -> None:
+    """Put a folder on ``sys.path``, behind or before all others: the user's modules may be there."""
     if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+        sys.path.insert(0 if first else len(sys.path), str(folder))
+        ADDED.add(str(folder))
 
 
 def modules_folder(topology_file: str) -> Path:
@@ -185,7 +189,7 @@ def import_folder(package: str, search: Sequence[str]) -> str:
     return _folder(PathFinder.find_spec(package, search))
 
 
-def _folder_now(package: str, search: Sequence[str]) -> str:
+def folder_now(package: str, search: Sequence[str]) -> str:
     """The folder that a package is imported from now, or has been."""
     loaded = getattr(sys.modules.get(package), "__spec__", None)
     return _folder(loaded) if package in sys.modules else import_folder(package, [os.getcwd(), *search])

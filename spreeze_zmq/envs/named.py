@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.trust import make_importable
 
 #: Where modules are looked for.
 _WHERE = "in the current directory, the topology's folder or the installed packages"
@@ -23,8 +25,8 @@ def imported(env_id: str, module_name: str) -> Any:
     if "/" in module_name or module_name.endswith(".py"):
         plain = os.path.basename(module_name).removesuffix(".py")
         raise InvalidEnvironment(f"{env_id}: a module is named, not its file: write '{plain}:...', {_WHERE}")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if "" not in sys.path:
+        make_importable(Path.cwd(), first=True)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -12,6 +12,8 @@ from typing import Any
 
 from spreeze_zmq.base.errors import InputError
 
+#: The program itself, here and in a process that ``multiprocessing`` has started.
+_PROGRAM = ("__main__", "__mp_main__")
 #: Keys that may have a table for a value: an option of the algorithm, an argument of the environment.
 _OPTION = re.compile(r"algorithm\.|run\.\w+\.")
 
@@ -30,8 +32,8 @@ def env_name(env: str | Callable[..., Any]) -> str:
             f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
             " make environments of their own"
         )
-    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not env:
-        where = "this script or notebook" if module == "__main__" else f"another function of {module}"
+    if module in _PROGRAM or getattr(sys.modules.get(module), name, None) is not env:
+        where = "this script or notebook" if module in _PROGRAM else f"another function of {module}"
         raise InputError(
             f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
             "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"

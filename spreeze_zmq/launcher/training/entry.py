@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.importing import is_marked, marked
-from spreeze_zmq.base.trust import make_importable, modules_folder
+from spreeze_zmq.base.trust import ADDED, folder_now, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.launcher.training.arguments import env_name, settings
@@ -129,7 +129,9 @@ def train(
     _check_end(end, name)
     plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
     make_importable(modules_folder(plan.topology_file))
-    return Run(folder.path.resolve(), own_modules(plan))
+    # this process knows who made the run; a mark knows the modules' places, too
+    trust = own_modules(plan) if grant_of(folder.path).why_not else ()
+    return Run(folder.path.resolve(), trust)
 
 
 def _check_end(end: End, env: str | None) -> None:
@@ -176,12 +178,17 @@ def _registered_here(name: str | None) -> str:
     )
 
 
-def import_paths() -> list[str]:
-    """The folders on this process's import path, without the standard library and installed packages."""
+def import_paths(env: Any = None) -> list[str]:
+    """The folders and archives on this process's import path, without the standard library, installed
+    packages and those of earlier runs, but with the one that a class or function ``env`` is from.
+    """
+    given = [path for path in sys.path if path not in ADDED or sys.path.count(path) > 1]
+    if callable(env) and (own := folder_now(env.__module__.partition(".")[0], sys.path)) in ADDED:
+        given.append(own)
     return [
         path
-        for path in dict.fromkeys(map(os.path.abspath, sys.path))
-        if os.path.isdir(path) and not is_installed(path) and not is_installed(os.path.realpath(path))
+        for path in dict.fromkeys(map(os.path.abspath, given))
+        if os.path.exists(path) and not is_installed(path) and not is_installed(os.path.realpath(path))
     ]
 
 

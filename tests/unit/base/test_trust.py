@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import Run, envs
+from spreeze_zmq import Run, envs, train
 from spreeze_zmq.base import trust
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
+from spreeze_zmq.launcher.training import entry
+from spreeze_zmq.launcher.training.launching import End
 from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -210,14 +212,28 @@ def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatc
         importlib.import_module("payload_own")
     with pytest.raises(InputError) as refused:
         SavedPolicy.load(own)
-    said = (
-        f"{own}: payload_own is the one in {other} here, and the run's is in {place}: go on in that folder, "
-    )
-    assert (
-        str(refused.value)
-        == f"{said}or give --trust payload_own (in Python trust=['payload_own']) to take this one"
+    mend = f"go on in that folder{' and a new process' if loaded else ''}, or give --trust payload_own"
+    assert str(refused.value) == (
+        f"{own}: payload_own is the one in {other} here, and the run's is in {place}: "
+        f"{mend} (in Python trust=['payload_own']) to take this one"
     )
     assert SavedPolicy.load(own, trust=["payload_own"]).play(1).lengths.tolist() == [7]
+
+
+def test_a_script_that_has_imported_another_module_evaluates_no_run_of_its_own_in_it(own, place, monkeypatch):
+    """As that of an earlier run: what the run is trusted with is its own module."""
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(0, "", 0))
+    run = train(topology=place / "mine.toml", run_dir=own)
+    other = place / "other"
+    other.mkdir()
+    (other / "payload_own.py").write_text((place / "payload_own.py").read_text().replace("=4", "=7"))
+    monkeypatch.syspath_prepend(str(other))
+    importlib.import_module("payload_own")
+    with pytest.raises(InputError, match=f"is the one in {other} here, and the run's is in {place}"):
+        run.evaluate(1)
+    del sys.modules["payload_own"]
+    sys.path.remove(str(other))
+    assert run.evaluate(1).lengths.tolist() == [4]
 
 
 def test_a_folder_of_the_modules_name_is_no_other_module(own, place, monkeypatch):
