@@ -63,7 +63,7 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _key(key: Any, place: str) -> str:
     """A key of the table ``place``. Raises InputError unless it is a text."""
     if isinstance(key, str):
-        return key
+        return str.__str__(key)  # an Enum's own texts are others
     raise InputError(f'train: {place}: expected keys that are texts, such as "{key!s:.40}", got {key!r:.80}')
 
 
@@ -79,8 +79,10 @@ def toml(value: Any, place: str) -> str:
         value = str(value)
     if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, int | float):
-        return repr(value)
+    if isinstance(value, int):
+        return int.__repr__(value)  # an Enum's own text is another
+    if isinstance(value, float):
+        return float.__repr__(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml(item, place) for item in value)}]"
     if isinstance(value, Mapping):
