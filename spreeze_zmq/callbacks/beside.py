@@ -27,17 +27,18 @@ LAST_S = 0.2
 
 
 @contextlib.contextmanager
-def watched(folder: RunFolder, callbacks: Sequence[Callback]) -> Iterator[None]:
+def watched(folder: RunFolder, callbacks: Sequence[Callback], level: int = logging.INFO) -> Iterator[None]:
     """Call the callbacks while a run that is about to start in a folder goes on; the run waits for none.
 
     Args:
         folder: where the launcher writes run.json.
         callbacks: whom to call; without any nothing is opened.
+        level: at which it is logged here that one fails or is slow: as a warning where the run shows nothing.
     """
     if not callbacks:
         yield
         return
-    over, about = threading.Event(), (folder, _written(folder), callbacks)
+    over, about = threading.Event(), (folder, _written(folder), callbacks, level)
     thread = threading.Thread(target=_watch, args=(*about, over), name="callbacks", daemon=True)
     thread.start()
     try:
@@ -57,19 +58,23 @@ def _written(folder: RunFolder) -> tuple[int, int]:
 
 
 def _watch(
-    folder: RunFolder, before: tuple[int, int], callbacks: Sequence[Callback], over: threading.Event
+    folder: RunFolder,
+    before: tuple[int, int],
+    callbacks: Sequence[Callback],
+    level: int,
+    over: threading.Event,
 ) -> None:
     """Whatever fails here, the run does not."""
     try:
         while (now := _written(folder)) == before or not any(now):
             if over.wait(LOOK_S):
                 return
-        _observe(Plan.read(folder.run_file), callbacks, over)
+        _observe(Plan.read(folder.run_file), callbacks, level, over)
     except Exception:
         log.warning("the callbacks of this run are called no more", exc_info=True)
 
 
-def _observe(plan: Plan, callbacks: Sequence[Callback], over: threading.Event) -> None:
+def _observe(plan: Plan, callbacks: Sequence[Callback], level: int, over: threading.Event) -> None:
     incarnation = secrets.randbelow(2**53 - 1) + 1
     feed, reports = (
         channels.open_channel(plan.channels[name], end, SCRIPT, incarnation)
@@ -81,11 +86,11 @@ def _observe(plan: Plan, callbacks: Sequence[Callback], over: threading.Event) -
     def post(kind: str, fields: Mapping[str, Any]) -> None:
         if not over.is_set():
             reports.post(Message(kind, dict(fields), {}, SCRIPT, incarnation))
-        elif kind == "failure":  # nobody listens any more
+        elif kind == "failure" and level < logging.WARNING:  # nobody listens any more
             log.warning("%s\n%s", fields["summary"], fields["traceback"])
 
     try:
-        observers = Observers(plan, callbacks, feed, post, SCRIPT)
+        observers = Observers(plan, callbacks, feed, post, SCRIPT, level)
         while not over.is_set():
             channels.poll([feed], timeout_s=WAIT_S)
             observers.serve()

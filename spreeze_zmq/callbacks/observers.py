@@ -41,12 +41,20 @@ class Observers:
         feed: what the broker writes down of the run.
         post: sends a message to the broker.
         name: under which failures of the callbacks are reported.
+        level: at which failures and slow callbacks are logged here, which the run shows too.
     """
 
     def __init__(
-        self, plan: Plan, callbacks: Iterable[Callback], feed: Subscriber, post: Post, name: str
+        self,
+        plan: Plan,
+        callbacks: Iterable[Callback],
+        feed: Subscriber,
+        post: Post,
+        name: str,
+        level: int = logging.INFO,
     ) -> None:
         self._story, self._feed, self._post, self._name = Story(plan), feed, post, name
+        self._level = level
         self._asked: deque[Mapping[str, Any]] = deque()
         self._failed: deque[Mapping[str, Any]] = deque()
         self._exited: set[Any] = set()
@@ -141,11 +149,11 @@ class Observers:
             log.warning("callback %s asks for too much: what comes beyond is left out", fields["who"])
 
     def _say(self, who: str, line: str) -> None:
-        log.info("callback %s: %s", who, line)
+        log.log(self._level, "callback %s: %s", who, line)
         self._ask({"who": who, "what": NOTE, "text": line})
 
     def _fail(self, who: str, line: str, trace: str) -> None:
-        log.info("callback %s %s\n%s", who, line, trace)
+        log.log(self._level, "callback %s %s\n%s", who, line, trace)
         about = {"summary": f"callback {who} {line}", "traceback": trace[-LONGEST_TRACE:]}
         self._failed.append({"name": self._name, **about})
 

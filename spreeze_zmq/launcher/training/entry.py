@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +26,7 @@ from spreeze_zmq.launcher.training.launching import End, launch
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor.events import signal_name
 
 if TYPE_CHECKING:
     from spreeze_zmq.callbacks import Callback
@@ -120,26 +123,34 @@ def train(
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place.absolute())  # a callback may change the current folder
-    with _watched(folder, called):
-        end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
-    if end.code != 0 and not run_dir:
-        with contextlib.suppress(OSError):  # the folder is not empty
-            folder.path.rmdir()
-            folder.path.parent.rmdir()
-    _check_end(end, name)
-    plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
+    try:
+        with _watched(folder, called, logging.INFO if progress else logging.WARNING):
+            end = launch([*words, "--run-dir", str(place)], import_paths(env), show=progress)
+    finally:
+        if not run_dir:
+            with contextlib.suppress(OSError):  # the folder is not empty
+                folder.path.rmdir()
+                folder.path.parent.rmdir()
+    _check_end(end, name, folder)
+    plan = Plan.read(folder.run_file)
     make_importable(modules_folder(plan.topology_file))
     # this process knows who made the run; a mark knows the modules' places, too
     trust = own_modules(plan) if grant_of(folder.path).why_not else ()
     return Run(folder.path.resolve(), trust)
 
 
-def _check_end(end: End, env: str | None) -> None:
+def _check_end(end: End, env: str | None, folder: RunFolder) -> None:
     """Raise what :func:`train` does where its run was interrupted twice or before it began, or has failed."""
     if end.interrupts > (0 if end.code in NOT_BEGUN else 1):
         raise KeyboardInterrupt
     if end.code == InputError.exit_code:
         raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
+    if end.code < 0:
+        resume = f"spreeze-launch --resume {shlex.quote(str(folder.path))}"
+        raise ComponentFailed(
+            f"{signal_name(-end.code)} ended the launcher, and the run with it: see {folder.logs}; from its "
+            f"last checkpoint, if there is one, goes on {resume}{end.message and chr(10)}{end.message}"
+        )
     if end.code != 0:
         raise ComponentFailed(end.message)
 
@@ -157,13 +168,15 @@ def _checked(callbacks: Any) -> tuple[Callback, ...]:
         raise InputError(f"train: {error}") from None
 
 
-def _watched(folder: RunFolder, callbacks: tuple[Callback, ...]) -> contextlib.AbstractContextManager[None]:
-    """Calls the callbacks meanwhile."""
+def _watched(
+    folder: RunFolder, callbacks: tuple[Callback, ...], level: int
+) -> contextlib.AbstractContextManager[None]:
+    """Calls the callbacks meanwhile; ``level`` is that of what is logged of them."""
     if not callbacks:
         return contextlib.nullcontext()
     from spreeze_zmq.callbacks.beside import watched
 
-    return watched(folder, callbacks)
+    return watched(folder, callbacks, level)
 
 
 def _registered_here(name: str | None) -> str:

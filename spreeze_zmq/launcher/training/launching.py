@@ -46,7 +46,9 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
         show: whether to show its output: as a live view if this process has a terminal, else line by line.
     """
     environment = dict(os.environ)
-    in_terminal = show and sys.stdout.isatty() and sys.stdout is sys.__stdout__
+    show = show and not getattr(sys.stdout, "closed", sys.stdout is None)
+    own = sys.__stdout__
+    in_terminal = show and own is not None and sys.stdout is own and own.isatty()
     if not in_terminal:  # a notebook's server may have been started in a terminal
         environment = {name: value for name, value in environment.items() if name not in TERMINAL}
     paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])

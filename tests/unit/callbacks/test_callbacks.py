@@ -64,9 +64,9 @@ class Broker:
         )
 
     @contextlib.contextmanager
-    def watched(self, *callbacks):
+    def watched(self, *callbacks, level=logging.INFO):
         """The run begins, and callbacks watch it."""
-        with watched(self.folder, callbacks):
+        with watched(self.folder, callbacks, level):
             self.written.rename(self.folder.run_file)
             yield
 
@@ -217,6 +217,17 @@ def test_what_fails_at_the_end_is_told_to_the_script(broker, caplog):
         "callback Raises_on_ended is called no more: on_ended raised LookupError: in on_ended"
     )
     assert "Traceback" in said
+
+
+def test_where_a_run_shows_nothing_a_script_is_warned_once_of_each_that_fails(broker, caplog):
+    """While the run goes on, and at its end."""
+    with broker.watched(raises_in("on_status"), raises_in("on_ended"), level=logging.WARNING):
+        broker.tell_all()
+        broker.heard("failure")
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert [each.split(":")[0] for each in said] == ["callback Raises_on_status is called no more"]
+    said = [record.getMessage().split(":")[0] for record in caplog.records if record.levelname == "WARNING"]
+    assert said[1:] == ["callback Raises_on_ended is called no more"]
 
 
 def test_a_method_that_is_set_on_the_object_is_called(broker):
@@ -448,6 +459,17 @@ def test_what_a_nested_or_decorated_function_calls_is_called():
     assert checked([callback]) == (callback,)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("on_evaluations", 'did you mean "on_evaluation"?'), ("on_step", "a run calls on_started, on_status, ")],
+)
+def test_a_method_that_nothing_calls_is_named(name, hint):
+    """A habit from another library, or a misspelling; one that the class calls itself is its own affair."""
+    kind = type("Misnamed", (Callback,), {name: lambda self, run, what: None})
+    with pytest.raises(InputError) as caught:
+        checked([kind()])
+    assert str(caught.value).startswith(f"callback Misnamed: nothing calls its {name}; {hint}")
+    assert len(checked([Helped()])) == 1
 
 
 @pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
@@ -572,6 +594,8 @@ def test_the_recipe_of_a_schedule_begins_and_ends_where_it_says(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "components" / "examples")
     schedule, rates = importlib.import_module("callbacks").LinearSchedule(1e-3, 1000), []
     run = SimpleNamespace(set=lambda name, rate: rates.append(rate))
-    for env_steps in (0, 10, 500, 980, 1000, 1500):
-        schedule.on_status(run, Status(env_steps=env_steps))
-    assert rates == [1e-3, 5e-4, pytest.approx(2e-5), 0.0]
+    for steps in ((0, 10), (0, 10, 500, 980, 1000, 1500)):  # a further run begins again
+        schedule.on_started(run, Started())
+        for env_steps in steps:
+            schedule.on_status(run, Status(env_steps=env_steps))
+    assert rates == [1e-3, 1e-3, 5e-4, pytest.approx(2e-5), 0.0]

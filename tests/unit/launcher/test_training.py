@@ -1,14 +1,22 @@
 """``spreeze_zmq.train``: its arguments are the tables of a topology."""
 
+import enum
+import io
 import os
+import sys
+import zipfile
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.envs import probing
-from spreeze_zmq.launcher.training import entry
+from spreeze_zmq.envs.named import imported
+from spreeze_zmq.launcher.training import entry, launching
+from spreeze_zmq.launcher.training.arguments import env_name
 from spreeze_zmq.launcher.training.launching import End, launch
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.topology.document import read_source
@@ -16,6 +24,13 @@ from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.unit.data.made import dataset
 
 ALONE = {"data": {"own": {"source": "minari:own-v0"}}, "components": {"sampler": {"count": 0}}}
+
+
+def closed():
+    """A stream that was closed."""
+    stream = io.StringIO()
+    stream.close()
+    return stream
 
 
 @pytest.fixture
@@ -103,6 +118,117 @@ def test_a_callback_may_go_elsewhere_while_its_run_goes_on(tmp_path, monkeypatch
     monkeypatch.setattr(entry, "launch", launch)
     run = spreeze_zmq.train("Pendulum-v1", run_dir="mine", progress=False)
     assert run.folder == tmp_path / "mine"
+
+
+POLE = "import gymnasium\n\ndef pole():\n    return gymnasium.make({!r})\n"
+
+
+def test_the_next_run_of_a_script_finds_its_own_modules(tmp_path, monkeypatch):
+    """Not those of the same name beside an earlier topology, in which the script may have evaluated; a
+    function that it has from there is found there.
+    """
+    for name, env_id in (("first", "of another run"), ("second", "CartPole-v1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "of_two.py").write_text(POLE.format(env_id))
+        (tmp_path / name / "t.toml").write_text('[run]\nenv = "of_two:pole"\n')
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def stands_in(words, *_, show):
+        plan = replace(topology.load("pendulum"), topology_file=words[0])
+        _, sockets = write_plan(plan, RunFolder.create("run", words[-1]))
+        sockets.remove()
+        return End(0, "", 0)
+
+    monkeypatch.setattr(entry, "launch", stands_in)
+    spreeze_zmq.train(topology=tmp_path / "first" / "t.toml", run_dir=tmp_path / "run", progress=False)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(tmp_path / "first")
+        pole = imported("of_two:pole", "of_two").pole
+    end = launch([str(tmp_path / "second" / "t.toml"), "--graph"], entry.import_paths(), show=False)
+    assert (end.code, end.message) == (0, "")
+    assert str(tmp_path / "first") in entry.import_paths(pole)
+    del sys.modules["of_two"]
+
+
+def test_the_modules_of_an_archive_are_found(tmp_path, monkeypatch):
+    """As Python finds them on its path."""
+    with zipfile.ZipFile(tmp_path / "envs.zip", "w") as archive:
+        archive.writestr("of_archive.py", POLE.format("CartPole-v1"))
+    monkeypatch.syspath_prepend(str(tmp_path / "envs.zip"))
+    end = launch(["--env", "of_archive:pole", "--graph"], entry.import_paths(), show=False)
+    assert (end.code, end.message) == (0, "")
+
+
+def test_a_class_of_a_script_that_multiprocessing_has_started_is_one_of_a_script(monkeypatch):
+    """There the script is called ``__mp_main__``, which the run's processes cannot import either."""
+    kind = type("Mine", (), {"__module__": "__mp_main__"})
+    monkeypatch.setitem(sys.modules, "__mp_main__", SimpleNamespace(Mine=kind))
+    with pytest.raises(InputError, match="Mine is defined in this script or notebook"):
+        env_name(kind)
+
+
+class Mode(enum.IntEnum):
+    """A number with a text of its own."""
+
+    FAST = 1
+
+
+class Ratio(float):
+    """Likewise."""
+
+    def __repr__(self):
+        return "half"
+
+
+def test_a_number_of_a_class_of_ones_own_is_that_number(asked):
+    """Its own text would come to the environment in its place."""
+    words = asked("Pendulum-v1", env_kwargs={"mode": Mode.FAST, "each": [Mode.FAST, Ratio(0.5)]})
+    values = read_source({"run": {"env": "Pendulum-v1"}}, words).values
+    assert values["run"]["env_kwargs"] == {"mode": 1, "each": [1, 0.5]}
+
+
+class Tee:
+    """A stream that somebody wrote: it writes, and no more."""
+
+    def __init__(self):
+        self.lines = []
+
+    def write(self, text):
+        self.lines.append(text)
+
+    def flush(self):
+        """Nothing waits."""
+
+
+@pytest.mark.parametrize("kind", [Tee, lambda: None, closed], ids=["of ones own", "none", "closed"])
+def test_a_run_begins_whatever_the_output_is(kind, monkeypatch):
+    """What it says is shown where that can be."""
+    stream = kind()
+    monkeypatch.setattr(sys, "stdout", stream)
+    if stream is None:
+        monkeypatch.setattr(sys, "__stdout__", None)
+    end = launch(["--list"], [], show=True)
+    assert (end.code, end.message) == (0, "")
+    assert not isinstance(stream, Tee) or "pendulum" in "".join(stream.lines)
+
+
+def test_a_launcher_that_could_not_be_started_leaves_no_folder(tmp_path, monkeypatch):
+    """Whatever was raised."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launching, "LAUNCHER", (str(tmp_path / "no such program"),))
+    with pytest.raises(FileNotFoundError):
+        spreeze_zmq.train("Pendulum-v1", progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_launcher_that_was_killed_is_said_with_what_goes_on(tmp_path, monkeypatch):
+    """It could not say so itself."""
+    monkeypatch.setattr(launching, "LAUNCHER", ("/bin/sh", "-c", "kill -9 $$"))
+    with pytest.raises(ComponentFailed) as failed:
+        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False)
+    said = str(failed.value)
+    assert said.startswith(f"SIGKILL ended the launcher, and the run with it: see {tmp_path}/run/logs; ")
+    assert said.endswith(f"goes on spreeze-launch --resume {tmp_path}/run")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
