@@ -121,15 +121,17 @@ class Search:
         by_seed = zip(*(one.runs for one in finalists), strict=True)
         waiting = [run for runs in by_seed for run in runs if not run.is_over]
         while waiting or self.runs.live:
-            if waiting and self.runs.has_room:
-                run = waiting.pop(0)
-                if run.folder.exists():  # of a search that was killed
-                    shutil.rmtree(run.folder)
-                self.runs.start(run)
+            free = [run for run in waiting if not run.lives] if self.runs.has_room else []
+            if free:
+                waiting.remove(free[0])
+                self._repeat(free[0])
             for run in self.runs.ended():
                 _result(run)
             time.sleep(POLL_S)
         return finalists
+        for run in waiting:
+            if run.lives:
+                say(f"{run.name}: it is waited for until that of the search before has ended", flush=True)
 
 
 def best_of(finalists: Sequence[Finalist]) -> Finalist:
@@ -140,7 +142,20 @@ def best_of(finalists: Sequence[Finalist]) -> Finalist:
     """
     best = max(finalists, key=lambda one: one.mean_return)
     if best.mean_return == -np.inf:
-        raise ComponentFailed("no setting was evaluated with every seed: give the runs more time")
+        failed = [run for one in finalists for run in one.runs if not run.has_ended]
+        why = [f"{run.name} failed: {run.last_line}; see {run.log}" for run in failed]
+        raise ComponentFailed(
+            f"no setting was evaluated with every seed: {'; '.join(why) or 'give the runs more time'}"
+        )
+    def _repeat(self, run: Trial) -> None:
+        """Start a finalist's run, in place of one that failed or that a search left when it was killed."""
+        if run.is_over:  # it came to its end meanwhile
+            _result(run)
+            return
+        if run.folder.exists():
+            shutil.rmtree(run.folder)
+        self.runs.start(run)
+
     return best
 
 

@@ -70,22 +70,30 @@ class Trial:
         return None if best is None else float(best)
 
     @property
-    def result(self) -> float | None:
-        """Its score, unless it has failed, perhaps for an earlier search."""
+    def has_ended(self) -> bool:
+        """Whether it has ended in good order, perhaps for an earlier search: its folder says so."""
         try:
-            failed = read_run(self.folder).state == "crashed" if self.code is None else self.code
+            return read_run(self.folder).state == "ended"
         except InputError:
-            return None
-        return None if failed else self.score
+            return False
+
+    @property
+    def lives(self) -> bool:
+        """Whether its processes are there, perhaps those of an earlier search that was killed."""
+        try:
+            return read_run(self.folder).state == "running"
+        except InputError:
+            return False
+
+    @property
+    def result(self) -> float | None:
+        """Its score; None where it has failed."""
+        return self.score if self.has_ended else None
 
     @property
     def is_over(self) -> bool:
-        """Whether it has run to its end, perhaps for an earlier search."""
-        try:
-            reason = read_run(self.folder).exit_reason
-        except InputError:
-            return False
-        return reason != "" and not reason.startswith("interrupted")
+        """Whether it has run to its end, perhaps for an earlier search; one that has failed may run again."""
+        return self.has_ended and not read_run(self.folder).exit_reason.startswith("interrupted")
 
     @property
     def curve(self) -> Curve | None:
