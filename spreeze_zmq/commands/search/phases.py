@@ -21,6 +21,8 @@ from spreeze_zmq.screen.terminal.numbers import decimal
 MOST_FAILURES = 3
 #: Seconds between two looks at the runs.
 POLL_S = 0.5
+#: Pause after a look at a curve, in lengths of that look: the journal grows, and reading it takes cores.
+LOOK_PAUSE = 20.0
 #: Share of its length before which no run is ended early.
 LEAST_SHARE = 0.25
 #: Seeds of repetitions are this far from those of trials.
@@ -85,8 +87,16 @@ class Search:
             time.sleep(POLL_S)
 
     def _watch(self, trial: Trial) -> None:
-        """End a trial that is behind."""
-        if trial.pruned or (curve := trial.curve) is None or np.isnan(spent := curve.x[self.cost]).any():
+        """Look whether a trial is behind, and end one that is."""
+        began_s = time.monotonic()
+        if trial.pruned or began_s < trial.next_look_s:
+            return
+        self._compare(trial)
+        now_s = time.monotonic()
+        trial.next_look_s = now_s + LOOK_PAUSE * (now_s - began_s)
+
+    def _compare(self, trial: Trial) -> None:
+        if (curve := trial.curve) is None or np.isnan(spent := curve.x[self.cost]).any():
             return
         share = curve.x[self.axis][-1] / self.length
         trial.reported, behind = self.study.progress(
@@ -120,6 +130,9 @@ class Search:
                 one.runs.append(Trial(name, self.folder / name, one.values, seed))
         by_seed = zip(*(one.runs for one in finalists), strict=True)
         waiting = [run for runs in by_seed for run in runs if not run.is_over]
+        for run in waiting:
+            if run.lives:
+                say(f"{run.name}: it is waited for until that of the search before has ended", flush=True)
         while waiting or self.runs.live:
             free = [run for run in waiting if not run.lives] if self.runs.has_room else []
             if free:
@@ -129,9 +142,15 @@ class Search:
                 _result(run)
             time.sleep(POLL_S)
         return finalists
-        for run in waiting:
-            if run.lives:
-                say(f"{run.name}: it is waited for until that of the search before has ended", flush=True)
+
+    def _repeat(self, run: Trial) -> None:
+        """Start a finalist's run, in place of one that failed or that a search left when it was killed."""
+        if run.is_over:  # it came to its end meanwhile
+            _result(run)
+            return
+        if run.folder.exists():
+            shutil.rmtree(run.folder)
+        self.runs.start(run)
 
 
 def best_of(finalists: Sequence[Finalist]) -> Finalist:
@@ -147,15 +166,6 @@ def best_of(finalists: Sequence[Finalist]) -> Finalist:
         raise ComponentFailed(
             f"no setting was evaluated with every seed: {'; '.join(why) or 'give the runs more time'}"
         )
-    def _repeat(self, run: Trial) -> None:
-        """Start a finalist's run, in place of one that failed or that a search left when it was killed."""
-        if run.is_over:  # it came to its end meanwhile
-            _result(run)
-            return
-        if run.folder.exists():
-            shutil.rmtree(run.folder)
-        self.runs.start(run)
-
     return best
 
 

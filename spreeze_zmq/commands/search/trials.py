@@ -34,6 +34,7 @@ class Trial:
         slot: which share of the cores it has.
         reported: the last power of ``GROWTH`` at which it was compared with others; -1 for none.
         asked_s: when it was asked to end, by ``time.monotonic``.
+        next_look_s: when its curve is read again, by ``time.monotonic``.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Trial:
     slot: int = -1
     reported: int = -1
     asked_s: list[float] = field(default_factory=list)
+    next_look_s: float = 0.0
 
     @property
     def log(self) -> Path:

@@ -1,20 +1,25 @@
 """What ``--over`` varies, what a study makes of it, and the file that is written at the end."""
 
+import fcntl
 import itertools
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
-from spreeze_zmq.commands.search import outcome
-from spreeze_zmq.commands.search.phases import MOST_FAILURES, Finalist, Search, best_of
+from spreeze_zmq.commands.search import outcome, trials
+from spreeze_zmq.commands.search.phases import FRESH_SEEDS, MOST_FAILURES, POLL_S, Finalist, Search, best_of
 from spreeze_zmq.commands.search.search import _shares, contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
 from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.curves import read_curve
+from spreeze_zmq.run.folder import CLAIMED
 
 SPACE = (Range("algorithm.learning_rate", 1e-4, 1e-2, True), Choices("algorithm.n_step", ("1", "3")))
 ABOUT = {"topology": ["pendulum"], "over": ["..."]}
@@ -164,31 +169,71 @@ def test_a_search_of_an_edited_topology_is_another():
     assert contents_of(topology.load("pendulum", cores=4)) == contents_of(plans[0])
 
 
-def test_a_finalist_that_failed_does_not_count(tmp_path):
-    """Though a policy of it was evaluated before."""
-    run = Trial("as-it-is-seed-1", tmp_path, {}, 1, code=0)
-    plan = topology.load("pendulum")
-    (tmp_path / "run.json").write_text(plan.to_json())
-    (tmp_path / "summary.json").write_text('{"best_return": -150.0}')
-    assert Finalist("as it is", {}, [run]).mean_return == -150.0
-    run.code = 1
-    assert Finalist("as it is", {}, [run]).mean_return == -np.inf
-
-
+@pytest.mark.parametrize("code", [None, 1], ids=["of an earlier search", "just now"])
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
         ("minutes 2.00 >= 2", -150.0),
         ("critic_learner-0 is not started again: 4 crashes within 60 s", -np.inf),
+        ("", -np.inf),
     ],
 )
-def test_nor_does_one_that_failed_for_the_search_that_this_one_goes_on_from(tmp_path, reason, expected):
-    """It is over, and is not run again; its folder says how it ended."""
-    run = Trial("as-it-is-seed-1", tmp_path, {}, 1)
-    (tmp_path / "run.json").write_text(topology.load("pendulum").to_json())
-    (tmp_path / "summary.json").write_text(json.dumps({"best_return": -150.0, "exit_reason": reason}))
-    assert run.is_over
-    assert Finalist("as it is", {}, [run]).mean_return == expected
+def test_a_finalist_that_failed_does_not_count_and_runs_again(tmp_path, reason, expected, code):
+    """Though a policy of it was evaluated before; its folder says how it ended, now and later. Where
+    none is left, those that failed are named.
+    """
+    run = Trial("as-it-is-seed-1", tmp_path / "run", {}, 1, code=code)
+    run.folder.mkdir()
+    (run.folder / "run.json").write_text(topology.load("pendulum").to_json())
+    (run.folder / "summary.json").write_text(json.dumps({"best_return": -150.0, "exit_reason": reason}))
+    run.log.write_text("no space left on device\n")
+    finalist = Finalist("as it is", {}, [run])
+    assert (run.is_over, finalist.mean_return) == (expected == -150.0, expected)
+    if not run.is_over:
+        with pytest.raises(
+            ComponentFailed, match=r"as-it-is-seed-1 failed: no space left on device; see .*log"
+        ):
+            best_of([finalist])
+
+
+def test_a_run_of_a_killed_search_is_waited_for(tmp_path):
+    """Its last processes still write into its folder, which another run takes then."""
+    folder = tmp_path / f"as-it-is-seed-{1 + FRESH_SEEDS}"
+    folder.mkdir()
+    (folder / "run.json").write_text(topology.load("pendulum").to_json())
+    runs = Trials(("pendulum", '--set=run.env="Nope-v0"'), [frozenset(os.sched_getaffinity(0))])
+    search = Search(opened(tmp_path), runs, tmp_path, 1, "wall_s", 60.0, "core_s")
+    with ThreadPoolExecutor(1) as beside, (folder / f"{CLAIMED}.lock").open("w") as claim:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        repeated = beside.submit(search.repeat, 0, 1)
+        time.sleep(4 * POLL_S)
+        assert folder.exists()
+        assert not repeated.done()
+        claim.close()
+        [finalist] = repeated.result()
+    runs.close()
+    assert "Nope-v0" in finalist.runs[0].last_line
+    assert not folder.exists()
+
+
+def test_what_is_read_of_a_run_takes_little_of_its_cores(tmp_path, monkeypatch):
+    """However long its journal has become: the pause is as many times as long as the look was."""
+    read = []
+
+    def slow(folder):
+        read.append(folder)
+        time.sleep(0.1)
+        return read_curve(folder)
+
+    monkeypatch.setattr(trials, "read_curve", slow)
+    search = Search(opened(tmp_path), Trials((), []), tmp_path, 1, "wall_s", 60.0, "core_s")
+    trial = Trial("trial-0000", tmp_path / "trial-0000", {}, 1, 0)
+    search._watch(trial)
+    search._watch(trial)
+    assert len(read) == 1
+    trial.next_look_s = time.monotonic()
+    search._watch(trial)
+    assert len(read) == 2
 
 
 def test_a_search_goes_on_behind_a_line_that_was_torn(tmp_path):
