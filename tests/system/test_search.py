@@ -84,6 +84,19 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
     assert found == done.stdout.splitlines()[-1].startswith("wrote ")
 
 
+def test_trials_that_fail_one_after_the_other_end_a_search_with_what_it_has_found(tmp_path):
+    """And with the command that goes on; here there is a file in the place of each one's folder."""
+    (tmp_path / "mine").mkdir()
+    for number in range(3):
+        (tmp_path / "mine" / f"trial-{number:04d}").touch()
+    words = ("search", "pendulum", *OVER, "--study", "mine", "--jobs", "1")
+    code, out, errors = said_in(tmp_path, *words, main=spreeze.main)
+    assert code == 1
+    assert "3 trials failed one after the other: " in errors
+    assert len(re.findall(r"^[012] .* failed$", out, re.MULTILINE)) == 3, out
+    assert re.search(r"^failed; it goes on with: spreeze search .*--study \S+/mine$", out, re.MULTILINE), out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

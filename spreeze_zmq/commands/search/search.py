@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.base.errors import ComponentFailed, InputError, TopologyError
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.commands import picture
 from spreeze_zmq.commands.arguments import add_set
@@ -120,16 +120,19 @@ def main(arguments: argparse.Namespace) -> int:
         search.try_values(arguments.trials)
         _report(study, space, arguments)
         finalists = search.repeat(arguments.finalists, arguments.repeats)
-    except KeyboardInterrupt:
+        outcome.show_finalists(finalists)
+        best = best_of(finalists)
+    except (KeyboardInterrupt, ComponentFailed) as error:
         search.runs.close()
         _report(study, space, arguments)
-        say(f"interrupted; it goes on with: {_command()} --study {shlex.quote(str(folder))}")
+        how = "failed" if isinstance(error, ComponentFailed) else "interrupted"
+        say(f"{how}; it goes on with: {_command()} --study {shlex.quote(str(folder))}")
+        if isinstance(error, ComponentFailed):
+            raise
         return 0
     finally:
         search.runs.close()
         study.close()
-    outcome.show_finalists(finalists)
-    best = best_of(finalists)
     if not best.values:
         say(f"nothing that was tried is better than {plan.name} as it is")
         return 0
