@@ -115,7 +115,9 @@ def main(arguments: argparse.Namespace) -> int:
     about |= {"contents": contents_of(plan), "cores of a run": max(map(len, shares))}
     study = Study(folder, space, about, plan.run.seed, every=arguments.every)
     search = _search(plan, study, words, shares, folder, arguments)
-    say(f"trials: {arguments.trials}, {len(shares)} at a time, {study.num_over} of them before; in {folder}")
+    alone = f" ({why})" if arguments.jobs is None and (why := _why_alone(plan)) else ""
+    at_once = f"{len(shares)} at a time{alone}"
+    say(f"trials: {arguments.trials}, {at_once}, {study.num_over} of them before; in {folder}")
     try:
         search.try_values(arguments.trials)
         _report(study, space, arguments)
@@ -176,18 +178,26 @@ def _stop(arguments: argparse.Namespace) -> str:
 
 
 def _shares(jobs: int | None, plan: Plan) -> list[frozenset[int]]:
-    """The CPUs of each run that may live at once; all for one where each environment has a number."""
+    """The CPUs of each run that may live at once; all for one where two would take the same ports."""
     cores = usable_cores(os.sched_getaffinity(0))
-    numbered = has_number(plan.environment.kwargs)
-    jobs = jobs or (1 if numbered else max(1, len(cores) // CORES))
-    if numbered and jobs > 1:
-        raise InputError(
-            f"--jobs {jobs}: env_kwargs has '{{index}}', and runs beside each other have the same numbers; "
-            "leave --jobs out"
-        )
+    alone = _why_alone(plan)
+    jobs = jobs or (1 if alone else max(1, len(cores) // CORES))
+    if alone and jobs > 1:
+        raise InputError(f"--jobs {jobs}: {alone}; leave --jobs out")
     if jobs > len(cores):
         raise InputError(f"--jobs {jobs}: this machine has {len(cores)} cores, and each run needs one")
     return divided(cores, jobs)
+
+
+def _why_alone(plan: Plan) -> str:
+    """Why no two runs of a topology may live at once; empty where they may."""
+    if has_number(plan.environment.kwargs):
+        return "env_kwargs has '{index}', and runs beside each other have the same numbers"
+    stated = [f"channels.{name}.endpoint" for name, channel in plan.channels.items() if channel.endpoint]
+    stated += [
+        f"components.{role}.port" for role, each in plan.components.items() if each.options.get("port")
+    ]
+    return f"{stated[0]} is stated, and runs beside each other would share it" if stated else ""
 
 
 def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> None:

@@ -354,7 +354,7 @@ def test_no_setting_is_best_where_none_was_evaluated():
         best_of([Finalist("as it is", {}), Finalist("trial 0", {"a.b": "1"})])
 
 
-def test_runs_whose_environments_have_numbers_are_never_beside_each_other(monkeypatch):
+def test_runs_that_would_take_the_same_ports_are_never_beside_each_other(monkeypatch):
     """Two at once would take the same port."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     monkeypatch.setattr(
@@ -364,7 +364,16 @@ def test_runs_whose_environments_have_numbers_are_never_beside_each_other(monkey
         topology.load({"run": {"env": "tests.unit.envs.test_numbering:Port", "env_kwargs": kwargs}})
         for kwargs in ({"port": 5001}, {"port": "50{index:02d}"})
     )
+    endpoint, page = (
+        topology.load("pendulum", [each])
+        for each in ('channels.report.endpoint="tcp://127.0.0.1:5001"', "components.visualizer.port=5001")
+    )
     assert [len(_shares(jobs, plain)) for jobs in (None, 3)] == [2, 3]
-    assert [len(_shares(jobs, port)) for jobs in (None, 1)] == [1, 1]
-    with pytest.raises(InputError, match=r"--jobs 2: env_kwargs has '\{index\}', .* leave --jobs out"):
-        _shares(2, port)
+    for plan, why in (
+        (port, r"env_kwargs has '\{index\}', "),
+        (endpoint, r"channels\.report\.endpoint is stated, "),
+        (page, r"components\.visualizer\.port is stated, "),
+    ):
+        assert [len(_shares(jobs, plan)) for jobs in (None, 1)] == [1, 1]
+        with pytest.raises(InputError, match=rf"--jobs 2: {why}.* leave --jobs out"):
+            _shares(2, plan)
