@@ -7,14 +7,15 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
+from spreeze_zmq.nn.device.recorded import Recorded, Tensors
 from spreeze_zmq.nn.device.taped import Taped
-from spreeze_zmq.nn.device.watched import REST, Watch
+from spreeze_zmq.nn.device.watched import Watch
 from spreeze_zmq.nn.native import recording
 from spreeze_zmq.nn.native.library import enabled
 
@@ -70,13 +71,14 @@ class CudaGraphs:
         return result, graph.replay
 
 
-class Captured(Generic[ResultT]):
-    """A function of tensors, recorded at its fourth call with the same tensors and replayed from then on.
+class Captured(Recorded[ResultT, "_Course[ResultT]"]):
+    """A function of tensors, recorded at its fourth call with tensors of the same form and replayed from
+    then on.
 
-    The function must launch the same kernels at each call, on memory at fixed addresses; its Python code runs
-    only in the warm-up calls, which compute as usual, and in the recording. A call with other tensors starts
-    over with warm-up calls; one after a Python value has changed that the recording read, with the last of
-    them. If the function cannot be recorded, it is called directly from then on, and the log says why.
+    The function must launch the same kernels at each call; its Python code runs only in the warm-up calls,
+    which compute as usual, and in the recording. A call after a Python value has changed that the recording
+    read starts over with the last of the warm-up calls. If the function cannot be recorded, it is called
+    directly from then on, and the log says why.
 
     Args:
         function: takes tensors, or None, as positional arguments.
@@ -94,71 +96,96 @@ class Captured(Generic[ResultT]):
         kept: Mapping[str, torch.Tensor] | None = None,
         name: str = "the loss",
         ended: list[str] | None = None,
-    ):
-        self._function, self._kept, self._name = function, kept or {}, name
-        self._recorder: CudaGraphs | None = recorder
-        self._ended: list[str] = [] if ended is None else ended
-        self._key: tuple[object, ...] = ()
-        self._tensors: tuple[torch.Tensor | None, ...] = ()  # kept alive, so that their memory is not reused
-        self._calls = self._replays = self._rest = 0
-        self._watch, self._told, self._due = Watch(), "", COMPARED[0]
-        self._recorded: tuple[ResultT, Callable[[], None]] | None = None
+    ) -> None:
+        def new_course() -> _Course[ResultT]:
+            return _Course(function, recorder, kept or {}, self._stop)
 
-    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
-        """The function's result; the next call may overwrite it."""
-        if self._recorder is None or self._ended:
-            return self._function(*tensors)
-        if self._rest:
-            self._rest -= 1
-            return self._function(*tensors)
-        key = tuple(None if t is None else (t.data_ptr(), t.shape, t.stride()) for t in tensors)
-        if key != self._key:
-            self._key, self._tensors, self._calls, self._recorded = key, tensors, 0, None
-            self._watch = Watch()
+        super().__init__(function, new_course, name, ended)
+
+    def _stop(self, error: RuntimeError) -> None:
+        """Record this function no more, whatever others can."""
+        log.warning("updates are launched kernel by kernel, no CUDA graph can be made: %s", error)
+        self._courses.clear()
+        self._ended = [str(error)]
+
+
+class _Course(Generic[ResultT]):
+    """The calls with tensors of one form. A graph works on memory at fixed addresses: those of a replay,
+    which draws every batch into the same tensors, themselves; where the tensors of a call have others than
+    those of the one before, copies of them from then on.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., ResultT],
+        recorder: CudaGraphs,
+        kept: Mapping[str, torch.Tensor],
+        stop: Callable[[RuntimeError], None],
+    ) -> None:
+        self._function, self._recorder, self._kept, self._stop = function, recorder, kept, stop
+        self._tensors: Tensors = ()  # kept alive, so that their memory is not reused
+        self._place: Sequence[object] | None = None
+        self._copies = False
+        self._watch = Watch()
+        self._calls = self._replays = 0
+        self._due = COMPARED[0]
+        self._recorded: tuple[ResultT, Callable[[], None]] | None = None
+        self.refusal = ""
+
+    @property
+    def rests(self) -> bool:
+        """Whether the refusal is one for some time."""
+        return self._watch.resting
+
+    def call(self, tensors: Tensors) -> ResultT:
+        """Call the function, record it, or replay it."""
+        self._take(tensors)
         if self._recorded is not None and not self._watch.holds():
             self._recorded, self._calls = None, WARM_UP_CALLS - 1
-            self._refuse(self._watch.refusal)
-        self._calls += 1
-        if self._calls <= WARM_UP_CALLS or self._recorder is None:
-            return self._warm_up(self._recorder)
-        if self._recorded is None and not self._record(self._recorder):
-            return self._function(*tensors)
-        self._replays += 1
-        return self._beside(self._recorder) if self._replays == self._due else self._replay()
-
-    def _refuse(self, why: str) -> None:
-        """Record no more, or not for a while, if there is a reason."""
-        if why:
-            if why != self._told:  # after a rest it is often the same
-                log.info("updates are not recorded: %s %s", self._name, why)
-            self._told, self._recorded = why, None
-            if self._watch.resting:
-                self._rest, self._key = REST, ()
-            else:
-                self._recorder = None
-                self._ended.append(why)
-
-    def _warm_up(self, recorder: CudaGraphs | None) -> ResultT:
-        if recorder is None:
+            self.refusal = self._watch.refusal
+        if self.refusal:
             return self._function(*self._tensors)
+        self._calls += 1
+        if self._calls <= WARM_UP_CALLS:
+            return self._warm_up()
+        if self._recorded is None and not self._record():
+            return self._function(*self._tensors)
+        self._replays += 1
+        return self._beside() if self._replays == self._due else self._replay()
 
+    @torch.no_grad()
+    def _take(self, tensors: Tensors) -> None:
+        """Bring the numbers of these tensors to where the graph reads them."""
+        if not self._copies:
+            place = [None if each is None else (each.data_ptr(), each.stride()) for each in tensors]
+            if place == self._place:
+                return
+            if self._place is None:
+                self._tensors, self._place = tensors, place
+                return
+            self._tensors = tuple(None if each is None else each.clone() for each in tensors)
+            self._copies, self._recorded, self._calls, self._watch = True, None, 0, Watch()
+            return
+        own, new = ([each for each in some if each is not None] for some in (self._tensors, tensors))
+        torch._foreach_copy_(own, new)
+
+    def _warm_up(self) -> ResultT:
         def called() -> ResultT:
             return self._function(*self._tensors)
 
         warm_up, is_last = recording.Recording(), self._calls == WARM_UP_CALLS
         with recording.into(warm_up):
-            result = recorder.warm(lambda: self._watch.call(called) if is_last else called())
-        self._refuse(warm_up.refusal or self._watch.refusal)
+            result = self._recorder.warm(lambda: self._watch.call(called) if is_last else called())
+        self.refusal = warm_up.refusal or self._watch.refusal
         return result
 
-    def _record(self, recorder: CudaGraphs) -> bool:
+    def _record(self) -> bool:
         try:
-            recorded = recorder.record(lambda: self._watch.call(lambda: self._function(*self._tensors)))
+            recorded = self._recorder.record(lambda: self._watch.call(lambda: self._function(*self._tensors)))
         except RuntimeError as error:
-            log.warning("updates are launched kernel by kernel, no CUDA graph can be made: %s", error)
-            self._recorder = None
+            self._stop(error)
             return False
-        self._refuse(self._watch.refusal)
+        self.refusal = self._watch.refusal
         self._recorded = recorded if self._watch.ready else None
         self._replays, self._due = 0, COMPARED[0]
         return self._watch.ready
@@ -170,7 +197,7 @@ class Captured(Generic[ResultT]):
         self._watch.assign()
         return result
 
-    def _beside(self, recorder: CudaGraphs) -> ResultT:
+    def _beside(self) -> ResultT:
         """A plain call, and a comparison of the replay with it."""
         self._due = next_due(self._replays)
         found = {f"tensor {index} that it holds": each for index, each in enumerate(self._watch.tensors)}
@@ -178,11 +205,11 @@ class Captured(Generic[ResultT]):
         device = next((each.device for each in self._tensors if each is not None), torch.device("cpu"))
 
         def plain() -> ResultT:
-            return recorder.warm(lambda: self._function(*self._tensors))
+            return self._recorder.warm(lambda: self._function(*self._tensors))
 
         result, difference = beside(self._replay, plain, {**self._kept, **found}, device)
         if difference:
-            self._refuse(f"is replayed wrongly, as replay {self._replays:,} shows: {difference}")
+            self.refusal = f"is replayed wrongly, as replay {self._replays:,} shows: {difference}"
         return result
 
 

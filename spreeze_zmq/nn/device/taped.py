@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -12,18 +11,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
+from spreeze_zmq.nn.device.recorded import Recorded, Tensors
 from spreeze_zmq.nn.device.tape import Operation, Tape, aten, memory_of, tensors_in
-from spreeze_zmq.nn.device.watched import REST, Watch
-
-log = logging.getLogger("spreeze")
+from spreeze_zmq.nn.device.watched import Watch
 
 ResultT = TypeVar("ResultT")
 
-#: Courses kept, each for batches of another shape; the oldest is dropped.
-MOST_COURSES = 4
 
-
-class Taped(Generic[ResultT]):
+class Taped(Recorded[ResultT, "_Course[ResultT]"]):
     """A function of tensors that is called directly once, recorded at its next two calls with tensors of the
     same shapes, and replayed from then on if both recordings are equal.
 
@@ -48,36 +43,7 @@ class Taped(Generic[ResultT]):
         name: str = "the loss",
         ended: list[str] | None = None,
     ) -> None:
-        self._function, self._kept, self._name = function, kept or {}, name
-        self._courses: dict[tuple[object, ...], _Course[ResultT]] = {}
-        self._ended: list[str] = [] if ended is None else ended
-        self._rest, self._told = 0, ""
-
-    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
-        """The function's result; the next call may overwrite it."""
-        modes: Any = torch._C
-        if self._ended or modes._len_torch_dispatch_stack():
-            return self._function(*tensors)
-        if self._rest:
-            self._rest -= 1
-            return self._function(*tensors)
-        key = tuple([None if t is None else (t.shape, t.dtype, t.is_contiguous()) for t in tensors])
-        course = self._courses.get(key)
-        if course is None:
-            if len(self._courses) >= MOST_COURSES:
-                del self._courses[next(iter(self._courses))]
-            course = self._courses[key] = _Course(self._function, self._kept)
-        result = course.call(tensors)
-        if course.refusal:
-            self._courses.clear()
-            if course.rests:
-                self._rest = REST
-            else:
-                self._ended.append(course.refusal)
-            if course.refusal != self._told:  # after a rest it is often the same
-                log.info("updates are not recorded: %s %s", self._name, course.refusal)
-            self._told = course.refusal
-        return result
+        super().__init__(function, lambda: _Course(function, kept or {}), name, ended)
 
 
 class _Course(Generic[ResultT]):
@@ -87,7 +53,7 @@ class _Course(Generic[ResultT]):
 
     def __init__(self, function: Callable[..., ResultT], kept: Mapping[str, torch.Tensor]) -> None:
         self._function, self._kept = function, kept
-        self._tensors: tuple[torch.Tensor | None, ...] | None = None
+        self._tensors: Tensors | None = None
         self._copies = False
         self._watch = Watch()
         self._first: _Trace | None
@@ -102,7 +68,7 @@ class _Course(Generic[ResultT]):
         """Whether the refusal is one for some time."""
         return self._watch.resting
 
-    def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
+    def call(self, tensors: Tensors) -> ResultT:
         """Call the function, record it, or replay it."""
         if self._tensors is None:
             self._tensors = tensors

@@ -11,10 +11,11 @@ import torch
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import gradient_steps
 from spreeze_zmq.commands.bench.trial import random_batch
-from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.at_hand import random_replay, random_rollout, random_round
 from spreeze_zmq.nn.device import WARM_UP_CALLS, Captured
+from spreeze_zmq.nn.device.recorded import MOST_COURSES, MOST_STRANGERS
 from spreeze_zmq.nn.device.tape import Tape
-from spreeze_zmq.replay import ObservationReplay, Replay
+from spreeze_zmq.replay import Minibatches, Mixture, ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options
 
@@ -68,9 +69,9 @@ def as_graph(monkeypatch):
     """Halves that are recorded as on a GPU; their recorders."""
     recorders = []
 
-    def captured_so(function, *_):
+    def captured_so(function, _, *about):
         recorders.append(Tapes())
-        return Captured(function, recorders[-1])
+        return Captured(function, recorders[-1], *about)
 
     monkeypatch.setattr(gradient_steps, "captured", captured_so)
     return recorders
@@ -149,6 +150,95 @@ def test_another_batch_size_is_recorded_anew(as_graph, plainly):
     assert sorted(recorder.num_recordings for recorder in as_graph)[-2:] == [2, 2]
     plainly()
     assert train(*both_halves(made), sizes) == ours
+
+
+def rounds(name, env, **options):
+    """Updates of six rounds of three batches in each of four epochs, the last of which is shorter."""
+    kind, spec = algorithms.get(name), envs.probe(env)
+    made = kind.Options(hidden_sizes=(16, 16), precision="fp32", epochs=4, batch_size=48, **options)
+    half = algorithms.make("critic", kind, made, spec, "cpu", 1)
+    taken = random_round(spec, 128, "cpu", memory_size=made.memory_size if options else 0)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(6):
+        batches = Minibatches(half.prepare(taken), made.epochs, made.batch_size)
+        for left, batch in zip(reversed(range(len(batches))), batches.drawn(generator), strict=True):
+            half.update(batch, measured=left == 0)
+    return half
+
+
+def joined(name, env, mixed, **options):
+    """Updates on batches that are new tensors at each draw."""
+    kind, spec = algorithms.get(name), envs.probe(env)
+    made = kind.Options(hidden_sizes=(16, 16), precision="fp32", learning_starts=1, **options)
+    half = algorithms.make("critic", kind, made, spec, "cpu", 1)
+    own, other = (
+        random_replay(kind.kept_fields("critic", made), spec, half.options, "cpu", 16) for _ in range(2)
+    )
+    replay = Mixture(own, [(0.5, other)]) if mixed else own
+    for _ in range(12):
+        half.update(replay.sample(64), measured=False)
+    return half
+
+
+ELSEWHERE = {
+    "ppo": (lambda: rounds("ppo", "Pendulum-v1"), [2, 1]),
+    "pqn": (lambda: rounds("pqn", "CartPole-v1"), [2, 1]),
+    "a recurrent ppo": (lambda: rounds("ppo", "Pendulum-v1", memory_size=4), [2, 1]),
+    "a share of data": (lambda: joined("sac", "Pendulum-v1", mixed=True), [1, 0]),
+    "a burn-in": (
+        lambda: joined("dqn", "CartPole-v1", mixed=False, memory_size=4, sequence_length=8, burn_in=True),
+        [1, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_batches_that_are_elsewhere_at_each_call_are_recorded(as_graph, plainly, case):
+    """Once for each shape, without and with measured metrics; the weights are those of the plain calls."""
+    train_so, recordings = ELSEWHERE[case]
+    weights = train_so().weights.clone()
+    assert [recorder.num_recordings for recorder in as_graph[-2:]] == recordings
+    plainly()
+    assert torch.equal(train_so().weights, weights)
+
+
+def test_what_is_drawn_into_the_same_memory_is_not_copied():
+    """The first tensors are worked on; others of the shape that come later are copied to one place."""
+    function, one = Captured(lambda x: 2.0 * x, Tapes()), torch.zeros(3)
+    for count in range(6):
+        assert torch.equal(function(one.fill_(count)), torch.full((3,), 2.0 * count))
+    (course,) = function._courses.values()
+    assert course._recorded
+    assert course._tensors[0].data_ptr() == one.data_ptr()
+    kept = [torch.full((3,), float(count)) for count in range(6)]
+    for each in kept:
+        assert torch.equal(function(each), 2.0 * each)
+    assert course._recorded
+    assert course._tensors[0].data_ptr() not in {each.data_ptr() for each in (one, *kept)}
+    assert [each.tolist() for each in kept] == [[float(count)] * 3 for count in range(6)]
+
+
+def test_the_shapes_that_come_back_stay_recorded():
+    """One that is another at each round drops none that is called in between."""
+    recorder, kept = Tapes(), torch.ones(3)
+    function = Captured(lambda x: 2.0 * x, recorder)
+    for count in range(8):
+        for _ in range(6):
+            assert function(kept).tolist() == [2.0] * 3
+        assert len(function(torch.ones(4 + count))) == 4 + count
+    assert recorder.num_recordings == 1
+    assert len(function._courses) == MOST_COURSES
+
+
+def test_too_many_shapes_in_turn_are_logged(caplog):
+    """Else nothing shows that every call is the first of its shape."""
+    recorder = Tapes()
+    function = Captured(lambda x: 2.0 * x, recorder)
+    with caplog.at_level(logging.INFO):
+        for count in range(2 * MOST_STRANGERS):
+            assert len(function(torch.ones(1 + count % (MOST_COURSES + 1)))) == 1 + count % (MOST_COURSES + 1)
+    assert recorder.num_recordings == 0
+    assert caplog.text.count("the loss gets tensors of more than 4 shapes in turn") == 1
 
 
 @pytest.mark.parametrize("recorder", ["tape", "as_graph"])

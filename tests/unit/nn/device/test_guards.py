@@ -31,16 +31,15 @@ def as_before():
     put_back()
 
 
-def recorded(function, recorder):
-    """A function as a tape or as a graph."""
-    return Taped(function) if recorder == "tape" else Captured(function, Tapes())
+def recorded(function, recorder, **kept):
+    """A function as a tape, which finds what it writes to, or as a graph, which is told what is ``kept``."""
+    return Taped(function) if recorder == "tape" else Captured(function, Tapes(), kept)
 
 
 def is_replayed(function):
     """Whether the next call is a replay."""
-    if isinstance(function, Taped):
-        return any(course._steps for course in function._courses.values())
-    return function._recorded is not None
+    replayed = "_steps" if isinstance(function, Taped) else "_recorded"
+    return any(getattr(course, replayed) for course in function._courses.values())
 
 
 @pytest.mark.parametrize("recorder", ["tape", "graph"])
@@ -203,9 +202,7 @@ def hidden():
 def test_a_plain_call_beside_the_replay_finds_what_guards_miss(caplog, recorder):
     """At the tenth replay: its result counts, and from then on nothing is replayed."""
     limit, total = sys.getrecursionlimit(), torch.zeros(())
-    function = recorded(lambda x: total.add_(x * hidden()).clone(), recorder)
-    if recorder == "graph":
-        function._kept = {"the total": total}
+    function = recorded(lambda x: total.add_(x * hidden()).clone(), recorder, total=total)
     one, numbers = torch.ones(()), []
     try:
         with caplog.at_level(logging.INFO):

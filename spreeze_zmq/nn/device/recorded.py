@@ -1,0 +1,103 @@
+"""A function of tensors with a recording for each form of them, whatever it is recorded on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from spreeze_zmq.nn.device.watched import REST
+
+log = logging.getLogger("spreeze")
+
+ResultT = TypeVar("ResultT")
+CourseT = TypeVar("CourseT", bound="Course[Any]")
+KnownT_co = TypeVar("KnownT_co", covariant=True)
+
+Tensors = tuple[torch.Tensor | None, ...]
+
+#: Courses kept, each for tensors of another form; the one that was not called for longest is dropped.
+MOST_COURSES = 4
+#: Calls in turn that may each be the first of a new course in place of another; then it is hopeless.
+MOST_STRANGERS = 100
+
+
+class Course(Protocol[KnownT_co]):
+    """The calls with tensors of one form: the first ones are ordinary, later ones replay a recording.
+
+    Attributes:
+        refusal: why no call can be recorded; empty if nothing is known against it.
+    """
+
+    refusal: str
+
+    @property
+    def rests(self) -> bool:
+        """Whether the refusal is one for some time."""
+
+    def call(self, tensors: Tensors) -> KnownT_co:
+        """Call the function, record it, or replay it."""
+
+
+class Recorded(Generic[ResultT, CourseT]):
+    """Gives each call to the course of its tensors' form, which is their shapes, dtypes and whether they are
+    contiguous. A function that a course refuses is called directly from then on, and the log says why.
+
+    Args:
+        function: takes tensors, or None, as positional arguments.
+        new_course: makes the course of another form.
+        name: of the function, for the log.
+        ended: gets the reason when recording ends; functions that share it end together.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., ResultT],
+        new_course: Callable[[], CourseT],
+        name: str,
+        ended: list[str] | None,
+    ) -> None:
+        self._function, self._new_course, self._name = function, new_course, name
+        self._courses: dict[tuple[object, ...], CourseT] = {}
+        self._ended: list[str] = [] if ended is None else ended
+        self._rest = self._strangers = 0
+        self._told = ""
+
+    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
+        """The function's result; the next call may overwrite it."""
+        modes: Any = torch._C
+        if self._ended or modes._len_torch_dispatch_stack():
+            return self._function(*tensors)
+        if self._rest:
+            self._rest -= 1
+            return self._function(*tensors)
+        key = tuple([None if t is None else (t.shape, t.dtype, t.is_contiguous()) for t in tensors])
+        course = self._courses.pop(key, None)
+        if course is None:
+            course = self._new_course()
+            if len(self._courses) >= MOST_COURSES:
+                del self._courses[next(iter(self._courses))]
+                self._strangers += 1
+        else:
+            self._strangers = 0
+        self._courses[key] = course
+        result: ResultT = course.call(tensors)
+        if course.refusal:
+            self._refuse(course.refusal, course.rests)
+        elif self._strangers >= MOST_STRANGERS:
+            self._refuse(f"gets tensors of more than {MOST_COURSES} shapes in turn", rests=True)
+        return result
+
+    def _refuse(self, why: str, rests: bool) -> None:
+        """Record no more, or not for a while."""
+        self._courses.clear()
+        self._strangers = 0
+        if rests:
+            self._rest = REST
+        else:
+            self._ended.append(why)
+        if why != self._told:  # after a rest it is often the same
+            log.info("updates are not recorded: %s %s", self._name, why)
+        self._told = why
