@@ -53,7 +53,8 @@ def arithmetic_of(half: AutogradHalf, spec: EnvironmentSpec, device: str) -> Ari
     """Count an update and measure the device, in some hundredths of a second; the half stays as it was."""
     kind, options = type(half.algorithm), half.options
     dtype = nn.dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
-    with torch.random.fork_rng(devices=[]):
+    # A half that is made seeds the generators of all GPUs, too.
+    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
         limit = most_flops_per_s(device, dtype)
         try:
             if device != "cpu":

@@ -7,6 +7,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.schema import options_of
+from spreeze_zmq.learner import arithmetic
 from spreeze_zmq.learner.arithmetic import arithmetic_of, flops_per_transition
 from spreeze_zmq.learner.at_hand import random_batch_of, random_round
 from spreeze_zmq.learner.measure_updates import Rehearsal
@@ -53,6 +54,20 @@ def test_counting_leaves_no_trace(case, part):
             half.update(batch)
         weights.append(torch.as_tensor(half.weights).clone())
     assert torch.equal(*weights)
+
+
+def test_counting_leaves_the_random_numbers_of_a_gpu(monkeypatch):
+    """The half on the CPU that is counted has a seed of its own, which torch gives to every device."""
+    kind, state = algorithms.get("sac"), [42]
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: state.append(seed))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: (device, state[-1]))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda kept, device: state.append(kept[1]))
+    monkeypatch.setattr(arithmetic, "most_flops_per_s", lambda device, dtype: 1.0)
+    half = algorithms.make("critic", kind, kind.Options(precision="fp32", hidden_sizes=(8,)), BOX, "cpu", 1)
+    state[:] = [42]
+    assert arithmetic_of(half, BOX, "cuda:0").flops_per_transition > 0
+    assert len(state) > 1
+    assert state[-1] == 42
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "dqn", "discrete_sac", "ppo", "pqn"])
