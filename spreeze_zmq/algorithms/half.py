@@ -24,6 +24,7 @@ from spreeze_zmq.algorithms.shared_model import SharedModel, Statistics
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs.packed import Packing
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn.device import default_generator, draw_on
 
 Parameters = NDArray[np.float32]
 
@@ -214,12 +215,11 @@ class AutogradHalf(GradientSteps):
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of everything that the next update depends on, as tensors and plain numbers."""
-        cuda = self._device.type == "cuda"
         return {
             **self._networks.state_dict(),
             "observations": self._rows.state_dict(),
             "statistics": self._statistics.state_dict(),
-            "generator": torch.cuda.get_rng_state(self._device) if cuda else torch.get_rng_state(),
+            "generator": default_generator(self._device).get_state(),
             "num_updates": self.num_updates,
             "env_steps": self.env_steps,
         }
@@ -229,8 +229,5 @@ class AutogradHalf(GradientSteps):
         self._networks.load_state_dict(state)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
-        if self._device.type == "cuda":
-            torch.cuda.set_rng_state(state["generator"].cpu(), self._device)
-        else:
-            torch.set_rng_state(state["generator"].cpu())
+        draw_on(default_generator(self._device), state["generator"])
         self.num_updates, self.env_steps = int(state["num_updates"]), int(state["env_steps"])

@@ -12,6 +12,7 @@ from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.packed import Packing, flat
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.nn.device import draw_on
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
 from spreeze_zmq.wire import Message
@@ -234,7 +235,7 @@ class RoundExperience(Experience):
         """Continue from :meth:`state`."""
         if self.rewards is not None and state["rewards"]:
             self.rewards.load_state_dict(state["rewards"])
-        self.generator.set_state(state["order"].cpu())
+        draw_on(self.generator, state["order"])
         self.begun = self.counts.env_steps
 
     @property

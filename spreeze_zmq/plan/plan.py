@@ -195,12 +195,16 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
     share to give the same numbers.
     """
     sampler = plan["components"][SAMPLER]
+    learners = {role: row for role, row in plan["components"].items() if role in LEARNERS}
+    devices = {role: row["options"].get("device", "cpu").split(":")[0] for role, row in learners.items()}
+    on_gpus = {role: kind for role, kind in devices.items() if kind != "cpu"}
     return {
         "environment": [plan["environment"], plan["run"]["randomize"]],
         "algorithm": plan["algorithm"],
         "balance": plan["balance"],
         "samplers": [sampler["count"]["initial"], sampler["options"]],
         **({"data": data} if (data := plan.get("data")) else {}),
+        **({"devices": on_gpus} if on_gpus else {}),
     }
 
 

@@ -19,7 +19,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
 from spreeze_zmq.base.quota import memory_left
 from spreeze_zmq.base.rollout import Rollout, next_observations
-from spreeze_zmq.nn.device import Ingestion, Staging
+from spreeze_zmq.nn.device import Ingestion, Staging, draw_on
 from spreeze_zmq.replay.saved_ring import read, write
 
 #: Share of the free memory that a table may claim.
@@ -263,8 +263,8 @@ class Ring:
         return self._generator.get_state()
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        """Set the sampling's generator to a state of ``random_state()``."""
-        self._generator.set_state(state.cpu())
+        """Let the sampling's generator go on from a state of ``random_state()``."""
+        draw_on(self._generator, state)
 
     def streams(self) -> dict[str, torch.Tensor]:
         """Sampler -> what its next rollout shares with its last one; empty where each holds all it needs."""

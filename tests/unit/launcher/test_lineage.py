@@ -22,6 +22,7 @@ from spreeze_zmq.learner.replayed import ReplayExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.curves import read_curve
@@ -201,6 +202,11 @@ def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
     plan = in_order_plan(algorithm={"gamma": 0.9}, components=components)
     said = why_not_exact(plan, Origin.of(parent.path))
     assert said == "other than in the run before: algorithm, balance, samplers"
+    plan = in_order_plan()
+    learner = plan.components[CRITIC_LEARNER]
+    on_gpu = replace(learner, options={**learner.options, "device": "cuda:0"})
+    elsewhere = replace(plan, components={**plan.components, CRITIC_LEARNER: on_gpu})
+    assert why_not_exact(elsewhere, Origin.of(parent.path)) == "other than in the run before: devices"
     plan = in_order_plan(stop={"env_steps": 5000})
     assert why_not_exact(plan, Origin.of(parent.path)) == ""
     plan = replace(plan, run=replace(plan.run, save_replay=False))
