@@ -32,6 +32,8 @@ TOLERANCE = 1e-4
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 #: Flags of /proc/cpuinfo for bf16 products in hardware; without one torch emulates them many times slower.
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+#: The compute capability from which on a GPU's tensor cores take TF32.
+TF32_CAPABILITY = (8, 0)
 
 
 def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
@@ -42,15 +44,19 @@ def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
 
 
 def allow_tf32(precision: str, device: torch.device) -> None:
-    """Set whether this process rounds the factors of float32 products to TF32 for a GPU's tensor cores.
+    """Set whether this process rounds the factors of float32 products to TF32 for a GPU's tensor cores: those
+    of matrices where TF32 is stated, those of convolutions, as torch itself does, unless float32 is.
 
     Raises:
-        InputError: TF32 is wanted on a device without tensor cores.
+        InputError: TF32 is wanted on a device without tensor cores that take it.
     """
-    if device.type == "cuda":
+    is_gpu = device.type == "cuda"
+    if precision == "tf32" and not (is_gpu and torch.cuda.get_device_capability(device) >= TF32_CAPABILITY):
+        others = "a GPU from Ampere on has" if is_gpu else "a GPU has"
+        raise InputError(f'precision = "tf32": {device} has no TF32, {others}; use "fp32" or "auto"')
+    if is_gpu:
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    elif precision == "tf32":
-        raise InputError(f'precision = "tf32": {device} has no TF32, a GPU has; use "fp32" or "auto"')
+        torch.backends.cudnn.allow_tf32 = precision != "fp32"
 
 
 def dtypes_of(
@@ -71,10 +77,10 @@ def dtypes_of(
     if precision == "bf16":
         if has_bf16(device, flags):
             return (torch.bfloat16,)
-        raise InputError(
-            f'precision = "bf16": {device} has none of {" or ".join(BF16_FLAGS)}, it would emulate bf16; '
-            'use "fp32" or "auto"'
-        )
+        lacks = f"has none of {' or '.join(BF16_FLAGS)}"
+        if device.type == "cuda":
+            lacks = "multiplies no bf16 in hardware, a GPU from Ampere on does"
+        raise InputError(f'precision = "bf16": {device} {lacks}, it would emulate bf16; use "fp32" or "auto"')
     if precision == "auto" and auto_bf16 and has_bf16(device, flags):
         return (torch.bfloat16,) if device.type == "cuda" else (torch.float32, torch.bfloat16)
     return (torch.float32,)

@@ -8,7 +8,7 @@ from spreeze_zmq.base.machine import cpu_flags
 from spreeze_zmq.nn import allow_tf32, choose, dtypes_of, mlp
 from spreeze_zmq.nn.native.library import library
 
-CPU = torch.device("cpu")
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
 FP32, BF16 = (torch.float32,), (torch.bfloat16,)
 
 
@@ -39,7 +39,44 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores():
     with pytest.raises(InputError, match="cpu has no TF32, a GPU has"):
         allow_tf32("tf32", CPU)
     allow_tf32("fp32", CPU)
-    assert dtypes_of("tf32", torch.device("cuda"), True) == FP32
+    assert dtypes_of("tf32", GPU, True) == FP32
+
+
+@pytest.fixture
+def a_gpu_of(monkeypatch):
+    """A function that makes the GPU one of a generation; what is set for it is put back."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    def is_of(capability):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        has_bf16 = capability >= (8, 0)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
+
+    yield is_of
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def test_an_older_gpu_is_told_what_it_lacks(a_gpu_of):
+    """Not the flags of a CPU; a V100 has neither format."""
+    a_gpu_of((7, 0))
+    with pytest.raises(InputError, match=r"cuda multiplies no bf16 in hardware.*emulate"):
+        dtypes_of("bf16", GPU, True)
+    with pytest.raises(InputError, match="cuda has no TF32, a GPU from Ampere on has"):
+        allow_tf32("tf32", GPU)
+    assert dtypes_of("auto", GPU, True) == FP32
+
+
+@pytest.mark.parametrize(
+    ("precision", "of_matrices", "of_convolutions"),
+    [("fp32", "highest", False), ("tf32", "high", True), ("auto", "highest", True)],
+)
+def test_fp32_rounds_no_factors_of_convolutions_either(a_gpu_of, precision, of_matrices, of_convolutions):
+    """cuDNN has a switch of its own, which torch leaves on."""
+    a_gpu_of((9, 0))
+    allow_tf32(precision, GPU)
+    assert torch.get_float32_matmul_precision() == of_matrices
+    assert torch.backends.cudnn.allow_tf32 == of_convolutions
 
 
 def test_flags_are_read_whole_words(tmp_path):
