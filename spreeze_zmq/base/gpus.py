@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,8 @@ DRIVER, NODES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 WSL_DEVICE, WSL_LIBRARY = Path("/dev/dxg"), Path("/usr/lib/wsl/lib/libnvidia-ml.so.1")
 #: The driver's libraries for management and for CUDA.
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
+#: What chooses among the GPUs of a machine: of CUDA, and of the container.
+CHOOSING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
 
 
 @cache
@@ -31,6 +34,13 @@ def gpu_models() -> list[str]:
 def wsl_gpus() -> list[str]:
     """The models of the GPUs in WSL2; none elsewhere."""
     return (of_nvml(str(WSL_LIBRARY)) or []) if WSL_DEVICE.exists() else []
+
+
+def chosen_gpus() -> dict[str, str]:
+    """The variables of the environment that say which of them this process has, and in which order, as far as
+    they are set.
+    """
+    return {name: os.environ[name] for name in CHOOSING if name in os.environ}
 
 
 def num_usable_gpus() -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
-from spreeze_zmq.base import machine
+from spreeze_zmq.base import gpus, machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
 from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
@@ -237,6 +237,8 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     learner = plan.components[CRITIC_LEARNER]
     without = {*WITHOUT_EFFECT, *following(_options(plan))}
     environment = plan.environment.to_dict()
+    device = learner.options.get("device", "cpu")
+    chosen = gpus.chosen_gpus() if device != "cpu" else {}
     shapes = ("obs_shape", "obs_dtype", "obs_parts", "action_kind", "action_shape", "action_sizes")
     return {
         "what": "updates by batch size and threads",
@@ -244,6 +246,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "measured": plan.to_measure,
         "environment": {name: environment[name] for name in shapes if name in environment},
         "algorithm": {name: value for name, value in plan.algorithm.items() if name not in without},
-        "device": learner.options.get("device", "cpu"),
+        "device": device,
         "threads": learner.threads,
+        **({"chosen_gpus": chosen} if chosen else {}),
     }

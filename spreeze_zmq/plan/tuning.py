@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base import machine
+from spreeze_zmq.base import gpus, machine
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
@@ -82,8 +82,11 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on."""
     roles = (SAMPLER, *plan.learning.learners)
     elsewhere = [role for role in plan.learning.learners if role in plan.placement]
+    on_gpus = any(plan.components[role].options.get("device", "cpu") != "cpu" for role in roles)
+    chosen = gpus.chosen_gpus() if on_gpus else {}
     return {
         **({"elsewhere": elsewhere} if elsewhere else {}),
+        **({"chosen_gpus": chosen} if chosen else {}),
         **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
         "what": "number of samplers",
         "machine": machine.properties(),

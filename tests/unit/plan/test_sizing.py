@@ -8,7 +8,7 @@ import pytest
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.learner import measure_updates
-from spreeze_zmq.plan import sizing, topology
+from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.sizing import Curves
 from spreeze_zmq.plan.topology import Plan
 
@@ -164,6 +164,21 @@ def test_a_senseless_cache_is_passed_over(found, monkeypatch, caplog):
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
     assert str(path) in warnings[0]
+
+
+@pytest.mark.parametrize("subject_of", [sizing.subject_of, tuning.subject_of])
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"])
+def test_another_gpu_of_the_machine_is_measured_again(monkeypatch, subject_of, name):
+    """cuda:0 is the first that the environment names; a run on the CPU has none."""
+    on_cpu = plan()
+    learner = on_cpu.components["critic_learner"]
+    on_gpu = replace(learner, options={**learner.options, "device": "cuda:0"})
+    on_gpu = replace(on_cpu, components={**on_cpu.components, "critic_learner": on_gpu})
+    monkeypatch.delenv(name, raising=False)
+    before = subject_of(on_gpu), subject_of(on_cpu)
+    monkeypatch.setenv(name, "1")
+    assert subject_of(on_gpu) != before[0]
+    assert subject_of(on_cpu) == before[1]
 
 
 def test_a_limit_of_memory_is_not_kept(monkeypatch):
