@@ -100,15 +100,19 @@ def num_cuda_devices() -> int:
 
 
 def num_visible(present: int, listed: str | None) -> int:
-    """Number of GPUs that CUDA_VISIBLE_DEVICES, ``listed``, leaves; an invalid entry hides all after it."""
+    """Number of GPUs that CUDA_VISIBLE_DEVICES, ``listed``, leaves. An invalid entry hides all after it, one
+    that comes twice all of them; of the instances of MIG a process has the first.
+    """
     if listed is None or present == 0:
         return present
-    number = 0
+    found: list[str] = []
     for name in map(str.strip, listed.split(",")):
         if not name.startswith(("GPU-", "MIG-")) and not (name.isdecimal() and int(name) < present):
             break
-        number += 1
-    return number
+        if name in found:
+            return 0
+        found.append(name)
+    return 1 if found and found[0].startswith("MIG-") else len(found)
 
 
 @cache

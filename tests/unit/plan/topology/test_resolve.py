@@ -102,8 +102,13 @@ def test_a_present_device_has_no_problem(written):
         (2, "0,5,1", 1),
         (2, "-1", 0),
         (2, "GPU-a", 1),
+        (2, "GPU-a,GPU-b", 2),
+        (2, "MIG-a,MIG-b", 1),
+        (2, "0,0", 0),
     ],
 )
 def test_hidden_gpus_are_not_counted(present, listed, expected):
-    """CUDA_VISIBLE_DEVICES as CUDA reads it: the first invalid entry ends the list."""
+    """CUDA_VISIBLE_DEVICES as CUDA reads it: the first invalid entry ends the list, a repeated one
+    empties it, and a process has one instance of MIG.
+    """
     assert num_visible(present, listed) == expected
