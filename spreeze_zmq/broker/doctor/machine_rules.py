@@ -17,6 +17,8 @@ WAITS_FOR_LINK = 0.3
 #: A batch that leaves most of a GPU without work, and the share of its time that a learner may wait for
 #: samples beside it.
 SMALL_BATCH, HARDLY_STARVED = 1024, 0.1
+#: Share of a GPU's arithmetic above which its batch, of images, gives it work.
+WORKS = 0.05
 #: The least CPUs of a machine of which two groups are more, and the share of them that is idle then.
 MANY_CPUS, MOSTLY_IDLE = 8.0, 0.5
 
@@ -63,6 +65,8 @@ def small_batches(vitals: Vitals) -> Finding | None:
     if not _device(vitals).startswith("cuda") or size > SMALL_BATCH or not _limited_by_learner(vitals):
         return None
     if "batch_size" in vitals.table("measured"):  # auto has chosen it
+        return None
+    if (vitals.typical("arithmetic used") or 0.0) > WORKS:
         return None
     return Finding(
         f"the GPU never waits for samples: it is busy with batches of {size:.0f}",

@@ -131,6 +131,8 @@ class Vitals:
         waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}
         status["machines"] = machine_rows(about.get("machines"))
         waits |= {f"{name} blocked": row.get("blocked", 0.0) for name, row in status["machines"].items()}
+        used = numbers(about.get("efficiency"))
+        waits |= {"arithmetic used": used["share"]} if "share" in used else {}
         figures = {**status["gauges"], **status["experience"], **status["machine"], **waits}
         self._recent.append((t_s, figures))
         while self._recent[0][0] < t_s - LONGEST_WINDOW_S:

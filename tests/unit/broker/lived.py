@@ -28,6 +28,7 @@ class Lived:
         self.env_steps = self.updates = 0
         self.heard = []
         self.waits = {}
+        self.flops_per_s, self.limit_flops_per_s = 0.0, 0.0
 
     def see(self, **arrays):
         """Have the sampler's newest rollout hold these arrays."""
@@ -77,7 +78,9 @@ class Lived:
             self.report("sampler", gauges=self.experience.figures())
             self.env_steps, self.updates = self.env_steps + steps, self.updates + updates
             counters = {"env_steps": self.env_steps, "critic_updates": self.updates}
-            self.report("critic_learner", counters=counters, gauges=self.gauges)
+            counters["critic_flops"] = self.flops_per_s * self.t_s
+            device = {"limit_flops_per_s": self.limit_flops_per_s}
+            self.report("critic_learner", counters=counters, gauges=self.gauges, device=device)
             if episodes:
                 self.episodes(self.draw(episodes), [length] * episodes)
             self.note("status", plain(self.record.status("training", BALANCE, self.t_s)))

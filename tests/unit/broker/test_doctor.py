@@ -43,6 +43,18 @@ def test_a_gpu_that_trains_on_few_transitions_at_once_is_named(device, size, sta
     assert run.live(30) == [], "what auto chose is not advised again"
 
 
+@pytest.mark.parametrize(("share", "found"), [(0.01, ["small_batches"]), (0.3, [])])
+def test_a_gpu_that_computes_much_of_what_it_could_is_not_named(share, found):
+    """A batch of 512 images is work for it."""
+    run = Lived("algorithm.batch_size=512")
+    plan = json.loads(run.record.plan.to_json())
+    plan["components"]["critic_learner"]["options"]["device"] = "cuda:0"
+    run.record.doctor.vitals.plan = plan
+    run.live(1)
+    run.limit_flops_per_s, run.flops_per_s = 1e12, share * 1e12 * run.record._num_cores
+    assert run.live(30) == found
+
+
 @pytest.mark.parametrize(
     ("idle", "more", "starved", "found"),
     [
