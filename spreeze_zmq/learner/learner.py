@@ -17,6 +17,7 @@ from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.cadence import cadence_of
 from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
+from spreeze_zmq.learner.device import prepare_device
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.going_on import GoingOn
@@ -26,8 +27,8 @@ from spreeze_zmq.learner.ratio import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
-from spreeze_zmq.nn.device import Work, claim
-from spreeze_zmq.plan import moves, sizing
+from spreeze_zmq.nn.device import Work
+from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 from spreeze_zmq.wire.channels import Subscriber
@@ -38,20 +39,6 @@ log = logging.getLogger("spreeze")
 POLL_INTERVAL_S = 0.005
 #: Rollouts taken between two updates, at most.
 ROLLOUTS_AT_ONCE = 8
-
-
-def prepare_device(component: Component) -> str:
-    """Set torch up with the device, which is returned, and threads of the plan. Raises InputError."""
-    threads = component.plan.components[component.role].threads
-    torch.set_num_threads(threads)
-    # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.
-    torch.set_flush_denormal(True)
-    device: str = component.options["device"]
-    log.info("device %s, %d threads", device, threads)
-    claim(device, f"components.{component.role}.device")
-    for line in sizing.lines(component.plan.measured):
-        log.info("%s", line)
-    return device
 
 
 class Learner:

@@ -1,5 +1,6 @@
 """What the learners' loop is made of: the device, and the order of samples."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +8,9 @@ import torch
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.learner import device as learner_device
+from spreeze_zmq.learner.device import prepare_device
 from spreeze_zmq.learner.intake import Turns
-from spreeze_zmq.learner.learner import prepare_device
 
 
 def rollout(sampler, sequence, incarnation=1):
@@ -64,8 +66,33 @@ def test_a_learner_flushes_denormals():
 def test_a_gpu_that_torch_cannot_use_is_a_line_that_names_the_option():
     """It is absent, its driver is too old, or torch has no kernels for it: only torch finds that out."""
     learner = SimpleNamespace(threads=torch.get_num_threads())
-    plan = SimpleNamespace(components={"actor_learner": learner}, measured={})
+    balance = SimpleNamespace(in_order=False)
+    plan = SimpleNamespace(components={"actor_learner": learner}, measured={}, balance=balance)
     component = SimpleNamespace(plan=plan, role="actor_learner", index=0, options={"device": "cuda:77"})
     why = r'components\.actor_learner\.device: torch .* cannot use cuda:77: .* write "cpu" there'
     with pytest.raises(InputError, match=why):
         prepare_device(component)
+
+
+@pytest.mark.parametrize(("in_order", "device"), [(True, "cuda:0"), (False, "cuda:0"), (True, "cpu")])
+def test_a_gpu_repeats_its_sums_in_lock_step_alone(monkeypatch, in_order, device):
+    """Before it is claimed: cuBLAS looks once. A CPU needs nothing, and elsewhere it would cost time."""
+    seen = []
+
+    def claim(*_):
+        seen.extend((torch.are_deterministic_algorithms_enabled(), os.environ.get("CUBLAS_WORKSPACE_CONFIG")))
+
+    monkeypatch.setattr(learner_device, "claim", claim)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    learner = SimpleNamespace(threads=torch.get_num_threads())
+    balance = SimpleNamespace(in_order=in_order)
+    plan = SimpleNamespace(components={"critic_learner": learner}, measured={}, balance=balance)
+    component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": device})
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    try:
+        prepare_device(component)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.utils.deterministic.fill_uninitialized_memory = filled
+    assert seen == ([True, ":4096:8"] if in_order and device != "cpu" else [False, None])
