@@ -60,9 +60,9 @@ class Learner:
 
     def __init__(self, component: Component) -> None:
         self.component, plan, role = component, component.plan, component.role
+        device = prepare_device(component)
         if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
             check_memory(plan, role)  # not after a crash: by then the other learners' replays have grown
-        device = prepare_device(component)
         algorithm, options = algorithm_of(plan)
         env = component.environment
         self.half = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)

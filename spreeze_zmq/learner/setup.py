@@ -49,29 +49,44 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
 
 
 def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
-    """The result of :func:`replay_bytes`, after a check of the replays on this machine's CPU.
+    """The result of :func:`replay_bytes`, after a check of the replays that share this machine's CPU, and of
+    those that share the learner's GPU.
 
     Args:
         plan: of the run.
-        role: the learner that runs here; by default those that run where the run is started.
+        role: the learner that runs here; by default those that run where the run is started, whose GPUs are
+            left alone.
 
     Raises:
-        InputError: the replays together exceed the free memory; names the capacity that fits.
+        InputError: the replays together exceed the memory; names the capacity that fits.
     """
     sizes = replay_bytes(plan)
     here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
-    on_cpu = {role for role in here if plan.components[role].options.get("device", "cpu") == "cpu"}
+    devices = {each: str(plan.components[each].options.get("device", "cpu")) for each in here}
     num_groups = 1 if role in plan.placement else plan.groups_here
-    total = num_groups * sum(sizes[role] for role in on_cpu)
-    free = free_bytes(torch.device("cpu"))
-    if total > MEMORY_SHARE * free:
-        groups = f" of {num_groups} groups" if num_groups > 1 else ""
-        capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * free / total)
-        raise InputError(
-            f"the replays of {' and '.join(sorted(on_cpu))}{groups} take {total / 1e9:.1f} GB together, "
-            f"{free / 1e9:.1f} GB are free: lower algorithm.replay_capacity to at most {capacity:,}"
-        )
+    for device in sorted({"cpu", devices.get(role, "cpu")}):
+        sharing = sorted(each for each in here if devices[each] == device)
+        total = num_groups * sum(sizes[each] for each in sharing)
+        room, there_is = _room_of(torch.device(device))
+        if total > MEMORY_SHARE * room:
+            groups = f" of {num_groups} groups" if num_groups > 1 else ""
+            capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * room / total)
+            raise InputError(
+                f"the replays of {' and '.join(sharing)}{groups} take {total / 1e9:.1f} GB together, "
+                f"{there_is}: lower algorithm.replay_capacity to at most {capacity:,}"
+            )
     return sizes
+
+
+def _room_of(device: torch.device) -> tuple[int, str]:
+    """The bytes that replays may share on a device, and in words: of a CPU what is free, of a GPU all, as the
+    replay of another learner may be there already.
+    """
+    if device.type == "cpu":
+        free = free_bytes(device)
+        return free, f"{free / 1e9:.1f} GB are free"
+    whole = int(torch.cuda.get_device_properties(device).total_memory)
+    return whole, f"{device} has {whole / 1e9:.1f} GB"
 
 
 def rehearse(plan: Plan) -> tuple[str, ...]:

@@ -1,6 +1,10 @@
 """What a run knows of its replays before any process starts."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner import setup
@@ -41,3 +45,32 @@ def test_replays_of_all_groups_count_where_all_of_them_are(monkeypatch, settings
         return
     with pytest.raises(InputError, match="of 2 groups take"):
         setup.check_memory(plan, role)
+
+
+@pytest.mark.parametrize(("devices", "fits"), [(("cuda:0", "cuda:0"), False), (("cuda:0", "cuda:1"), True)])
+def test_replays_that_share_a_gpu_are_added_up(monkeypatch, devices, fits):
+    """Each fits alone: which of the two learners came second would run out of memory."""
+    plan = topology.load("pendulum", cores=8)
+    sizes = setup.replay_bytes(plan)
+    whole = 1.1 * max(sizes.values()) / setup.MEMORY_SHARE
+    asked = []
+
+    def properties(device):
+        asked.append(str(device))
+        return SimpleNamespace(total_memory=whole)
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    components = dict(plan.components)
+    for role, device in zip(sizes, devices, strict=True):
+        learner = components[role]
+        components[role] = replace(learner, options={**learner.options, "device": device})
+    plan = replace(plan, components=components)
+    setup.check_memory(plan)  # where the run is started the GPUs are left alone
+    assert asked == []
+    for role in sizes:
+        if fits:
+            setup.check_memory(plan, role)
+            continue
+        with pytest.raises(InputError, match=r"actor_learner and critic_learner take .*, cuda:0 has"):
+            setup.check_memory(plan, role)
+    assert asked == list(devices)
