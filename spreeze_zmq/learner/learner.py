@@ -217,8 +217,22 @@ class Learner:
         return {**own, **self.experience.state(), **self.course.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`."""
-        self.half.load_state_dict(state["half"])
+        """Continue from :meth:`state`.
+
+        Raises:
+            CheckpointError: the half is of other networks.
+            RuntimeError: the device fails, or its memory is full.
+        """
+        try:
+            self.half.load_state_dict(state["half"])
+        except (KeyError, RuntimeError) as error:
+            problem = str(error).strip().splitlines()[0]
+            if isinstance(error, torch.OutOfMemoryError) or "CUDA error" in problem:
+                raise
+            raise CheckpointError(
+                f"the checkpoint's networks differ from this run's: {problem}; where another release chose "
+                "them, state its choice, such as algorithm.network=nature_cnn"
+            ) from error
         self.counts.restore(state["counters"])
         self.half.env_steps, self.outlet.updates = self.counts.env_steps, self.half.num_updates
         self.outlet.versions.restore(self.counts.version)
@@ -254,12 +268,9 @@ def learn(component: Component, learner: Learner) -> None:
     if state is not None:
         try:
             learner.restore(state)
-        except (KeyError, RuntimeError) as error:
-            problem = str(error).strip().splitlines()[0]
-            raise CheckpointError(
-                f"the checkpoint's networks differ from this run's: {problem}; where another release chose "
-                "them, state its choice, such as algorithm.network=nature_cnn"
-            ) from error
+        except KeyError as error:
+            problem = f"the checkpoint's {learner.component.role} has no {error}"
+            raise CheckpointError(f"{problem}: resume with the release that wrote it") from error
         going_on.restore(state)
     component.ready()
     if learner.outlet.owed:
