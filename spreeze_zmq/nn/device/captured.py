@@ -71,7 +71,7 @@ class CudaGraphs:
         return result, graph.replay
 
 
-class Captured(Recorded[ResultT, "_Course[ResultT]"]):
+class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
     """A function of tensors, recorded at its fourth call with tensors of the same form and replayed from
     then on.
 
@@ -97,8 +97,8 @@ class Captured(Recorded[ResultT, "_Course[ResultT]"]):
         name: str = "the loss",
         ended: list[str] | None = None,
     ) -> None:
-        def new_course() -> _Course[ResultT]:
-            return _Course(function, recorder, kept or {}, self._stop)
+        def new_course() -> _GraphCourse[ResultT]:
+            return _GraphCourse(function, recorder, kept or {}, self._stop)
 
         super().__init__(function, new_course, name, ended)
 
@@ -109,7 +109,7 @@ class Captured(Recorded[ResultT, "_Course[ResultT]"]):
         self._ended = [str(error)]
 
 
-class _Course(Generic[ResultT]):
+class _GraphCourse(Generic[ResultT]):
     """The calls with tensors of one form. A graph works on memory at fixed addresses: those of a replay,
     which draws every batch into the same tensors, themselves; where the tensors of a call have others than
     those of the one before, copies of them from then on.

@@ -13,7 +13,7 @@ from spreeze_zmq.nn.device.watched import REST
 log = logging.getLogger("spreeze")
 
 ResultT = TypeVar("ResultT")
-CourseT = TypeVar("CourseT", bound="Course[Any]")
+CourseT = TypeVar("CourseT", bound="CallsOfOneForm[Any]")
 KnownT_co = TypeVar("KnownT_co", covariant=True)
 
 Tensors = tuple[torch.Tensor | None, ...]
@@ -24,7 +24,7 @@ MOST_COURSES = 4
 MOST_STRANGERS = 100
 
 
-class Course(Protocol[KnownT_co]):
+class CallsOfOneForm(Protocol[KnownT_co]):
     """The calls with tensors of one form: the first ones are ordinary, later ones replay a recording.
 
     Attributes:
