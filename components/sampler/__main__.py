@@ -20,7 +20,7 @@ from spreeze_zmq.component import Component, prepare_to_act, run
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.component.sampling import Acting, RolloutOutlet
 from spreeze_zmq.envs.packed import Packing, packed, sent
-from spreeze_zmq.envs.seeds import seed_for
+from spreeze_zmq.envs.seeds import seed_for, shared_generators_seeded
 from spreeze_zmq.evaluation.arena import timing_of, workers_of_sampler
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import SAMPLER
@@ -57,7 +57,9 @@ class Collector:
         self.num_envs: int = component.options["envs"]
         self.place = self.places()
         seeds = component.seed_sequence()
-        self.envs = self.make_envs(seed_for(int(seeds.generate_state(1)[0]), self.num_envs))
+        first, shared = map(int, seeds.generate_state(2))
+        with shared_generators_seeded(shared):
+            self.envs = self.make_envs(seed_for(first, self.num_envs))
         self.rng = np.random.default_rng(seeds)
         self.obs_dtype, self.packing = np.dtype(spec.obs_dtype), Packing.of(spec)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)

@@ -1,8 +1,11 @@
-"""The seeds that environments are reset with."""
+"""The seeds of environments, and of the generators that all code of a process shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -35,3 +38,18 @@ def seed_after_failure(seed: int, row: int, num_failures: int, restarts: int) ->
     """
     word = np.random.SeedSequence((seed % 2**63, row, num_failures, restarts)).generate_state(1)[0]
     return int(word) % SEEDS
+
+
+@contextmanager
+def shared_generators_seeded(seed: int) -> Iterator[None]:
+    """Seed what ``random``, ``np.random`` and ``torch`` draw from without a generator of one's own, for what
+    the body makes: a forked process begins with NumPy's and torch's as its parent has them, and another one
+    with none that a run could repeat. torch is not imported for it; where the body does, it is seeded then.
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    if is_there := "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    yield
+    if not is_there and "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)

@@ -1,5 +1,7 @@
 """The seeds that processes give their environments, which tell them in their observations."""
 
+import importlib
+import random
 from dataclasses import replace
 
 import gymnasium
@@ -31,10 +33,26 @@ class Told(gymnasium.Env):
         return self.obs, 0.0, self.steps == 3, False, {}
 
 
+class Drawn(Told):
+    """Shows what it draws from the generators that all code of a process shares."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (3,), np.float64)
+
+    def __init__(self):
+        self.torch = importlib.import_module("torch")
+
+    def reset(self, *, seed=None, options=None):
+        """Draw from each."""
+        super().reset(seed=seed)
+        self.obs = np.array([np.random.rand(), random.random(), float(self.torch.rand(()))])
+        return self.obs, {}
+
+
 ENV = "run.env=tests.component.test_seeds:Told"
 #: The number that is drawn is too large.
 EVALUATOR = [ENV, "run.seed=853", "run.stop={ minutes = 1 }", "components.evaluator.cost_share=1.0"]
 SAMPLER = [ENV, "run.seed=1"]
+DRAWING = [ENV.replace("Told", "Drawn"), "run.seed=1"]
 IN_ORDER = [
     f"balance.{word}"
     for word in ("in_order=true", "slack_rollouts=0", "max_policy_lag=1", "publish_every_updates=round")
@@ -54,7 +72,12 @@ def test_an_evaluators_seeds_fit_into_a_c_int_however_many_looks_it_takes(peers)
 
 @pytest.mark.parametrize(
     ("peers", "again"),
-    [(SAMPLER, False), ([*SAMPLER, *IN_ORDER], True)],
+    [
+        (SAMPLER, False),
+        ([*SAMPLER, *IN_ORDER], True),
+        (DRAWING, False),
+        ([*DRAWING, *IN_ORDER], True),
+    ],
     indirect=["peers"],
 )
 def test_a_later_life_of_a_sampler_begins_other_episodes_but_in_lockstep(peers, again):
@@ -64,10 +87,11 @@ def test_a_later_life_of_a_sampler_begins_other_episodes_but_in_lockstep(peers, 
         process = start(peers)
         while len(begun) < lives:  # more of the first one may wait
             message = peers.next("rollout", CRITIC)
-            begun.setdefault(message.incarnation, rollout_from(message).obs[0, :, 0])
+            begun.setdefault(message.incarnation, rollout_from(message).obs[0])
         process.kill()
         process.wait()
-    assert np.array_equal(*begun.values()) is again
+    first, second = begun.values()
+    assert (first == second).all(0).tolist() == [again] * first.shape[1]
 
 
 def test_a_process_of_a_run_that_goes_on_has_other_seeds(peers):

@@ -29,7 +29,7 @@ from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, sho
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
-from spreeze_zmq.envs.seeds import seed_after_failure
+from spreeze_zmq.envs.seeds import seed_after_failure, shared_generators_seeded
 from spreeze_zmq.envs.source import find
 
 #: Time for workers to close their environments, before they are killed.
@@ -153,8 +153,10 @@ class WorkerForkServer:
 
         A restarted worker reports none: the batch sends it requests.
         """
+        seed = seed_after_failure(self.settings["seed"], index, 0, self.restarts[index])
         try:
-            worker = Worker(self, index)
+            with shared_generators_seeded(seed):
+                worker = Worker(self, index)
         except BaseException as error:
             said = printable(str(error) if isinstance(error, SpreezeError) else in_one_line(error))
             message = {"error": shortened(said), "traceback": printable(traceback_of(error))}
