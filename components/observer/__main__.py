@@ -6,12 +6,14 @@ import time
 from spreeze_zmq.callbacks.named import made
 from spreeze_zmq.callbacks.observers import Observers
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.plan.roles import EVALUATOR, FEED
+from spreeze_zmq.plan.roles import EVALUATOR, FEED, OBSERVER
 from spreeze_zmq.wire.channels import Subscriber
 
 WAIT_S = 0.1
 #: Longest wait, at the end, for what the broker says of the evaluator, which has ended before.
 LAST_S = 1.0
+#: Part of ``stop_grace_s`` that callbacks are not given: for ``LAST_S``, and to leave.
+LEAVE_S = LAST_S + 2.0
 
 
 def main(component: Component) -> None:
@@ -27,7 +29,7 @@ def main(component: Component) -> None:
     while not observers.has_seen_end_of(f"{EVALUATOR}-0") and time.monotonic() < until_s:
         component.poll([feed], timeout_s=WAIT_S, draining=True)
         observers.serve()
-    observers.finish(component.breathe)
+    observers.finish(component.breathe, component.plan.components[OBSERVER].stop_grace_s - LEAVE_S)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.callbacks.callback import Callback
-from spreeze_zmq.callbacks.observers import END_S, Observers
+from spreeze_zmq.callbacks.observers import Observers
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import FEED, REPORT
 from spreeze_zmq.run.folder import RunFolder
@@ -45,7 +45,7 @@ def watched(folder: RunFolder, callbacks: Sequence[Callback], level: int = loggi
         yield
     finally:
         over.set()
-        thread.join(END_S + 2 * LAST_S + 1.0)
+        thread.join(max(each.end_s for each in callbacks) + 2 * LAST_S + 1.0)
 
 
 def _written(folder: RunFolder) -> tuple[int, int]:

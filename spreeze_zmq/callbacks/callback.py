@@ -75,13 +75,17 @@ class Callback:
 
     All methods of one callback are called from one thread, in the order in which things happened. Training
     waits for none of them. One that raises is named with its line, and that callback is called no more. What
-    a slow one cannot take is left out, and said; at the end of the run it has 3 s to catch up.
+    a slow one cannot take is left out, and said; at the end of the run it has ``end_s`` to catch up.
 
     Attributes:
         needs: modules that it imports when it is called, which must be installed.
+        end_s: seconds from the end of the run until it is left, whatever it still does.
+        if_left: what becomes of that, and what to do then; ``{folder}`` is the run's.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    end_s: float = 3.0
+    if_left: str = ""
 
     def on_started(self, run: LiveRun, started: Started) -> None:
         """The run has been launched; called first."""

@@ -31,6 +31,7 @@ class Caller:
 
     Attributes:
         dropped: events that found no place.
+        end_s: seconds that it has at the end.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Caller:
         self._is_last = self._is_slow = False
         self._calls = ""
         self._since_s = 0.0
-        self.dropped = 0
+        self.dropped, self.end_s = 0, callback.end_s
         self._thread = threading.Thread(target=self._work, name=f"callback {run.who}", daemon=True)
         self._thread.start()
 
@@ -89,6 +90,10 @@ class Caller:
         """What it still does after another wait, in words; empty where the last event has been taken."""
         self._thread.join(wait_s)
         return f"{self._calls} has not returned" if self._thread.is_alive() else ""
+
+    def if_left(self) -> str:
+        """What becomes of what it has not done, by its own words; may be empty."""
+        return self._callback.if_left.format(folder=self._run.folder)
 
     def _work(self) -> None:
         while (found := self._next()) is not None:

@@ -24,8 +24,11 @@ ODD = re.compile(r"[^/\w.\- ]")
 
 
 class Logger(Callback):
-    """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation."""
+    """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation. What
+    its service has not taken yet has longer at the end than another callback.
+    """
 
+    end_s = 30.0
     _folder: Path | None = None
     _newest = _highest = 0
 
@@ -90,6 +93,7 @@ class WandB(_LikeWandB):
     """Weights & Biases: ``pip install 'spreeze_zmq[wandb]'``."""
 
     needs: ClassVar[tuple[str, ...]] = ("wandb",)
+    if_left = "W&B may show the run as crashed and lack its last points: wandb sync {folder}/wandb/run-*"
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name, "dir": str(run.folder)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +22,6 @@ from spreeze_zmq.wire.channels import Subscriber
 
 log = logging.getLogger("spreeze")
 
-#: Time that callbacks have to catch up when the run is over.
-END_S = 3.0
 #: Requests that wait to be sent, at most, and those that one call of ``serve`` sends.
 MOST_ASKED, SENT_AT_ONCE = 1000, 50
 #: Longest wait for one callback before the process breathes.
@@ -108,20 +107,26 @@ class Observers:
         """Whether the feed has said that a process has ended."""
         return name in self._exited
 
-    def finish(self, breathe: Callable[[], object] = lambda: None) -> None:
-        """Tell the callbacks that the run is over, and wait for them until ``END_S`` at most.
+    def finish(self, breathe: Callable[[], object] = lambda: None, most_s: float = math.inf) -> None:
+        """Tell the callbacks that the run is over, and wait for each until its ``end_s``.
 
         Args:
             breathe: called meanwhile, several times a second.
+            most_s: longest wait for all of them.
         """
-        ended, until_s = self._story.ended(), time.monotonic() + END_S
+        ended, began_s = self._story.ended(), time.monotonic()
         for caller in self._callers:
             caller.hand("on_ended", ended, last=True)
-        while any(caller.still_does(SLICE_S) for caller in self._callers) and time.monotonic() < until_s:
+        waited = {caller: min(caller.end_s, most_s) for caller in self._callers}
+        while any(
+            time.monotonic() < began_s + wait_s and caller.still_does(SLICE_S)
+            for caller, wait_s in waited.items()
+        ):
             breathe()
-        for caller in self._callers:
+        for caller, wait_s in waited.items():
             if still := caller.still_does(0.0):
-                self._say_last(caller.name, f"{still} {END_S:.0f} s after the end: it is left")
+                then = f"; {found}" if (found := caller.if_left()) else ""
+                self._say_last(caller.name, f"{still} {wait_s:.0f} s after the end: it is left{then}")
             if caller.dropped:
                 self._say_last(caller.name, f"was too slow, and has missed {caller.dropped} events")
         if self._unasked:

@@ -28,14 +28,14 @@ from spreeze_zmq.launcher.watches import DiskWatch, SocketWatch
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER, stop_order
+from spreeze_zmq.plan.roles import BROKER, SAMPLER, stop_order
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.wire import channels
 
-#: Longest wait for the evaluator before the view says what the run still waits for.
+#: Longest wait for who may take longer before the view says what the run still waits for.
 SILENT_END_S = 1.0
 
 
@@ -274,9 +274,11 @@ class Launch:
 
     def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
         """Wait until these processes have ended, or until the second Ctrl-C. The broker, which writes the
-        run's record, has until the third; the evaluator of a run that was not interrupted until the first.
+        run's record, has until the third; the evaluator and the callbacks of a run that was not interrupted
+        until the first.
         """
-        patience = {EVALUATOR: min(1, self.interrupts.count), BROKER: 2}.get(group[0], 1)
+        awaited = [role for role in group if role in texts.AWAITED]
+        patience = 2 if BROKER in group else min(1, self.interrupts.count) if awaited else 1
         note_s = time.monotonic() + SILENT_END_S
         while self.supervisor.alive(names) or (
             SAMPLER in group
@@ -291,7 +293,7 @@ class Launch:
             if self.interrupts.count > patience:
                 for name in names:
                     self.supervisor.kill(name)
-            evaluating = EVALUATOR in group and self.supervisor.alive([f"{EVALUATOR}-0"])
-            if evaluating and time.monotonic() >= note_s:
-                note_s = math.inf
-                self.view.note("the last policy is evaluated (Ctrl-C to leave it out)")
+            for role in awaited:
+                if time.monotonic() >= note_s and self.supervisor.alive([f"{role}-0"]):
+                    note_s = math.inf
+                    self.view.note(texts.AWAITED[role])

@@ -12,13 +12,18 @@ from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, OBSERVER, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.words import mistakes, program, stage_of
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.wire.channels import SocketFolder
 
 AS_STATED = "as the topology says"
+#: Who may take longer to end, and what is said then.
+AWAITED = {
+    EVALUATOR: "the last policy is evaluated (Ctrl-C to leave it out)",
+    OBSERVER: "callbacks take what has come last (Ctrl-C to leave it out)",
+}
 
 
 def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:

@@ -142,12 +142,13 @@ ROLES: Mapping[str, Role] = {
             stands_for="group {}",
             grouped=True,
         ),
-        # Callbacks hear of the last evaluation, and the broker of what they ask for to the end.
+        # Callbacks hear of the last evaluation, and the broker of what they ask for to the end. A logger's
+        # service may be slow to take the last points.
         Role(
             OBSERVER,
             stopped=3,
             single="one observer calls all callbacks, each in a thread of its own",
-            defaults={"nice": 5, "stop_grace_s": 8.0},
+            defaults={"nice": 5, "stop_grace_s": 40.0},
             is_observer=True,
             keeps_off=True,
             stays="callbacks run where the run was started",

@@ -257,6 +257,7 @@ class Sleeps(Callback):
 def sleeps():
     """One that is woken when the test is over."""
     made = Sleeps()
+    made.end_s = 0.5
     yield made
     made.wakes.set()
 
@@ -267,7 +268,6 @@ def test_one_that_sleeps_is_named_and_holds_up_neither_the_others_nor_the_end(
     """What waits for it has a bound, and what is left out is counted."""
     monkeypatch.setattr(caller, "SLOW_S", 0.2)
     monkeypatch.setattr(caller, "MOST_WAITING", 8)  # room for all that is told at once
-    monkeypatch.setattr(observers, "END_S", 0.5)
     hears = Hears()
     with caplog.at_level(logging.WARNING, "spreeze"):
         with broker.watched(sleeps, hears):
@@ -505,6 +505,8 @@ def test_a_logger_draws_what_tensorboards_file_has(broker):
 class Posts(Logger):
     """Sends its points to a server of this machine."""
 
+    end_s = 0.3
+
     def __init__(self, port):
         self.port = port
 
@@ -513,9 +515,8 @@ class Posts(Logger):
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["closed port", "silent server"])
-def test_a_logger_whose_server_is_dead_holds_up_nothing(broker, answers, monkeypatch, caplog):
+def test_a_logger_whose_server_is_dead_holds_up_nothing(broker, answers, caplog):
     """Refused it is named with its line, and never answered it is left at the end; others hear all."""
-    monkeypatch.setattr(observers, "END_S", 0.3)
     hears = Hears()
     with socket.socket() as server, caplog.at_level(logging.WARNING, "spreeze"):
         server.bind(("127.0.0.1", 0))  # nobody else gets the port meanwhile
@@ -599,3 +600,27 @@ def test_the_recipe_of_a_schedule_begins_and_ends_where_it_says(monkeypatch):
         for env_steps in steps:
             schedule.on_status(run, Status(env_steps=env_steps))
     assert rates == [1e-3, 1e-3, 5e-4, pytest.approx(2e-5), 0.0]
+
+
+def test_a_service_that_is_slow_to_take_the_last_points_gets_them(broker, monkeypatch):
+    """W&B uploads in ``finish``, and calls a run that was left before crashed."""
+    finished = []
+
+    def finish():
+        time.sleep(4.0)
+        finished.append("run")
+
+    run = SimpleNamespace(log=lambda points, step: None, finish=finish)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run))
+    with broker.watched(WandB()):
+        broker.tell_all()
+    assert finished == ["run"]
+
+
+def test_what_was_not_sent_is_named_with_the_command_that_sends_it(broker, sleeps, caplog):
+    """A callback says what becomes of what it still did."""
+    sleeps.if_left = WandB.if_left
+    with caplog.at_level(logging.WARNING, "spreeze"), broker.watched(sleeps):
+        broker.tell_all()
+    said = [record.message for record in caplog.records]
+    assert any(line.endswith(f"wandb sync {broker.plan.run_dir}/wandb/run-*") for line in said), said
