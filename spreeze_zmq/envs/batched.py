@@ -58,6 +58,8 @@ class BatchedEnv(KeptRows):
         whole_rows: whether ``step`` and ``reset`` return such rows as they are.
         on_tick: called a few times a second while the batch waits for worker processes; without workers,
             after each environment that is made, reset or stepped in Python.
+        before_reset: called in a step where episodes have ended and not failed, while their environments are
+            still where they ended; by no worker process.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -95,6 +97,7 @@ class BatchedEnv(KeptRows):
         self._stepping: NDArray[np.intp] | None = None
         self._started = False
         self.on_tick: Callable[[], None] = lambda: None
+        self.before_reset: Callable[[], None] = lambda: None
 
     def cut_after(self, steps: int) -> None:
         """Truncate episodes after ``steps``, unless the environment's own limit is lower."""
@@ -281,6 +284,8 @@ class BatchedEnv(KeptRows):
         """
         info = self._end_episodes(self._all_rows, ended, final_obs)
         rows = ended.nonzero()[0]
+        if len(self._failed) < len(rows):
+            self.before_reset()
         seeds: list[int | None] = [None] * len(rows)
         if self._failed:
             seeds = [self._repair(row) if row in self._failed else None for row in rows.tolist()]

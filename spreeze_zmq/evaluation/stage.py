@@ -16,7 +16,7 @@ from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.evaluation import as_text
 from spreeze_zmq.plan.plan import PAGE
-from spreeze_zmq.policy import Policy, played, without_noise
+from spreeze_zmq.policy import Played, Policy, played, without_noise
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -27,7 +27,8 @@ DEFAULT_STEPS_PER_S = 30.0
 
 @dataclass
 class Stage:
-    """A batch of one environment, and its picture.
+    """A batch of one environment, and its picture: until :meth:`begin` that of the last state, which the
+    environment itself leaves in the step that ends an episode.
 
     Attributes:
         env: the batch from ``envs.remade``.
@@ -36,7 +37,7 @@ class Stage:
         model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
         qpos: returns the positions ``[nq]`` of that model.
         why_not: why nothing can be shown; empty if something can.
-        obs: the newest observation, set by who plays.
+        obs: the newest observation.
     """
 
     env: BatchedEnv
@@ -46,6 +47,32 @@ class Stage:
     qpos: Callable[[], NDArray[np.float64]] | None = None
     why_not: str = ""
     obs: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._last: Any = None
+        self._live = live = self.draw or self.qpos
+        self.draw = self.draw and self._shown
+        self.qpos = self.qpos and self._shown
+        if live is not None:
+            self.env.before_reset = self._keep_last
+
+    def _shown(self) -> Any:
+        assert self._live is not None
+        return self._live() if self._last is None else self._last
+
+    def _keep_last(self) -> None:
+        self._last = self._shown()
+
+    def begin(self, seed: int) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Reset the environment, for an episode that is shown; returns what its reset does."""
+        self._last = None
+        obs, info = self.env.reset(seed=seed)
+        self.obs = obs[0]
+        return obs, info
+
+    def see(self, step: Played) -> None:
+        """Note what a step has led to, as :func:`played` gives it."""
+        self.obs = (step.info["final_obs"] if step.ended[0] else step.obs)[0]
 
 
 def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
@@ -155,13 +182,12 @@ class ShownEpisode:
     whole: bool = False
 
     def moments(self) -> Iterator[None]:
-        """Play, and yield before each step, when the state can be shown. The final state cannot be shown: the
-        last step already begins the next episode.
+        """Play, and yield before each step and after the last one, when the state can be shown: once more
+        than there are steps. After a step in which the environment failed nothing can.
         """
         frames = self.policy.frame_stack()
-        obs, info = self.stage.env.reset(seed=self.seed)
+        obs, info = self.stage.begin(self.seed)
         frames.begin(obs, info.get("action_mask"))
-        self.stage.obs = obs[0]
         yield
         for step in played(self.stage.env, frames, without_noise(self.policy)):
             self.broken = bool(step.failed[0])
@@ -169,10 +195,10 @@ class ShownEpisode:
                 return
             self.total, self.steps = self.total + float(step.reward[0]), self.steps + 1
             self.whole = bool(step.ended[0])
+            self.stage.see(step)
+            yield
             if self.whole:
                 return
-            self.stage.obs = step.obs[0]
-            yield
 
     def said(self) -> str:
         """Its return and length, in words."""

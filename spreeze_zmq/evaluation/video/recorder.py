@@ -98,7 +98,7 @@ def record(
                 episode = ShownEpisode(stage, policy, seed + number)
                 played.append(episode)
                 for _ in episode.moments():
-                    if episode.steps % every == 0:
+                    if episode.steps % every == 0 or episode.whole:
                         yield draw()
 
         shown = _of_one_size(spec.id, itertools.islice(pictures(), most))

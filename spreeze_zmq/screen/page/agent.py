@@ -188,7 +188,7 @@ class PolicyPlayer:
     def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
         """Play one episode with the newest policy, version 0 at random as samplers do; returns the policy."""
         frames, rng = policy.frame_stack(), np.random.default_rng(seed)
-        obs, info = stage.env.reset(seed=seed)
+        obs, info = stage.begin(seed)
         frames.begin(obs, info.get("action_mask"))
 
         def act(frames: FrameStack) -> NDArray[Any]:
@@ -208,7 +208,7 @@ class PolicyPlayer:
             step = next(play)
             over, broken = bool(step.ended[0]), bool(step.failed[0])
             total, steps = total + float(step.reward[0]), steps + (not broken)
-            stage.obs = step.obs[0]
+            stage.see(step)
             if now_s - captioned_s > CAPTION_S or over:
                 captioned_s = now_s
                 self._say(
@@ -219,7 +219,7 @@ class PolicyPlayer:
                     **{"return": total},
                 )
             due_s = max(due_s, now_s - 0.25) + stage.step_s
-            if not over:  # else the environment has already begun the next episode
+            if not broken:  # else the environment has already begun the next episode
                 self._show(stage, before, due_s)
         self._wait(time.monotonic() + PAUSE_S)
         return policy

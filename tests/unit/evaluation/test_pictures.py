@@ -75,10 +75,10 @@ def filmed(path, name, form=None, num_obs=3):
 
 @pytest.mark.parametrize("form", ["rgb", "grey"])
 def test_a_video_has_the_pictures_that_the_environment_drew(tmp_path, form):
-    """Grey ones as grey ones, and as many as are said."""
+    """Grey ones as grey ones, as many as are said, the last one too, which only a reset follows."""
     made, shown = filmed(tmp_path / "run.mp4", "Drawn", form)
-    assert made.num_frames == len(shown) == 5
-    assert np.allclose(shown, [200, 160, 120, 80, 40], atol=4)
+    assert made.num_frames == len(shown) == 6
+    assert np.allclose(shown, [200, 160, 120, 80, 40, 0], atol=4)
 
 
 def test_an_episode_that_a_video_does_not_show_to_its_end_is_said_to_be_none(tmp_path):
@@ -92,10 +92,10 @@ def test_an_episode_that_a_video_does_not_show_to_its_end_is_said_to_be_none(tmp
 
 
 def test_an_environment_without_pictures_is_filmed_by_the_images_that_it_observes(tmp_path):
-    """From the first of an episode on."""
+    """From the first of an episode to its last."""
     made, shown = filmed(tmp_path / "run.mp4", "Seen", num_obs=3 * SIZE * SIZE)
-    assert made.num_frames == len(shown) == 5
-    assert np.allclose(shown, [200, 160, 120, 80, 40], atol=4)
+    assert made.num_frames == len(shown) == 6
+    assert np.allclose(shown, [200, 160, 120, 80, 40, 0], atol=4)
 
 
 @pytest.mark.parametrize(

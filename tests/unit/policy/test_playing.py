@@ -6,7 +6,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InputError, WireError
 from spreeze_zmq.evaluation.evaluation import play
-from spreeze_zmq.evaluation.stage import ShownEpisode, Stage
+from spreeze_zmq.evaluation.stage import ShownEpisode, Stage, open_stage
 from spreeze_zmq.policy import Policy, played, without_noise
 
 LINE = "tests.unit.envs.doors:Line"
@@ -41,12 +41,29 @@ def test_a_step_that_failed_is_told_from_the_end_of_an_episode():
 
 @pytest.mark.parametrize(("raises", "said"), [("", "return 5.00, 5 steps"), ("exit", "broken after 2 steps")])
 def test_a_broken_episode_is_not_filmed_as_a_whole_one(raises, said):
-    """Its picture count is that of its steps, and its words name no return."""
+    """It has no picture after the step that failed, and its words name no return."""
     with_failure = {"raises": raises} if raises else {}
     episode = ShownEpisode(Stage(envs.make(LINE, 1, **with_failure)), policy_of(), seed=0)
     moments = sum(1 for _ in episode.moments())
-    assert moments == (3 if raises else 5)
+    assert moments == (3 if raises else 6)
     assert episode.said().startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        ("InvertedPendulum-v5", "mujoco"),
+        ("gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv", "gymnasium"),
+    ],
+)
+def test_the_fall_is_shown_that_ends_an_episode(name, backend):
+    """It ends where the pole has an angle of 0.2; the step that finds that begins the next episode."""
+    stage = open_stage(envs.probe(name))
+    assert (stage.env.backend, stage.step_s) == (backend, 0.04)
+    for seed in (0, 1):
+        angles = [abs(stage.qpos()[1]) for _ in ShownEpisode(stage, policy_of(4), seed).moments()]
+        assert angles[0] < 0.02
+        assert angles[-2] < 0.2 < angles[-1]
 
 
 def test_an_evaluation_plays_broken_episodes_again():
