@@ -93,7 +93,11 @@ class Hearing:
             self.handle(message, now_s)
 
     def on_hello(self, message: Message, now_s: float) -> None:
+        known = self.record.processes.get(message.sender)
+        is_new = known is None or known.incarnation != message.incarnation or not known.ready
         self.record.take_hello(message.sender, message.incarnation, message.fields, now_s)
+        if is_new:
+            self.helm.welcome(message.fields["role"], now_s)
 
     def on_report(self, message: Message, now_s: float) -> None:
         self.record.take_report(message.sender, message.incarnation, message.fields, now_s)

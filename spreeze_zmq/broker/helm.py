@@ -58,7 +58,7 @@ class Helm:
         self.state, self.exit_reason = "starting", ""
         self._next_balance_s = self._stop_by_s = self._heard_from_s = 0.0
         self._ahead_s, self._count_by_s, self._ask_by_s = AHEAD_S, math.inf, math.inf
-        self._has_published_stop = False
+        self._has_published_stop = self._has_asked_again = False
 
     def begin(self, now_s: float) -> None:
         """Ask for no checkpoint before all hear this broker: who was there first may reach it with ``hello``
@@ -120,6 +120,7 @@ class Helm:
             return
         self._look()
         if self.state == "training" and now_s >= self.checkpoints.next_s:
+            self._has_asked_again = False
             self.checkpoint(now_s)
         if now_s >= self._next_balance_s:
             self.balance(now_s)
@@ -147,6 +148,14 @@ class Helm:
         folder = self.checkpoints.begin(env_steps, now_s)
         self.say("checkpoint", folder=folder, env_steps=env_steps, **at)
         return folder
+
+    def welcome(self, role: str, now_s: float) -> None:
+        """A process is set up. Where it is a learner, of which an earlier life has died with its part of a
+        checkpoint, that is asked for again, but once: the part itself may be what ends it.
+        """
+        if role in self.checkpoints.missing and self._record.learners_are_ready and not self._has_asked_again:
+            self._has_asked_again = True
+            self.checkpoint(now_s)
 
     def saved(self, now_s: float) -> None:
         """A checkpoint is whole. In order, one whose count a learner had passed comes again, farther on."""

@@ -95,3 +95,27 @@ def test_what_a_process_refused_last_counts(heard):
     count["count"] = 5
     heard.hearing.hear_late(bye(7), 2.0)
     assert heard.record.refusals.mistakes == 5
+
+
+def test_a_checkpoint_whose_learner_has_died_is_asked_for_again_when_all_are_back(heard):
+    """The next one would come an interval later. But once: the part itself may be what ends the learner."""
+    helm = heard.hearing.helm
+
+    def hello(role, incarnation, now_s):
+        fields = {**MESSAGES["hello"].fields, "role": role, "name": f"{role}-0"}
+        heard.hearing.handle(Message("hello", fields, {}, f"{role}-0", incarnation), now_s)
+        return helm.checkpoints.pending
+
+    assert hello("critic_learner", 1, 1.0) == ""
+    first = helm.checkpoint(2.0)
+    assert hello("critic_learner", 1, 3.0) == hello("sampler", 2, 3.0) == first
+    heard.record.lose("actor_learner-0", "was killed by SIGKILL")
+    assert hello("critic_learner", 2, 4.0) == first
+    again = hello("actor_learner", 2, 5.0)
+    assert again != first
+    assert hello("critic_learner", 3, 6.0) == again
+    helm.state = "training"
+    helm.decide(helm.checkpoints.next_s)
+    due = helm.checkpoints.pending
+    assert due != again
+    assert hello("critic_learner", 4, 9999.0) != due
