@@ -66,7 +66,7 @@ class Component(Reporting):
         super().__init__(role, f"{role}-{self.index}")
         self.relist: Callable[[], None] = lambda: None
         self.hear_own: Callable[[Message], None] = lambda message: None
-        self.handing = Handing(self.folder, self.name, self._send)
+        self.handing = Handing(self.folder, self.name, self._send, self.breathe)
         sockets = Path(plan.socket_dir)
         self._watched = sockets if not is_bound() and channels.SocketFolder.is_held(sockets) else None
         self.stop_reason = ""

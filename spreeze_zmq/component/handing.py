@@ -28,19 +28,26 @@ class Handing:
         folder: the run's, on this machine.
         process: the name of this process.
         send: sends a message to the broker.
+        breathe: called again and again while files are copied, which may take minutes.
 
     Attributes:
         is_elsewhere: whether the run's own folder is on another machine.
     """
 
-    def __init__(self, folder: RunFolder, process: str, send: Callable[[Message], None]) -> None:
-        self._folder, self._process, self._send = folder, process, send
+    def __init__(
+        self,
+        folder: RunFolder,
+        process: str,
+        send: Callable[[Message], None],
+        breathe: Callable[[], object],
+    ) -> None:
+        self._folder, self._process, self._send, self._breathe = folder, process, send, breathe
         self.is_elsewhere = folder.outbox.is_dir()
         self._pending: list[tuple[Path | None, Message | None]] = []
 
     def send(self, message: Message, files: Iterable[Path] = ()) -> None:
         """Send a message once the head has these files; the messages of one kind keep their order."""
-        place = hand_over(self._folder, self._process, files) if self.is_elsewhere and files else None
+        place = self._hand_over(files) if self.is_elsewhere and files else None
         if place is None and not any(other and other.kind == message.kind for _, other in self._pending):
             self._send(message)
         else:
@@ -49,7 +56,10 @@ class Handing:
     def give(self, files: Iterable[Path]) -> None:
         """Have the head get files of which no message speaks."""
         if self.is_elsewhere:
-            self._pending.append((hand_over(self._folder, self._process, files), None))
+            self._pending.append((self._hand_over(files), None))
+
+    def _hand_over(self, files: Iterable[Path]) -> Path:
+        return hand_over(self._folder, self._process, files, self._breathe)
 
     def serve(self, *, wait_s: float = 0.0) -> None:
         """Send the messages that are due; those that are not after ``wait_s`` wait on."""

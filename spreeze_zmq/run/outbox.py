@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from spreeze_zmq.run.folder import RunFolder
 #: checkpoint as far as the role restores it.
 BEST_POLICY, CHECKPOINT = "best policy", "checkpoint"
 _FILES, _WANT, _FAILED = "files", "want", "failed"
+#: What is copied of a file at a time: a second's work of a slow disk.
+COPIED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,18 @@ class Errand:
         (self.place / _WANT).rename(self.place / _FAILED)
 
 
-def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
+def hand_over(
+    folder: RunFolder, process: str, files: Iterable[Path], breathe: Callable[[], object] = lambda: None
+) -> Path:
     """Hand files of a run's folder to the head; returns the path that exists until they are there.
 
     Each may be replaced at once; a part of a checkpoint is removed from here once the head has it.
+
+    Args:
+        folder: the run's, on this machine.
+        process: who hands them over.
+        files: in that folder.
+        breathe: called again and again while they are copied.
     """
     place, made = _begin(folder, process)
     for file in files:
@@ -63,7 +73,7 @@ def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
         try:
             os.link(file, link)
         except OSError:  # the disk has no links
-            shutil.copyfile(file, link)
+            _copy(file, link, breathe)
     return made.rename(place)
 
 
@@ -90,6 +100,13 @@ def errands(folder: RunFolder) -> list[Errand]:
         if number.isdecimal() and not place.name.startswith(".") and failure(place) is None:
             found.append((int(number), _read(place, process)))
     return [errand for _, errand in sorted(found, key=lambda pair: pair[0])]
+
+
+def _copy(file: Path, target: Path, breathe: Callable[[], object]) -> None:
+    with file.open("rb") as source, target.open("wb") as copy:
+        while content := source.read(COPIED_BYTES):
+            copy.write(content)
+            breathe()
 
 
 def _read(place: Path, process: str) -> Errand:

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Replay
 from spreeze_zmq.run.checkpoint import SavedCheckpoint
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.outbox import errands, hand_over
+from spreeze_zmq.run.outbox import errands
 from tests.unit.replay.made import options, spec
 
 
@@ -52,12 +53,16 @@ def test_a_replay_is_restored_there(folder):
     assert len(after.replay) == 40
 
 
-def test_files_are_handed_over_as_copies_there(folder):
-    """To the head, from another machine."""
+def test_files_are_handed_over_as_copies_there(folder, monkeypatch):
+    """To the head, from another machine; that of a replay takes minutes, in which the process reports."""
+    monkeypatch.setattr("spreeze_zmq.run.outbox.COPIED_BYTES", 3)
+    breaths = []
     file = folder.path / "losses" / "critic_learner.jsonl"
     folder.outbox.mkdir()
     file.parent.mkdir(exist_ok=True)
     file.write_text("a loss")
-    hand_over(folder, "critic_learner-0", [file])
+    handing = Handing(folder, "critic_learner-0", lambda message: None, lambda: breaths.append(1))
+    handing.give([file])
     (errand,) = errands(folder)
     assert errand.files[file.relative_to(folder.path).as_posix()].read_text() == "a loss"
+    assert len(breaths) == 2

@@ -150,7 +150,7 @@ def fetched(pair, word):
             pair.step()
         return True
 
-    handing = Handing(pair.there, NAME, lambda message: None)
+    handing = Handing(pair.there, NAME, lambda message: None, lambda: None)
     with pytest.raises(ChannelError) as error:
         handing.fetch(word, go_on)
     return str(error.value)
