@@ -51,7 +51,8 @@ class Curve:
 
     Attributes:
         x: axis of ``AXES`` -> ``[K]``, never falling: wall time and core-seconds until each evaluation, and
-            counts of its policy. Core-seconds are NaN in runs of earlier releases, which did not count them.
+            counts of its policy, with those of the run's further groups. Core-seconds are NaN in runs of
+            earlier releases, which did not count them.
         mean_return: ``[K]``.
     """
 
@@ -83,22 +84,51 @@ def read_curve(folder: Path) -> Curve:
     with JournalLines(RunFolder(folder).metrics, ("evaluation", "status")) as lines:
         looks = [*filter(is_look, lines.read("evaluation"))]
         evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
-        names = ("env_steps", "trained_transitions", "t_s", "core_s")
-        statuses = ({"core_s": UNKNOWN, **status} for status in lines.read("status", NUM_COUNTS))
-        counts = [(0.0, 0.0, 0.0, 0.0), *_numbers(statuses, names)]
+        names = ("env_steps", "trained_transitions", "t_s", "core_s", "beyond", "trained_beyond")
+        statuses = (
+            {"core_s": UNKNOWN, **status, "beyond": beyond, "trained_beyond": trained_beyond}
+            for status in lines.read("status", NUM_COUNTS)
+            for beyond, trained_beyond in [_of_further_groups(status)]
+        )
+        counts = [(0.0,) * len(names), *_numbers(statuses, names)]
     if not looks:
         raise InputError(f"{folder}: nothing was evaluated in this run, so it has no curve")
     if not evaluations:
         raise InputError(f"{folder}: no evaluation in its journal has t_s, env_steps and mean_return")
     wall, steps, returns = np.array(evaluations, np.float64).T
-    sampled, trained, at_s, spent_s = np.array(counts, np.float64).T
+    sampled, trained, at_s, spent_s, beyond, trained_beyond = np.array(counts, np.float64).T
     # A learner that is started again counts on from its last checkpoint.
     steps, sampled, trained = map(np.maximum.accumulate, (steps, sampled, trained))
-    # When its policy had these env steps; while none are sampled, as on data alone, when it was played.
-    then = np.minimum(np.interp(steps, sampled, trained), np.interp(wall, at_s, trained))
-    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": then}
+    beyond, trained_beyond = map(_summed, (beyond, trained_beyond))
+
+    def then(count: Array) -> Array:
+        """When its policy had these env steps; while none are sampled, as on data alone, when it was
+        played.
+        """
+        return np.minimum(np.interp(steps, sampled, count), np.interp(wall, at_s, count))
+
+    x = {"wall_s": wall, "env_steps": steps + then(beyond)}
+    x["trained_transitions"] = then(trained + trained_beyond)
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
+
+
+def _of_further_groups(status: Mapping[str, Any]) -> tuple[float, float]:
+    """What the groups but 0, whose counts a status has, have sampled and trained on."""
+    rows = status.get("groups")
+    others = [row for name, row in rows.items() if name != "0"] if isinstance(rows, Mapping) else []
+    found = list(_numbers(filter(_is_map, others), ("env_steps", "trained_transitions")))
+    return sum(row[0] for row in found), sum(row[1] for row in found)
+
+
+def _summed(count: Array) -> Array:
+    """A count ``[K]`` over several runs that go on from each other, each of which begins at 0."""
+    steps = np.diff(count, prepend=0.0)
+    return np.cumsum(np.where(steps < 0, count, steps))
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _numbers(entries: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[tuple[float, ...]]:

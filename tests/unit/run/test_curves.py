@@ -125,6 +125,27 @@ def test_core_seconds_are_those_until_the_evaluation(tmp_path):
     assert found == {"wall_s": [1.5], "env_steps": [100.0], "trained_transitions": [800.0], "core_s": [3.5]}
 
 
+def test_a_run_of_groups_stands_beside_others_with_the_counts_of_all(tmp_path):
+    """Its page and stop conditions are of group 0; what it cost is not, nor are its core-seconds."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for t_s in (1, 2):
+        rows = {"0": 90 * t_s, "1": 100 * t_s, "2": 50 * t_s}
+        groups = {name: {"env_steps": n, "trained_transitions": 8 * n} for name, n in rows.items()}
+        counts = {"env_steps": 100 * t_s, "trained_transitions": 800 * t_s, "core_s": 7.0}
+        journal.write("status", float(t_s), {**counts, "groups": {**groups, "3": "none"}})
+    journal.write("evaluation", 2.0, {"env_steps": 150, "mean_return": 1.0})
+    groups = {"1": {"env_steps": 40, "trained_transitions": 320}}  # of a run that goes on from it
+    counts = {"env_steps": 300, "trained_transitions": 2400, "core_s": 7.0}
+    journal.write("status", 3.0, {**counts, "groups": groups})
+    journal.write("evaluation", 3.0, {"env_steps": 300, "mean_return": 1.0})
+    journal.close()
+    found = {axis: values.tolist() for axis, values in read_curve(tmp_path).x.items()}
+    assert found == {
+        **{"wall_s": [2.0, 3.0], "core_s": [7.0, 7.0]},
+        **{"env_steps": [375.0, 640.0], "trained_transitions": [3000.0, 5120.0]},
+    }
+
+
 def test_only_looks_are_of_the_curve_and_no_axis_falls(tmp_path):
     """Not what an evaluator says again of a policy that it has taken up, though nobody confirmed its score;
     and a learner that counts on from an earlier checkpoint takes nothing back.
