@@ -79,16 +79,19 @@ class Broker:
 
     def inherit(self) -> None:
         """Go on where the run stood from which the launcher has copied the journal."""
-        for entry in read_journal(self.component.folder.metrics):
-            kind = entry.pop("kind")
+        metrics, board = self.component.folder.metrics, self.notes.tensorboard
+        ends_s = max((entry["t_s"] for entry in read_journal(metrics, (RESUMED,))), default=0.0)
+        for entry in read_journal(metrics):
+            kind, board.age_s = entry.pop("kind"), max(0.0, ends_s - entry["t_s"])
             if kind == "evaluation":
                 self.record.evaluations.take(entry, entry["t_s"])
-                self.notes.tensorboard.evaluation(entry)
+                board.evaluation(entry)
             elif kind == "status":
-                self.notes.tensorboard.status(entry, entry["gauges"])
+                board.status(entry, entry["gauges"])
             elif kind == RESUMED:
                 self.record.resume(entry)
                 self.record.requests.values = entry.get(TURNED, {})
+        board.age_s = 0.0
         self.helm.turn_again(self.now_s)
         self.began_s -= self.record.before_s
         self.notes.thinning.began_s = self.record.before_s

@@ -23,10 +23,14 @@ class TensorBoard:
     Args:
         folder: the folder of the file, for ``tensorboard --logdir``.
         offline: whether the run has no samplers, so that its curves are over updates.
+
+    Attributes:
+        age_s: how long ago that was of which points are written now; more than 0 for what a run goes on from.
     """
 
     def __init__(self, folder: Path, *, offline: bool = False) -> None:
         self._folder, self._offline = folder, offline
+        self.age_s = 0.0
         self._records: Any = None
         self._drawn_step = -1
 
@@ -55,7 +59,8 @@ class TensorBoard:
 
         points = [Summary.Value(tag=tag, simple_value=value) for tag, value in finite(values).items()]
         if points:
-            event = Event(wall_time=time.time(), step=int(env_steps), summary=Summary(value=points))
+            then_s = time.time() - self.age_s
+            event = Event(wall_time=then_s, step=int(env_steps), summary=Summary(value=points))
             records = self._open()
             records.write(event.SerializeToString())
             patient(records.flush, self._folder)

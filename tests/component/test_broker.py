@@ -7,10 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.wire import Message
 from tests.component.voices import begin, end, is_count, run, say, terminated
+from tests.protocol.golden_messages import MESSAGES
 
 
 def test_an_observer_is_told_what_the_journal_holds(peers):
@@ -191,3 +193,20 @@ def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
         return json.loads(peers.folder.summary.read_text())["workers"].get("sampler")
 
     assert peers.until("", "the workers in the summary", summed_up)[0][1] == 2
+
+
+def test_the_points_of_the_run_that_one_goes_on_from_are_as_far_apart_as_they_were(peers):
+    """TensorBoard's axes of time have them before the first one of the new run, not all at its start."""
+    journal = Journal(peers.folder.metrics)
+    status = {name: value for name, value in MESSAGES["status"].fields.items() if name != "t_s"}
+    for t_s in (10.0, 40.0):
+        journal.write("status", t_s, {**status, "gauges": {}, "env_steps": int(10 * t_s)})
+    journal.write("resumed", 50.0, {"run": "a", "checkpoint": "1", "counts": {"env_steps": 400}})
+    journal.close()
+    peers.play("broker")
+    peers.start()
+    peers.until("", "a status", lambda: peers.rest("status"))
+    events = EventAccumulator(str(peers.folder.path)).Reload()
+    first, last = (point.wall_time for point in events.Scalars("time/total_timesteps"))
+    assert last - first == pytest.approx(30.0, abs=20.0)
+    assert time.time() - last >= 10.0
