@@ -93,7 +93,7 @@ class Caller:
 
     def if_left(self) -> str:
         """What becomes of what it has not done, by its own words; may be empty."""
-        return self._callback.if_left.format(folder=self._run.folder)
+        return str(self._callback.if_left).replace("{folder}", str(self._run.folder))
 
     def _work(self) -> None:
         while (found := self._next()) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any
@@ -54,13 +55,15 @@ def made(name: str) -> Callback:
     """
     kind = kind_of(name)
     try:
-        return kind()
+        callback = kind()
     except BaseException as error:
         let_interrupts_pass(error)
         where = place_of(error)
         raise InputError(
             f"callback {name}: it cannot be made without arguments: {in_one_line(error)} [{where}]"
         ) from error
+    _check_end(callback.end_s, kind)
+    return callback
 
 
 def checked(callbacks: Any) -> tuple[Callback, ...]:
@@ -77,7 +80,16 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
             hint = "make an object of it: MyClass()" if inspect.isclass(each) else EXPECTED
             raise InputError(f"callbacks[{place}]: {each!r:.80} is no callback; {hint}")
         _check(type(each))
+        _check_end(each.end_s, type(each))
     return tuple(found)
+
+
+def _check_end(end_s: Any, kind: type[Callback]) -> None:
+    """Raise InputError where the ``end_s`` of a callback is no time that can be waited for."""
+    if type(end_s) not in (int, float) or not 0 <= end_s < math.inf:
+        raise InputError(
+            f"callback {kind.__name__}: end_s is {end_s!r:.40}: expected seconds, as in end_s = 10.0"
+        )
 
 
 def _check(kind: type[Callback]) -> None:
@@ -89,6 +101,7 @@ def _check(kind: type[Callback]) -> None:
             raise InputError(
                 f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
             )
+    _check_end(kind.end_s, kind)
     heard = [name for name in vars(Callback) if name.startswith("on_")]
     own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items()]
     called = {word for _, each in own for word in _names_in(getattr(inspect.unwrap(each), "__code__", None))}

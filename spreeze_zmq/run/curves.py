@@ -105,7 +105,8 @@ def read_curve(folder: Path) -> Curve:
         """When its policy had these env steps; while none are sampled, as on data alone, when it was
         played.
         """
-        return np.minimum(np.interp(steps, sampled, count), np.interp(wall, at_s, count))
+        found: Array = np.minimum(np.interp(steps, sampled, count), np.interp(wall, at_s, count))
+        return found
 
     x = {"wall_s": wall, "env_steps": steps + then(beyond)}
     x["trained_transitions"] = then(trained + trained_beyond)

@@ -472,6 +472,13 @@ def test_a_method_that_nothing_calls_is_named(name, hint):
     assert len(checked([Helped()])) == 1
 
 
+@pytest.mark.parametrize("given", ["30", None, -1.0, float("inf")])
+def test_a_time_that_cannot_be_waited_for_at_the_end_is_named(given):
+    """Before the run, not when it is over."""
+    with pytest.raises(InputError, match=r"callback Late: end_s is .*: expected seconds, as in"):
+        checked([type("Late", (Callback,), {"end_s": given})()])
+
+
 @pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
 def test_a_missing_logger_says_what_to_install(kind, package, monkeypatch):
     """In a line, and no library is imported for that."""
