@@ -93,6 +93,7 @@ class Hearing:
             self.handle(message, now_s)
 
     def on_hello(self, message: Message, now_s: float) -> None:
+        """Enter a process that is ready; a new life is welcomed once."""
         known = self.record.processes.get(message.sender)
         is_new = known is None or known.incarnation != message.incarnation or not known.ready
         self.record.take_hello(message.sender, message.incarnation, message.fields, now_s)
