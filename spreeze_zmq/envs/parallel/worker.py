@@ -18,7 +18,6 @@ import time
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.envs.registration import load_env_creator
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_line
@@ -29,8 +28,8 @@ from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, sho
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.envs.parallel.preloading import read_and_preload
 from spreeze_zmq.envs.seeds import seed_after_failure, shared_generators_seeded
-from spreeze_zmq.envs.source import find
 
 #: Time for workers to close their environments, before they are killed.
 GRACE_S = 2.0
@@ -45,21 +44,10 @@ def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> Non
     # not SIG_IGN, which programs that the environments start would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     control = socket.socket(fileno=control_fd)
-    settings = json.load(sys.stdin)
+    settings = read_and_preload()
     slots = Slots(settings.pop("arrays"), slots_fd)
-    preload(settings["env_id"])
     channels = [socket.socket(fileno=fd) for fd in channel_fds]
     WorkerForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()
-
-
-def preload(env_id: str) -> None:
-    """Import the environment's modules, so that the workers share their memory."""
-    with contextlib.suppress(Exception):  # workers report it
-        source = find(env_id)
-        source.native({})
-        entry = source.registered.entry_point if source.registered is not None else None
-        if isinstance(entry, str):
-            load_env_creator(entry)
 
 
 class WorkerForkServer:
