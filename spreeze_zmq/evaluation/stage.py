@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +91,15 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
     own: Any = _unwrapped(env) if env.envs else None
     if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
-        step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
+        step_s = float(getattr(own, "dt", None) or 1.0 / steps_per_s(env.metadata))
         return Stage(env, step_s, model=own.model, qpos=lambda: _unwrapped(env).data.qpos.copy())
     env.close()
     return _with_pictures(spec, number)
+
+
+def steps_per_s(metadata: Mapping[str, Any]) -> float:
+    """Steps of an environment in one simulated second, as its metadata have them."""
+    return float(metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
 
 
 def _unwrapped(env: BatchedEnv) -> Any:
@@ -113,8 +118,7 @@ def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
         said = str(first if isinstance(first, InvalidEnvironment) else error)
         why_not = textwrap.shorten(said, 200, placeholder=" ...") or type(error).__name__
         return _with_observations(spec, number, why_not)
-    per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
-    return Stage(env, 1.0 / per_s, draw=lambda: rendered(env.render()[0]))
+    return Stage(env, 1.0 / steps_per_s(env.metadata), draw=lambda: rendered(env.render()[0]))
 
 
 def rendered(picture: Any) -> NDArray[np.uint8]:

@@ -71,7 +71,8 @@ def following(model: Any) -> Any:
     """A camera that shows the whole model, and follows its first body if that moves freely."""
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, view)
-    free = (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE)
-    if model.njnt and model.jnt_type[0] in free and not model.jnt_limited[0]:
+    # As integers: MuJoCo's own equal none of NumPy.
+    free = {int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)}
+    if model.njnt and int(model.jnt_type[0]) in free and not model.jnt_limited[0]:
         view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, model.jnt_bodyid[0]
     return view

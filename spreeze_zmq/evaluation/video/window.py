@@ -12,7 +12,7 @@ from dataclasses import replace
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.stage import ShownEpisode, Stage, open_stage
+from spreeze_zmq.evaluation.stage import ShownEpisode, Stage, open_stage, steps_per_s
 from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
@@ -56,7 +56,7 @@ def _own_window(spec: EnvironmentSpec) -> Stage:
     """The environment with ``render_mode="human"``, which draws itself."""
     drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "human"})
     env = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=FILM)
-    return Stage(env, 1.0 / float(env.envs[0].unwrapped.metadata.get("render_fps") or 30.0))
+    return Stage(env, 1.0 / steps_per_s(env.metadata))
 
 
 def keeps_pace(stage: Stage, speed: float) -> Callable[[], bool]:
@@ -65,8 +65,9 @@ def keeps_pace(stage: Stage, speed: float) -> Callable[[], bool]:
 
     def keep_pace() -> bool:
         own = stage.env.envs[0].unwrapped
-        if own.metadata.get("render_fps") != per_s:
-            own.metadata = {**own.metadata, "render_fps": per_s}
+        metadata = own.metadata or {}
+        if metadata.get("render_fps") != per_s:
+            own.metadata = {**metadata, "render_fps": per_s}
         return True
 
     return keep_pace
