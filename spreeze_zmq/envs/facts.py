@@ -20,11 +20,15 @@ from spreeze_zmq.envs.engines import engine_of
 #: to see whether an episode ends: half more than the longest usual limit.
 STEPS, STEPS_S = 20, 0.02
 UNLIMITED_STEPS, UNLIMITED_S = 1_500, 2.0
+#: Resets without a seed that are looked at, where one begins as the one with a seed: of an environment that
+#: begins in one of two ways so many are alike by chance once in a thousand times.
+RESETS = 10
 #: Most names of an info that are kept.
 MOST_NAMES = 64
 #: Digits of a number are lost where rounding it to float32 moves it by this share of its deviation. One that
-#: varies by less than ``NOISE`` of its size is a constant with float64's own rounding.
-LOST, NOISE = 0.1, 1e-12
+#: varies by less than ``NOISE`` of its size is a constant with float64's own rounding, by less than
+#: ``JITTER`` one with that of a solver.
+LOST, NOISE, JITTER = 0.1, 1e-12, 1e-6
 #: Wrappers whose running statistics change what a seed gives.
 _CHANGING = {"NormalizeObservation"}
 
@@ -34,10 +38,10 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
 
     Returns:
         ``wrappers``, the names of Gymnasium's around it; ``info``, the names of its info's entries;
-        ``same_seed_differs``; ``outside``, the first number beyond the bounds of its space, in words;
-        ``lost_digits``, a number whose digits float32 does not keep, in words; ``largest_byte``, of
-        observations of uint8; ``unended_steps``, without a time limit, if no episode has ended. What is not
-        the case is left out.
+        ``same_seed_differs``; ``seed_sticks``, if resets without a seed repeat the last one with a seed;
+        ``outside``, the first number beyond the bounds of its space, in words; ``lost_digits``, a number
+        whose digits float32 does not keep, in words; ``largest_byte``, of observations of uint8;
+        ``unended_steps``, without a time limit, if no episode has ended. What is not the case is left out.
     """
     wrappers = list(_wrappers(batch))
     obs, info = batch.reset(seed=0)
@@ -55,12 +59,24 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
         "wrappers": wrappers,
         "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
         "same_seed_differs": seeded and not np.array_equal(first, again),
+        "seed_sticks": seeded and _sticks(batch, first),
         "outside": walk.outside,
         "lost_digits": lost_digits(seen),
         "largest_byte": int(seen.max()) if seen.dtype == np.uint8 else 0,
         "unended_steps": 0 if walk.ended or walk.num_steps < UNLIMITED_STEPS else walk.num_steps,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _sticks(batch: BatchedEnv, first: NDArray[Any]) -> bool:
+    """Whether resets without a seed begin all as ``first``, that with seed 0, and others do not."""
+
+    def is_first(seed: int | None = None) -> bool:
+        return np.array_equal(batch.reset(seed=seed)[0], first)
+
+    if not is_first() or all(is_first(seed) for seed in (1, 2, 3)):
+        return False
+    return is_first(0) and all(is_first() for _ in range(RESETS))
 
 
 class _Walk:
@@ -101,7 +117,8 @@ def lost_digits(obs: NDArray[Any]) -> str:
     rows = obs.reshape(len(obs), -1).astype(np.float64)
     rounding = np.sqrt(np.square(rows - rows.astype(np.float32)).mean(0))
     size, deviation = np.abs(rows).max(0), rows.std(0)
-    lost = (rounding > LOST * deviation) & (deviation > NOISE * size) & (size >= np.finfo(np.float32).tiny)
+    varies = (deviation > NOISE * size) & (deviation >= JITTER)
+    lost = (rounding > LOST * deviation) & varies
     if not lost.any():
         return ""
     place = int(np.argmax(np.divide(rounding, deviation, out=np.zeros_like(size), where=lost)))

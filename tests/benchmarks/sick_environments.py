@@ -79,6 +79,17 @@ class IgnoresSeed(Healthy):
         return self.env.reset(seed=int(np.random.default_rng().integers(2**31)), options=options)
 
 
+class KeepsSeed(Healthy):
+    """Begins every episode by the last seed that it was given."""
+
+    seed = None
+
+    def reset(self, *, seed=None, options=None):
+        """As the class says."""
+        self.seed = self.seed if seed is None else seed
+        return self.env.reset(seed=self.seed, options=options)
+
+
 class Goal(gymnasium.ObservationWrapper):
     """As Gymnasium-Robotics has it; the reward is given at the goal only, and nobody gets there."""
 

@@ -138,6 +138,17 @@ def ignored_seed(vitals: Vitals) -> Finding | None:
     )
 
 
+def sticking_seed(vitals: Vitals) -> Finding | None:
+    """Resets without a seed repeat the last one that had a seed."""
+    if not vitals.tried.get("seed_sticks"):
+        return None
+    return Finding(
+        "resets without a seed begin as the last one with a seed",
+        "each environment is given a seed once, and plays the same episode again and again",
+        "super().reset(seed=seed) in reset(), and draw from self.np_random alone: without a seed it goes on",
+    )
+
+
 def lost_digits(vitals: Vitals) -> Finding | None:
     """Observations whose digits are lost before anything can normalise them."""
     lost = vitals.tried.get("lost_digits")
@@ -171,6 +182,7 @@ PLAN_RULES: tuple[Rule, ...] = (
     small_bytes,
     wrapper_statistics,
     ignored_seed,
+    sticking_seed,
     outside_box,
     lost_digits,
     never_ending,
