@@ -122,7 +122,14 @@ def reward_of(value: Any) -> float:
             return float(array.item())
     except Exception:  # an object of the user's may raise anything
         pass
-    raise WrongReturn(f"the reward {shown(value)}, expected a finite number")
+    raise WrongReturn(f"the reward {shown(value)}, {expected_reward(value)}")
+
+
+def expected_reward(value: Any) -> str:
+    """What a reward is, to whom it may be ``value``."""
+    several = isinstance(value, np.ndarray) and value.size > 1
+    hint = " (mo_gymnasium.wrappers.LinearReward makes one of several)" if several else ""
+    return f"expected a finite number{hint}"
 
 
 def flag(value: Any, name: str) -> bool:

@@ -15,7 +15,13 @@ from spreeze_zmq.envs.numbering import NAME, has_number, numbered
 from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
 
-HOW = f'env_kwargs = {{ worker_id = "{{{NAME}}}" }} gives each its number'
+#: Names of an argument by which simulators are kept apart.
+NUMBERS = ("worker_id", "port")
+#: For those of which a process can have one alone.
+A_PROCESS_EACH = (
+    "components.sampler.workers and components.evaluator.workers as many as their envs and episodes, in a"
+    " script num_workers, give each a process of its own"
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,10 @@ class EngineChoice:
             beside = (
                 f"one alone was made before, but {num_envs} here and those of other processes get the same"
             )
-            raise InvalidEnvironment(f"{error} ({beside} arguments: {HOW})") from error
+            takes = self.source.parameters()
+            name = next((each for each in NUMBERS if each in takes), "ARGUMENT")
+            how = f'env_kwargs = {{ {name} = "{{{NAME}}}" }} gives each its number'
+            raise InvalidEnvironment(f"{error} ({beside} arguments: {how}; {A_PROCESS_EACH})") from error
 
 
 def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> EngineChoice:

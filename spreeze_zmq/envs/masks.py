@@ -54,13 +54,16 @@ class MaskReader:
         self.sizes = (int(action.n),) if isinstance(action, spaces.Discrete) else tuple(action.nvec.tolist())
         self._num = sum(self.sizes)
 
-    def __call__(self, obs: Any, info: Any, terminated: Any = False) -> NDArray[np.bool_]:
+    def __call__(
+        self, obs: Any, info: Any, terminated: Any = False, truncated: Any = False
+    ) -> NDArray[np.bool_]:
         """``[A]``; where the episode has ``terminated`` no action need be legal.
 
         Args:
             obs: as the environment gave it.
             info: likewise.
             terminated: whether this was the last step.
+            truncated: whether it was the last that was taken, of an episode that could go on.
 
         Raises:
             WrongReturn: there is no mask, it is no row of 0 and 1 of that length, or it allows no action.
@@ -81,7 +84,10 @@ class MaskReader:
             raise WrongReturn(f"{self._where} = {shown(mask)}{of}, expected {what}")
         legal: NDArray[np.bool_] = numbers.astype(np.bool_)
         if not terminated and not allows(legal[None], self.sizes)[0]:
-            raise WrongReturn(f"{self._where} = {shown(mask)}, which allows no action, and no episode ended")
+            why = "and no episode ended"
+            if truncated:
+                why = "though the episode is only truncated: its last observation needs one"
+            raise WrongReturn(f"{self._where} = {shown(mask)}, which allows no action, {why}")
         return legal
 
 

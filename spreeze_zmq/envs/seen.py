@@ -22,7 +22,8 @@ class Timing:
         backend: the engine that stepped it.
         make_s: to make it.
         make_computes: CPU seconds of that.
-        reset_s: for its first reset.
+        first_call_s: for its first reset or step, the longer one, which may load or compile something.
+        reset_s: for a later reset.
         step_s: for a step, the median of three.
         step_computes: CPU seconds of such a step; a step that waits for another program has few.
         computes: the share of the resets' and steps' time for which it computed.
@@ -32,6 +33,7 @@ class Timing:
     backend: str
     make_s: float = 0.0
     make_computes: float = 0.0
+    first_call_s: float = 0.0
     reset_s: float = 0.0
     step_s: float = 0.0
     step_computes: float = 0.0

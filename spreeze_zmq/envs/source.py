@@ -131,6 +131,11 @@ class EnvironmentSource:
             if self.registered is None:
                 return self._call_factory(dict(kwargs))
             entry = self.registered.entry_point
+            if entry is None:
+                raise InvalidEnvironment(
+                    f"{self.env_id}: it is registered as a batch of environments alone (vector_entry_point):"
+                    " name one of those that it is made of"
+                )
             creator = load_env_creator(entry) if isinstance(entry, str) else entry
             spec = replace(self.registered, order_enforce=False, kwargs=dict(self.registered.kwargs))
             limit = given_limit(self.env_id, kwargs)
@@ -140,6 +145,11 @@ class EnvironmentSource:
         except BaseException as error:
             let_interrupts_pass(error)
             raise InvalidEnvironment(self._cannot_make(creator, kwargs, error)) from error
+
+    def parameters(self) -> list[str]:
+        """Names of its constructor's arguments."""
+        creator = self.registered.entry_point if self.registered is not None else self.factory
+        return _parameters(load_env_creator(creator) if isinstance(creator, str) else creator)
 
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         assert self.factory is not None
@@ -212,8 +222,8 @@ def _registered(env_id: str) -> EnvSpec:
     if not near and head.isidentifier() and find_spec(head):
         hint = f"'{head}' is a module: write '{head}:{rest or 'MyEnvironment'}'"
     raise InvalidEnvironment(
-        f"{env_id}: no such environment is registered ({hint}; one of your own is named 'module:id' or"
-        " 'module:callable')"
+        f"{env_id}: no such environment is registered ({hint}; one of your own or of another package"
+        " is named 'module:id' or 'module:callable')"
     )
 
 

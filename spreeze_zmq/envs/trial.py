@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import (
@@ -28,8 +29,9 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.base.usage import starved_s
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.door import RESET, STEP
+from spreeze_zmq.envs.door import RESET, STEP, expected_reward
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.engines.fitting import without_limit
 from spreeze_zmq.envs.facts import facts_of
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.goals import goal_facts
@@ -42,6 +44,8 @@ from spreeze_zmq.envs.spec import spec_of
 TIMED_STEPS, TIMED_S = 3, 1.0
 #: With a slower reset no more of them are made to find what is odd.
 SLOW_RESET_S = 1.0
+#: Wrappers that change nothing of what passes.
+PASSIVE = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 #: The most bytes of observations that a look keeps.
 OBSERVATIONS_BYTES = 16_000_000
 
@@ -77,7 +81,7 @@ def look_at(
     spaces = batch.single_observation_space, batch.single_action_space
     spec = spec_of(env_id, env_kwargs, *spaces, batch.episode_limit, batch.own_spaces)
     doing("its reset() or step()")
-    observations, fault = fault_of(env_id, env_kwargs, batch)
+    observations, fault, making["first_call_s"] = fault_of(env_id, env_kwargs, batch)
     spec = replace(spec, action_mask=batch.masks is not None)
     if fault:
         return Look(spec, Timing(batch.backend, **making), fault), None
@@ -115,7 +119,7 @@ def served_s() -> float:
 
 def fault_of(
     env_id: str, env_kwargs: Mapping[str, Any], batch: BatchedEnv
-) -> tuple[NDArray[Any] | None, str]:
+) -> tuple[NDArray[Any] | None, str, float]:
     """Reset an environment, step it once with a random action, and reset it again, as samplers do. Where it
     gives action masks, they are read from then on.
 
@@ -126,31 +130,46 @@ def fault_of(
 
     Returns:
         The three observations, ``[3, *obs_shape]``, and "", or None and why it cannot be trained in: one
-        line with the user's file and line.
+        line with the user's file and line; and the seconds of the first reset or step, whichever took longer.
     """
+    first_call_s = 0.0
     try:
+        began_s = served_s()
         first, info = batch.reset()
+        first_call_s = served_s() - began_s
         if batch.gives_masks(info):
             batch.read_masks()
             first, _ = batch.reset()
+        began_s = served_s()
         seen = [first.copy(), batch.step(batch.random_actions())[0].copy()]
-        return np.concatenate([*seen, batch.reset()[0]]), ""
+        first_call_s = max(first_call_s, served_s() - began_s)
+        return np.concatenate([*seen, batch.reset()[0]]), "", first_call_s
     except EnvironmentFailure as error:
         close(batch)
         choice = choose(env_id, env_kwargs)
         if engine_of(choice.backend).one_by_one:
             env = choice.make_one(0)
             try:
-                _Trial(env_id, env.unwrapped).run()
+                for layer in (_without_passive(env), without_limit(env)):
+                    _Trial(env_id, layer).run()
             except InvalidEnvironment as fault:
-                return None, str(fault)
+                return None, str(fault), first_call_s
             finally:
                 close(env)
-        return None, str(error).splitlines()[0]
+        return None, str(error).splitlines()[0], first_call_s
+
+
+def _without_passive(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """What is inside those of Gymnasium's wrappers that pass on all that they are given and get. Others may
+    adapt the interface, so that what is inside alone is no environment.
+    """
+    while isinstance(env, gymnasium.Wrapper) and type(env) in PASSIVE:
+        env = env.env
+    return env
 
 
 class _Trial:
-    """Finds what is wrong with one environment, without its wrappers."""
+    """Finds what is wrong with one environment, as it is with its wrappers."""
 
     def __init__(self, env_id: str, env: gymnasium.Env[Any, Any]) -> None:
         self.env_id, self.env = env_id, env
@@ -168,7 +187,7 @@ class _Trial:
             self._refuse("step", f"returned {_shown(result)}; {STEP}")
         self._check_observation("step", result[0])
         if np.shape(result[1]) != () or not _is_finite(result[1]):
-            self._refuse("step", f"returned the reward {result[1]!r}; expected a finite number")
+            self._refuse("step", f"returned the reward {result[1]!r}; {expected_reward(result[1])}")
 
     def _call(self, name: str, expected: str, *arguments: Any, **named: Any) -> Any:
         try:
@@ -180,7 +199,7 @@ class _Trial:
         except BaseException as error:
             let_interrupts_pass(error)
             trace = error.__traceback__
-            if isinstance(error, TypeError) and trace and trace.tb_next is None:  # the call was refused
+            if isinstance(error, TypeError) and trace and trace.tb_next is None:  # nobody has taken the call
                 self._refuse(name, f"was refused: {error}; {expected}")
             self._refuse(name, f"raised {in_one_line(error)}", place_of(error))
 
@@ -200,8 +219,18 @@ class _Trial:
             self._refuse(name, f"returned an observation that is not finite: {_shown(obs)}")
 
     def _refuse(self, name: str, what: str, place: str = "") -> None:
-        place = place or definition_of(getattr(type(self.env), name, None)) or definition_of(type(self.env))
-        raise InvalidEnvironment(f"{self.env_id}: {place}: {name} {what}") from None
+        place = place or self._definition(name)
+        at = f"{place}: " if place else ""
+        raise InvalidEnvironment(f"{self.env_id}: {at}{name} {what}") from None
+
+    def _definition(self, name: str) -> str:
+        """``file:line`` of a method, or of the class, of the outermost layer of the user's."""
+        layer = self.env
+        while True:
+            place = definition_of(getattr(type(layer), name, None)) or definition_of(type(layer))
+            if place or not isinstance(layer, gymnasium.Wrapper):
+                return place
+            layer = layer.env
 
 
 def _is_finite(value: Any) -> bool:

@@ -83,7 +83,7 @@ class GymnasiumLoop(BatchedEnv):
         self.own_spaces = one.observation_space, one.action_space
         self.on_tick = on_tick
         self.spec, self.render_mode = one.spec, one.render_mode
-        self.metadata = {**one.metadata, **type(self).metadata}
+        self.metadata = {**(one.metadata or {}), **type(self).metadata}
         self._steps = [env.step for env in self.envs]
         self.at = np.zeros(1, np.int64)
         listen()
@@ -149,7 +149,7 @@ class GymnasiumLoop(BatchedEnv):
                 if cuts is not False:
                     truncated[row] = cuts = flag(cuts, "truncated")
                 if mask_of is not None:
-                    self._masks[row] = mask_of(one, info, ends)
+                    self._masks[row] = mask_of(one, info, ends, cuts)
             except BaseException as error:
                 obs[row] = 0
                 self._raised(row, "step", error)
@@ -179,7 +179,8 @@ class GymnasiumLoop(BatchedEnv):
         """
         while True:
             try:
-                returned = self.envs[row].reset(seed=seed, options=options)
+                own = {} if options is None else {"options": options}  # not every reset() takes them
+                returned = self.envs[row].reset(seed=seed, **own)
                 obs, info = self._observed.after_reset(returned)
                 if self._mask_of is None:
                     return obs, info

@@ -157,5 +157,39 @@ class Mended(gymnasium.Wrapper):
         return obs, reward, done, False, info
 
 
+class NoMetadata(Right):
+    """Says nothing about itself."""
+
+    metadata = None
+
+
+class NoOptions(Right):
+    """Its reset() takes a seed alone."""
+
+    def reset(self, seed=None):
+        """Begin."""
+        return super().reset(seed=seed)
+
+
+class Weighted(gymnasium.RewardWrapper):
+    """A sum of several rewards whose weights were forgotten."""
+
+    def __init__(self):
+        super().__init__(SeveralRewards())
+
+    def reward(self, reward):
+        """A line that raises."""
+        return float(reward @ self.weights)
+
+
+class SeveralRewards(Right):
+    """A reward for each of two aims."""
+
+    def step(self, action):
+        """Two numbers as the reward."""
+        obs, _, *ends = super().step(action)
+        return obs, np.array([1.0, 2.0]), *ends
+
+
 class NoEnv:
     """Not an environment at all."""

@@ -97,6 +97,17 @@ def test_a_wrong_mask_is_named_before_a_run_and_in_it(fault):
     assert [str(each).count("step 3 of its episode") for each in said] == [1, 1]
 
 
+def test_a_truncated_episode_needs_a_mask_after_its_last_step():
+    """Which could go on from there; the line does not say that no episode ended."""
+    said = []
+    about = {"action_mask": True, "on_failure": said.append, "limit": True, "fault": "zeros", "at": 10}
+    batch = envs.make(GAME, 1, step_info=False, **about)
+    _, info = batch.reset(seed=1)
+    for _ in range(10):
+        info = batch.step(info["action_mask"].argmax(1))[4]
+    assert "allows no action, though the episode is only truncated: its last" in str(said[0])
+
+
 def test_a_mask_of_a_dict_of_another_length_is_refused():
     """Before anything starts."""
     with pytest.raises(InvalidEnvironment, match=r"observation\['action_mask'\] = .*, expected 4 numbers"):

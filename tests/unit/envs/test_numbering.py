@@ -86,7 +86,7 @@ def test_each_environment_of_a_batch_has_its_own(num_workers):
 def test_the_second_of_a_kind_that_cannot_be_made_says_how_to_number_them():
     """The first could be made, with the same arguments."""
     with pytest.raises(
-        InvalidEnvironment, match=r"Address already in use.*3 here.*worker_id = \"\{index\}\""
+        InvalidEnvironment, match=r"Address already in use.*3 here.*port = \"\{index\}\".*sampler.workers"
     ):
         envs.make(f"{HERE}:Port", 3)
     Port.taken.clear()

@@ -11,7 +11,7 @@ from tests.unit.envs import mistaken_environments as mistaken
 HERE = "tests.unit.envs.mistaken_environments"
 
 
-@pytest.mark.parametrize("name", ["Right", "Mended"])
+@pytest.mark.parametrize("name", ["Right", "Mended", "NoMetadata", "NoOptions"])
 def test_an_environment_that_samplers_can_step_passes(name):
     """Also one whose wrapper mends what is inside."""
     envs.try_out(f"{HERE}:{name}")
@@ -38,14 +38,20 @@ def test_shipped_environments_pass(env_id):
         ("OtherShape", "reset", "reset returned an observation of shape (4,); observation_space has (3,)"),
         ("NotANumber", "step", "step returned an observation that is not finite: [nan nan nan]"),
         ("NoReward", "step", "step returned the reward None; expected a finite number"),
+        (
+            "SeveralRewards",
+            "step",
+            "step returned the reward array([1., 2.]); expected a finite number (mo_",
+        ),
+        ("Weighted", "reward", "step raised AttributeError: 'Weighted' object has no attribute 'weights'"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(name, method, said):
     """The place is the method, the class, or the very line that raised."""
     kind = getattr(mistaken, name)
     lines, first = inspect.getsourcelines(getattr(kind, method) if method else kind)
-    if method is None:
-        first += next(number for number, line in enumerate(lines) if "1.0 /" in line)
+    if "raised" in said:
+        first += next(number for number, line in enumerate(lines) if "1.0 /" in line or "return" in line)
     with pytest.raises(InvalidEnvironment) as caught:
         envs.try_out(f"{HERE}:{name}")
     message = str(caught.value)
