@@ -14,12 +14,14 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.encoders import of_mlp_alone
 from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.commands.idle import idle
+from spreeze_zmq.envs import Timing
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.tasks import NATIVE
 from spreeze_zmq.evaluation.arena import stepped_in_workers
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.component_file import read_component_file
+from spreeze_zmq.plan.topology.deadlines import first_call_allowance_s
 
 #: Observations beyond this are far from the numbers around 1 that fresh networks are made for.
 LARGE = 1_000.0
@@ -121,7 +123,8 @@ def _about_step_timeout(plan: Plan) -> Iterator[str]:
         return
     defaults = {option.name: option.default for option in read_component_file(Path(sampler.folder)).options}
     given, workers = sampler.options["step_timeout_s"], sampler.options["workers"]
-    if given == defaults["step_timeout_s"] or stepped_in_workers(plan):
+    unwritten = defaults["step_timeout_s"] + first_call_allowance_s(Timing.from_plain(plan.timing))
+    if given == unwritten or stepped_in_workers(plan):
         return
     here = ", which takes none here" if workers else ""
     yield (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import Any
 
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.base.schema import did_you_mean, one_of, show, suggestion
-from spreeze_zmq.envs import Timing
 from spreeze_zmq.plan.parts import LearningPlan
 from spreeze_zmq.plan.processes import ComponentPlan, Count
 from spreeze_zmq.plan.roles import (
     CRITIC_LEARNER,
-    EVALUATOR,
     LEARNERS,
     MEMBER,
     ROLES,
@@ -32,13 +29,8 @@ from spreeze_zmq.plan.topology.component_file import (
     read_component_file,
     shipped_components,
 )
-from spreeze_zmq.plan.topology.reference import START_TIMEOUT, component_options, key_hint
+from spreeze_zmq.plan.topology.reference import component_options, key_hint
 from spreeze_zmq.plan.topology.tables import Key, Mistakes, read_table
-
-#: Roles whose processes make environments before they are ready.
-MAKE_ENVIRONMENTS = frozenset({SAMPLER, EVALUATOR})
-#: From this time for one environment on, a process gets this many times as much to make it.
-WORTH_S, LONGER = 3.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -244,23 +236,6 @@ def replaced(
                 key = f"components.{role}.{name} = {show(written[name])}"
                 lines.append(f"{key} has no effect {why}: it is {now[name]}")
     return tuple(lines)
-
-
-def with_time_to_start(
-    components: Mapping[str, ComponentPlan], written: Any, timing: Timing
-) -> dict[str, ComponentPlan]:
-    """The components, those that make environments with a ``start_timeout_s`` within which one can be made.
-
-    Each environment that is made or reset begins the deadline again. One that is written stays.
-    """
-    longest_s = timing.make_s + timing.reset_s
-    plans = dict(components)
-    for role in MAKE_ENVIRONMENTS & plans.keys():
-        table = written.get(role, {})
-        if longest_s > WORTH_S and START_TIMEOUT.name not in table:
-            enough_s = plans[role].start_timeout_s + math.ceil(LONGER * longest_s)
-            plans[role] = replace(plans[role], start_timeout_s=enough_s)
-    return plans
 
 
 def check_measured(learning: LearningPlan, elsewhere: Collection[str], mistakes: Mistakes) -> None:

@@ -41,9 +41,9 @@ from spreeze_zmq.plan.topology.components import (
     left_to_node,
     read_components,
     replaced,
-    with_time_to_start,
 )
 from spreeze_zmq.plan.topology.data import check_data, counted, read_data
+from spreeze_zmq.plan.topology.deadlines import with_time_to_start
 from spreeze_zmq.plan.topology.described import check_described, described
 from spreeze_zmq.plan.topology.dial import resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source

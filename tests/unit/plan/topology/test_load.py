@@ -274,7 +274,7 @@ def test_a_process_has_the_time_that_making_its_environments_takes(make_s, overr
     def look(env_id, env_kwargs, randomize, *, wait_s):
         waits.append(wait_s)
         found = envs.look(env_id, env_kwargs, randomize)
-        return replace(found, timing=replace(found.timing, make_s=make_s, reset_s=0.0))
+        return replace(found, timing=replace(found.timing, make_s=make_s, first_call_s=0.0, reset_s=0.0))
 
     plan = load("pendulum", overrides, look=look)
     assert plan.components["sampler"].start_timeout_s == expected
