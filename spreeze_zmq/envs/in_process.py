@@ -19,8 +19,8 @@ from spreeze_zmq.envs.task import Task
 NUMBERS = ("worker_id", "port")
 #: For those of which a process can have one alone.
 A_PROCESS_EACH = (
-    "components.sampler.workers and components.evaluator.workers as many as their envs and episodes, in a"
-    " script num_workers, give each a process of its own"
+    "components.sampler.workers = ENVS and components.evaluator.workers = EPISODES, in a script num_workers,"
+    " give each a process of its own, where one process can have one alone"
 )
 
 

@@ -207,8 +207,8 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
         return _discrete(env_id, space)
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise InvalidEnvironment(
-            f"{env_id}: its actions are {space}, but policies here act in a Box of floats, a Discrete or a"
-            " MultiDiscrete (convert them with gymnasium.wrappers.TransformAction)"
+            f"{env_id}: its actions are {space}, but policies here act in a Box of floats, a Discrete, a"
+            " MultiDiscrete or a row of a MultiBinary (convert them with gymnasium.wrappers.TransformAction)"
         )
     box = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
     low, high = rounded_inward(space.low, space.high)
@@ -217,7 +217,8 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
     if not (low < high).all():
         raise InvalidEnvironment(
             f"{env_id}: its lowest actions {space.low.tolist()} are not all below its highest"
-            f" {space.high.tolist()}"
+            f" {space.high.tolist()} (numbers that can be one alone are left out with"
+            " gymnasium.wrappers.TransformAction, which puts them back)"
         )
     return {**box, "action_low": low, "action_high": high}
 
@@ -238,8 +239,8 @@ def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """``shape``, if it is that of a vector with at least one number."""
     if len(shape) != 1 or shape[0] == 0:
         raise InvalidEnvironment(
-            f"{env_id}: its actions have the shape {shape}, but policies here give a vector"
-            " (flatten them with gymnasium.wrappers.TransformAction)"
+            f"{env_id}: its actions have the shape {shape}, but policies here give a vector (flatten them by"
+            f" gymnasium.wrappers.TransformAction(env, lambda action: action.reshape({shape}), SPACE))"
         )
     return (int(shape[0]),)
 

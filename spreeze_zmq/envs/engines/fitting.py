@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, flatdim, flatten
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatdim, flatten
 from gymnasium.wrappers import TimeLimit, TransformAction
 
 from spreeze_zmq.base.errors import InvalidEnvironment
@@ -127,7 +127,7 @@ def _why_unfit(space: gymnasium.Space[Any], path: tuple[str | int, ...], kind: s
 
 
 def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment, wrapped if needed, with discrete actions that count from 0.
+    """The environment, wrapped if needed, with discrete actions that count from 0; flags are choices of two.
 
     Raises:
         InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
@@ -139,4 +139,7 @@ def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]
         start, shifted = action.start, copy.deepcopy(action)
         shifted.start = start * 0
         env = TransformAction(env, lambda choice: choice + start, shifted)
+    elif isinstance(action, MultiBinary) and len(action.shape) == 1:
+        flags, choices = action.dtype, MultiDiscrete(np.full(action.shape, 2))
+        env = TransformAction(env, lambda choice: choice.astype(flags), choices)
     return env

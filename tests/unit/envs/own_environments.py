@@ -165,6 +165,27 @@ def shifted(several: bool = False):
     return env
 
 
+def buttons():
+    """Any of three may be pressed at once."""
+    env = Recall(length=99)
+    env.action_space = MultiBinary(3)
+    return env
+
+
+def rows():
+    """Its actions are a row for each robot."""
+    env = Count()
+    env.action_space = Box(-1.0, 1.0, (1, 4))
+    return env
+
+
+def one_is_fixed():
+    """The second number of its actions is always 0."""
+    env = Count()
+    env.action_space = Box(np.float32([-1, 0]), np.float32([1, 0]))
+    return env
+
+
 class Parts(Count):
     """Observes a Dict of its number of steps, a number of four, and a Tuple of an image and a flag."""
 

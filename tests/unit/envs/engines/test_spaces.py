@@ -62,6 +62,28 @@ def test_several_shifted_actions_count_from_zero(make):
     assert (spec.action_sizes, spec.action_start) == ((2, 3), (5, -1))
 
 
+def test_flags_are_choices_of_two(make):
+    """The environment gets its own kind, in the form that its space contains."""
+    env = make("buttons")
+    env.reset()
+    assert env.step(np.array([[0, 1, 1], [1, 0, 0]]))[1].tolist() == [2.0, 1.0]
+    spec = envs.probe(f"{OWN}:buttons")
+    assert (spec.action_kind, spec.action_shape, spec.action_sizes) == ("multi_discrete", (3,), (2, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("rows", r"shape \(1, 4\).*TransformAction\(env, lambda action: action.reshape\(\(1, 4\)\)"),
+        ("one_is_fixed", "not all below its highest .*left out with .*TransformAction"),
+    ],
+)
+def test_actions_that_no_policy_gives_have_a_remedy(name, remedy):
+    """By a wrapper of Gymnasium's."""
+    with pytest.raises(InvalidEnvironment, match=remedy):
+        envs.probe(f"{OWN}:{name}")
+
+
 def test_images_stay_bytes():
     """A Box is not flattened."""
     spec = envs.probe(f"{OWN}:camera")
