@@ -45,6 +45,8 @@ MAX_BYTES = 64 << 20
 #: The length that precedes a message.
 LENGTH = struct.Struct("<I")
 CLOSING = "close()"
+#: Libraries that have threads of their own from their import on.
+WITH_THREADS = frozenset({"torch", "jax", "tensorflow"})
 
 
 def look(
@@ -85,9 +87,9 @@ def look(
 
 def may_fork() -> bool:
     """Whether a fork of this process can run any code: it has no other thread, which could hold a lock, and
-    no torch, whose threads a fork would lack.
+    no library whose threads a fork would lack.
     """
-    return threading.active_count() == 1 and "torch" not in sys.modules
+    return threading.active_count() == 1 and not WITH_THREADS & sys.modules.keys()
 
 
 class _Visit:
