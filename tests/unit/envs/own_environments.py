@@ -282,6 +282,7 @@ def short(length=99):
 
 gymnasium.register("OwnCount-v0", entry_point=Count, max_episode_steps=2)
 gymnasium.register("OwnShort-v0", entry_point=short)
+gymnasium.register("BatchAlone-v0", vector_entry_point=gymnasium.vector.SyncVectorEnv)
 
 
 class Simulator(Right):
