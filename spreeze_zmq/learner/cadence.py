@@ -61,7 +61,7 @@ class Cadence:
         self.published = 0
         self.due_s = 0.0
         self._clock = clock
-        self._work_clock, self._sending_clock = work_clock, sending_clock
+        self.work_clock, self._sending_clock = work_clock, sending_clock
         self._last_s, self._sent_s, self._is_slow = -math.inf, 0.0, False
         self._credit_s = self._updating_s = self._publishing_s = 0.0
         self._times_s: deque[float] = deque(maxlen=INTERVALS_SHOWN + 1)
@@ -93,22 +93,19 @@ class Cadence:
         """Count updates from 0 again."""
         self.published = 0
 
-    @contextmanager
-    def updating(self) -> Iterator[None]:
-        """Charge the enclosed time to an update; it earns time for publications."""
-        began_s = self._work_clock()
-        yield
-        spent_s = self._work_clock() - began_s
+    def updated(self, began_s: float) -> None:
+        """Charge the work time since ``began_s`` to an update; it earns time for publications."""
+        spent_s = self.work_clock() - began_s
         self._updating_s += spent_s
         self._credit_s = min(self._credit_s + self.cost * spent_s, self.cost * CREDIT_HORIZON_S)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
         """Charge the enclosed time to a publication; free before the first update."""
-        began_s = self._work_clock()
+        began_s = self.work_clock()
         yield
         if self._updating_s:
-            spent_s = self._work_clock() - began_s
+            spent_s = self.work_clock() - began_s
             self._publishing_s += spent_s
             self._credit_s -= spent_s
 

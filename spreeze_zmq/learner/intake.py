@@ -44,6 +44,7 @@ class Intake:
         fields: the arrays of a rollout that the learner needs.
         receipts: the learner's side of the account of samples.
         stale_transitions: transitions refused as too stale.
+        has_more: whether the last look at the channel found a rollout, so that others may wait behind it.
         states: in order: sampler -> the state that came with its newest rollout; see ``run.sampler_state``.
     """
 
@@ -66,6 +67,7 @@ class Intake:
         self.puller.on_refused = self._on_unread
         self.receipts = Receipts()
         self.stale_transitions = 0
+        self.has_more = False
         self.states: dict[str, NDArray[np.uint8]] = {}
         sampler = component.plan.components[SAMPLER]
         #: Code of each refusal and the check that gives its reason; the first reason decides.
@@ -125,11 +127,13 @@ class Intake:
         return {stream: receipt.last for stream, receipt in self.receipts.streams.items()}
 
     def _pull(self) -> Rollout | None:
+        self.has_more = True
         while (message := self.puller.pull()) is not None:
             try:
                 return self._asked(rollout_from(message))
             except WireError as error:
                 self.puller.refuse(error, message.sender, message.kind)
+        self.has_more = False
         return None
 
     def _asked(self, rollout: Rollout) -> Rollout:

@@ -77,10 +77,9 @@ class Learner:
             self.others = Weights(channel, in_turn=plan.balance.in_order)
         self.counts = Counts()
         self.experience = _kind_of(plan, role)(component, self.half, self.outlet, self.others, self.counts)
-        is_one = plan.groups.count == 1
-        of_policy = self.outlet.of_policy
+        is_one, of_policy = plan.groups.count == 1, self.outlet.of_policy
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
-        leads = (self.others is None or not self.outlet.of_policy) and plan.groups.number == 0
+        leads = (self.others is None or not of_policy) and plan.groups.number == 0
         in_order = plan.balance.in_order
         self.course = Course(self.half, self.counts, plan.run.stop.counted(in_order), leads, in_order)
         self.metrics: Mapping[str, Any] = {}
@@ -110,21 +109,23 @@ class Learner:
             return
         self.experience.set(option, value)
 
-    def wait(self) -> None:
-        """Serve the sockets; if there is nothing to do, wait up to a second for rollouts and weights."""
+    def wait(self) -> bool:
+        """Serve the sockets, if that is due; if there is nothing to do, wait up to a second for rollouts and
+        weights. Returns whether to look for them now: in order always, as what is trained on follows from it.
+        """
         experience = self.experience
         if experience.ready or (experience.wants and experience.intake.ready):
             if time.monotonic() < self._poll_s:
-                return
+                return experience.in_order
             self.component.poll()
         else:
-            channels: list[Any] = (
-                [experience.intake.puller] if experience.wants or experience.in_order else []
-            )
+            wants = experience.wants or experience.in_order
+            channels: list[Any] = [experience.intake.puller] if wants else []
             if self.others is not None and experience.wants_weights:
                 channels.append(self.others.subscriber)
             self.component.poll(channels, timeout_s=1.0, charge="starved", waiting_for=experience.owed)
         self._poll_s = time.monotonic() + POLL_INTERVAL_S
+        return True
 
     def take_weights(self) -> None:
         """Load the other half's newest weights, or in order the next version of them."""
@@ -163,11 +164,7 @@ class Learner:
         self.counts.trained += self.experience.trained(batch)
 
     def publish(self, *, is_new: bool = False) -> None:
-        """Publish the weights, unless they have to wait.
-
-        Args:
-            is_new: whether a policy differs from the one published last.
-        """
+        """Publish the weights, unless they have to wait; ``is_new`` if a policy differs from the last one."""
         if (news := self.experience.news()) is not None:
             # On-policy, no update may come between: a publication changes how observations are normalised.
             wait = self.component.plan.learning.on_policy or not self.experience.ready
@@ -183,6 +180,7 @@ class Learner:
             return
         if self.outlet.published and self.experience.due():
             self.publish(is_new=True)
+            self._poll_s = 0.0  # on-policy the next round begins with weights that have come during this one
             self.record.write(self.experience.recorded(), self.metrics)
         elif not self.outlet.published or (not ready and self.experience.limits_due()):
             self.publish()
@@ -278,13 +276,15 @@ def learn(component: Component, learner: Learner) -> None:
     elif not learner.outlet.published:
         learner.publish()
     while component.running:
-        learner.wait()
-        learner.take_weights()
-        learner.take_rollouts()
+        if looks := learner.wait():
+            learner.take_weights()
+        if looks or experience.intake.has_more:
+            learner.take_rollouts()
         try:
             if experience.ready:
-                with learner.cadence.updating(), learner.work.update():
-                    learner.update()
+                began_s = learner.cadence.work_clock()
+                learner.work.run(learner.update)
+                learner.cadence.updated(began_s)
             if learner.fusion is not None:
                 learner.fusion.serve()
             learner.publish_if_due()

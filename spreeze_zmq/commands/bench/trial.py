@@ -163,8 +163,7 @@ def launched(step: Step, amount: float, turn_s: float, device: str) -> Rate:
     work, count = Work(device), 0
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     while time.perf_counter() - began_s < turn_s or not count:
-        with work.update():
-            step()
+        work.run(step)
         count += 1
     if device != "cpu":
         torch.cuda.synchronize(device)

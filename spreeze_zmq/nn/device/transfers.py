@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -156,15 +156,14 @@ class Work:
         self._busy = 0.0
         self._first_s = self._last_s = 0.0  # when the first and the last update that have ended were seen
 
-    @contextmanager
-    def update(self) -> Iterator[None]:
-        """Count the launches inside as one update; wait until at most ``MOST_IN_FLIGHT`` are unfinished."""
+    def run(self, update: Callable[[], object]) -> None:
+        """Call one update, and wait until at most ``MOST_IN_FLIGHT`` are unfinished."""
         if not self._cuda:
-            yield
+            update()
             return
         began, ended = self._idle_events.pop() if self._idle_events else _events()
         began.record()
-        yield
+        update()
         ended.record()
         self._in_flight.append((began, ended))
         if len(self._in_flight) > MOST_IN_FLIGHT:

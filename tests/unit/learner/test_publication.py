@@ -42,8 +42,9 @@ def publications(publish_s, update_s=0.01, updates=2000, **options):
     clock = Clock()
     cadence, times = Cadence(0.05, 0, clock=clock, work_clock=clock, **options), []
     for count in range(1, updates + 1):
-        with cadence.updating():
-            clock.now_s += update_s
+        began_s = clock.now_s
+        clock.now_s += update_s
+        cadence.updated(began_s)
         if cadence.due(count):
             times.append(clock.now_s)
             with cadence.publishing():
@@ -84,8 +85,9 @@ def test_a_publication_waits_until_the_last_one_has_been_sent(sending_s, receivi
 
     cadence = Cadence(0.05, 0, clock=clock, work_clock=clock, sending_clock=sending_clock)
     for count in range(1, 5000):
-        with cadence.updating():
-            clock.now_s += 0.01
+        began_s = clock.now_s
+        clock.now_s += 0.01
+        cadence.updated(began_s)
         if cadence.due(count):
             times.append(clock.now_s)
     assert np.diff(times).mean() == pytest.approx(interval_s, rel=0.1)
@@ -121,8 +123,9 @@ def test_counted_publications_do_not_ask_what_they_cost():
     cadence = Cadence(0.05, every=8, clock=clock, work_clock=clock)
     due = []
     for count in range(1, 25):
-        with cadence.updating():
-            clock.now_s += 0.01
+        began_s = clock.now_s
+        clock.now_s += 0.01
+        cadence.updated(began_s)
         if cadence.due(count):
             due.append(count)
             with cadence.publishing():

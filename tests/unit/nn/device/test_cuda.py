@@ -187,8 +187,7 @@ def test_work_tells_how_busy_the_device_is():
     work = Work("cuda")
     work.figures()
     for _ in range(30):
-        with work.update():
-            torch.cuda._sleep(15_000_000)
+        work.run(lambda: torch.cuda._sleep(15_000_000))
         torch.cuda.synchronize()
         time.sleep(0.01)
     figures = work.figures()
