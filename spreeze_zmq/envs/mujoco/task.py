@@ -182,6 +182,8 @@ class MujocoTask(Task):
 
     def _gone_back(self) -> list[int]:
         """The simulations that MuJoCo found unstable and reset in this step."""
+        if not np.count_nonzero(self._unstable):
+            return []
         resets = not self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_AUTORESET
         return np.flatnonzero(self._unstable.any(axis=1)).tolist() if resets else []
 
