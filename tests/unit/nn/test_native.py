@@ -5,6 +5,7 @@ import copy
 from itertools import product
 from types import MethodType
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -151,6 +152,23 @@ def test_convolutions_agree_with_float64_autograd(use, name):
         assert any(isinstance(step, NativeConv) for step in ours.steps())
         for found, right in zip(convolved(ours, size, torch.float32), exact, strict=True):
             assert_close(found, right)
+
+
+def test_gradients_of_a_convolution_are_sums_in_the_order_of_images_and_places(use):
+    """To the bit by every kind of code. Pixels are powers of two, so that products are exact."""
+    layer, source = nn.Conv((2, 9, 11), 35, 3, 2), np.random.default_rng(1)
+    x = torch.from_numpy(2.0 ** source.integers(-3, 3, (4, layer.input_size))).float()
+    of_y = torch.from_numpy(source.standard_normal((4, layer.output_size))).float()
+    patches = torch.nn.functional.unfold(x.reshape(-1, *layer.shape), 3, stride=2)[:, None]
+    products = (of_y.reshape(4, 35, 1, -1) * patches).permute(0, 3, 1, 2).flatten(0, 1).numpy()
+    of_outputs = of_y.reshape(4, 35, -1).permute(0, 2, 1).flatten(0, 1).numpy()
+    for instructions in ABLE:
+        use(instructions)
+        layer.zero_grad()
+        NativeConv(layer)(x, bf16=False).backward(of_y)
+        for parameter, terms in ((layer.weight, products), (layer.bias, of_outputs)):
+            expected = np.add.accumulate(terms)[-1]
+            assert np.array_equal(parameter.grad.reshape(expected.shape), expected)
 
 
 def convolved(network, size, dtype):

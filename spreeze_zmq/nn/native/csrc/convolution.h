@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "numbers.h"
+#include "products.h"
 
 namespace {
 
@@ -40,7 +40,8 @@ constexpr std::array<Gather, sizeof...(I)> gathers(std::integer_sequence<int, I.
 }
 
 // A product whose rows are addresses: tiles [rows][columns] of sums over `offsets`, for each panel of P columns.
-// begin(tile, row, rows, panel) fills a tile with the numbers that the sums are added to, end takes the result.
+// begin(tile, row, rows, column) returns the address of a tile that holds the numbers that the sums are added to,
+// which may be in `tile`; end takes the result.
 template <class Begin, class End>
 void gathered(const float* from, const int64_t* rows, long num_rows, const int64_t* offsets, long count,
               const float* panels, long columns, Begin begin, End end) {
@@ -52,20 +53,15 @@ void gathered(const float* from, const int64_t* rows, long num_rows, const int64
     for (long row = 0, m; row < num_rows; row += m) {
       m = std::min<long>(MR, num_rows - row);
       for (long i = 0; i < m; ++i) at[i] = from + rows[row + i];
-      begin(tile, row, m, column);
-      kernels[(m - 1) * NV + n - 1](at, offsets, count, panels, tile);
-      end(tile, row, m, column);
+      float* sums = begin(tile, row, m, column);
+      kernels[(m - 1) * NV + n - 1](at, offsets, count, panels, sums);
+      end(sums, row, m, column);
     }
   }
 }
 
-// Pack [rows, columns] with these strides into panels [columns / P][rows][P], filled up with 0.
-void to_panels(const float* from, long rows, long row_stride, long columns, long column_stride, float* to) {
-  for (long column = 0; column < columns; column += P)
-    for (long row = 0; row < rows; ++row, to += P)
-      for (long i = 0; i < P; ++i)
-        to[i] = column + i < columns ? from[row * row_stride + (column + i) * column_stride] : 0.0f;
-}
+inline const uint32_t* bits(const float* from) { return reinterpret_cast<const uint32_t*>(from); }
+inline uint32_t* bits(float* from) { return reinterpret_cast<uint32_t*>(from); }
 
 struct Convolution {
   long channels, height, width, out, kernel, stride;
@@ -87,12 +83,13 @@ struct Convolution {
   // x: [images, image], weight: [out, taps], bias: [out], y: [images, made].
   void forward(long images, const float* x, const float* weight, const float* bias, float* y) const {
     std::vector<float> panels(up(out, P) * taps), first(up(out, P));
-    to_panels(weight, taps, 1, out, taps, panels.data());
+    transpose(bits(weight), out, taps, taps, bits(panels.data()));
     std::copy(bias, bias + out, first.begin());
     for (long i = 0; i < images; ++i, x += image, y += made)
       gathered(x, corners.data(), places, inside.data(), taps, panels.data(), out,
                [&](float* tile, long, long m, long column) {
                  for (long row = 0; row < m; ++row) std::copy_n(first.data() + column, P, tile + row * P);
+                 return tile;
                },
                [&](const float* tile, long place, long m, long column) {
                  for (long o = 0; o < std::min(P, out - column); ++o)
@@ -100,35 +97,47 @@ struct Convolution {
                });
   }
 
+  // Add the numbers of some taps to their pixels of a patch, four at once where each four are neighbours.
+  void add_taps(const float* from, const int64_t* pixels, long count, float* patch) const {
+    typedef float Four __attribute__((vector_size(16)));
+    if (kernel % 4)
+      for (long tap = 0; tap < count; ++tap) patch[pixels[tap]] += from[tap];
+    else
+      for (long tap = 0; tap < count; tap += 4)
+        store(patch + pixels[tap], load<Four>(patch + pixels[tap]) + load<Four>(from + tap));
+  }
+
   // of_x may be null; of_weight [out, taps] and of_bias [out] are written.
   void backward(long images, const float* x, const float* weight, const float* of_y, float* of_x, float* of_weight,
                 float* of_bias) const {
     std::vector<float> summed(up(out, P) * taps), given(up(out, P) * places), panels(up(taps, P) * out);
+    std::vector<float> of_outputs(up(out, P));
     std::vector<int64_t> columns(places);
     for (long place = 0; place < places; ++place) columns[place] = place;
     if (of_x) {
-      to_panels(weight, out, taps, taps, 1, panels.data());
+      pack<Fp32>(weight, out, taps, panels.data(), out);
       std::fill(of_x, of_x + images * image, 0.0f);
     }
-    std::fill(of_bias, of_bias + out, 0.0f);
     for (long i = 0; i < images; ++i, x += image, of_y += made) {
-      to_panels(of_y, places, 1, out, places, given.data());
-      for (long o = 0; o < out; ++o)
-        for (long place = 0; place < places; ++place) of_bias[o] += of_y[o * places + place];
-      auto at = [&](long row, long column) { return summed.data() + (column / P * taps + row) * P; };
+      transpose(bits(of_y), out, places, places, bits(given.data()));
+      add_rows<Fp32>(given.data(), places, out, places, of_outputs.data());
       gathered(x, inside.data(), taps, corners.data(), places, given.data(), out,
-               [&](float* tile, long row, long m, long column) { std::copy_n(at(row, column), m * P, tile); },
-               [&](const float* tile, long row, long m, long column) { std::copy_n(tile, m * P, at(row, column)); });
+               [&](float*, long row, long, long column) { return summed.data() + (column / P * taps + row) * P; },
+               [](const float*, long, long, long) {});
       if (!of_x) continue;
       gathered(of_y, columns.data(), places, planes.data(), out, panels.data(), taps,
-               [](float* tile, long, long m, long) { std::fill(tile, tile + m * P, 0.0f); },
+               [](float* tile, long, long m, long) {
+                 std::fill(tile, tile + m * P, 0.0f);
+                 return tile;
+               },
                [&](const float* tile, long place, long m, long column) {
                  for (long row = 0; row < m; ++row)
-                   for (long tap = 0; tap < std::min(P, taps - column); ++tap)
-                     of_x[corners[place + row] + inside[column + tap]] += tile[row * P + tap];
+                   add_taps(tile + row * P, inside.data() + column, std::min(P, taps - column),
+                            of_x + corners[place + row]);
                });
       of_x += image;
     }
+    std::copy_n(of_outputs.data(), out, of_bias);
     for (long tap = 0; tap < taps; ++tap)
       for (long o = 0; o < out; ++o) of_weight[o * taps + tap] = summed[(o / P * taps + tap) * P + o % P];
   }

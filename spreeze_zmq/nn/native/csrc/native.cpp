@@ -315,7 +315,7 @@ template <class F> struct Networks {
           const Layer& layer = layers[l];
           q -= layer.norm ? 4 : 2;
           const auto* in = reinterpret_cast<const Element*>(l ? base + places[l - 1].y : x);
-          if (gradients[q + 1]) add_rows(of_z, n, layer.outputs, sums[l][0]);
+          if (gradients[q + 1]) add_rows<F>(of_z, n, layer.outputs, R, sums[l][0]);
           if (gradients[q])
             weight_gradient(layer, paired<F>(of_z, n, layer.outputs, R, left),
                             paired<F>(in, n, layer.inputs, R, right), n,
@@ -341,15 +341,6 @@ template <class F> struct Networks {
             to += e * layers[l].outputs;
             for (long o = 0; o < layers[l].outputs; ++o) to[o] = (add ? to[o] : 0.0f) + sums[l][i][o];
           }
-    }
-  }
-
-  void add_rows(const Element* from, long n, long columns, float* total) {
-    for (long column = 0; column < columns; column += W) {
-      const Element* at = from + column / P * R * P + column % P;
-      Vec s = load<Vec>(total + column);
-      for (long row = 0; row < n; ++row) s += F::get(at + row * P);
-      store(total + column, s);
     }
   }
 

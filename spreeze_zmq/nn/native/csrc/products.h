@@ -125,6 +125,17 @@ void pack(const float* from, long rows, long columns, typename F::Element* to, l
       F::put(to + (column / P * R + row) * P + column % P, load_some(from + column, columns - column));
 }
 
+// Add rows of panels R rows apart, in order, to a total of them.
+template <class F>
+void add_rows(const typename F::Element* from, long rows, long columns, long R, float* total) {
+  for (long column = 0; column < columns; column += W) {
+    const auto* at = from + column / P * R * P + column % P;
+    Vec s = load<Vec>(total + column);
+    for (long row = 0; row < rows; ++row) s += F::get(at + row * P);
+    store(total + column, s);
+  }
+}
+
 // Pack panels for a product over their rows: for bf16 two rows side by side.
 template <class F>
 const typename F::Unit* paired(const typename F::Element* from, long rows, long columns, long R,
