@@ -126,6 +126,8 @@ def _named(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) ->
         bounds = {**dict(zip(("min", "max"), arguments[1:], strict=False)), **keywords}
         low, high = bounds.get("min"), bounds.get("max")
         return "clamp", [first, -math.inf if low is None else low, math.inf if high is None else high]
+    if packet is aten.relu:
+        return "clamp", [first, 0.0, math.inf]
     if overload not in OVERLOADS or len(arguments) > 2 or keywords.items() - {("alpha", 1)}:
         return None
     if packet is aten.rsub:

@@ -17,11 +17,11 @@ struct Elementwise { int64_t what, rows, columns; Operand out, of[3]; };
 
 constexpr int64_t CHUNK = 512;
 
-// n consecutive elements: in place if they are contiguous, else gathered.
+// n consecutive elements: in place if they are contiguous, else gathered; one that fills a row at its beginning.
 template <class T> const T* piece(const Operand& from, int64_t row, int64_t column, int64_t n, T* gathered) {
   const T* at = reinterpret_cast<const T*>(from.at) + row * from.row + column * from.column;
   if (from.column == 1) return at;
-  if (from.column == 0) std::fill_n(gathered, n, *at);
+  if (from.column == 0) std::fill_n(gathered, column ? 0 : n, *at);
   else for (int64_t i = 0; i < n; ++i) gathered[i] = at[i * from.column];
   return gathered;
 }

@@ -50,7 +50,10 @@ def calls(x, y, z):
         "abs": lambda: x.abs(),
         "minimum": lambda: torch.minimum(x, y),
         "maximum": lambda: torch.maximum(x, y),
-        "clamp": lambda: (x.clamp(-1, 1), x.clamp(min=0.2), x.clamp(max=0.2), x.clamp(-0.5, max=2.0)),
+        "clamp": lambda: (
+            *(x.clamp(-1, 1), x.clamp(min=0.2), x.clamp(max=0.2), x.clamp(-0.5, max=2.0)),
+            torch.relu(x),
+        ),
         "copy": lambda: x.clone(),
         "where": lambda: (torch.where(mask, y, z), x.masked_fill(mask, 0.0)),
         "eq": lambda: (x == y, x == 0.1),
@@ -119,6 +122,7 @@ def test_in_place_operations_write_where_torch_does():
         x[::2].sub_(y[::2])
         x.clamp_(-2.0, 2.0)
         x.copy_(x.neg())
+        x[:300].relu_()
 
     tape = Tape()
     tape.record(change)
