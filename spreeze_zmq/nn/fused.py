@@ -18,6 +18,7 @@ from spreeze_zmq.nn.native_calls import (
     Tensors,
     call,
     check_shape,
+    code_for,
     differentiable,
     empty,
     shape_of_rows,
@@ -63,6 +64,33 @@ _keepers: WeakKeyDictionary[torch.nn.Module, list[str]] = WeakKeyDictionary()
 def laid_flat(module: torch.nn.Module, flat: Tensor) -> None:
     """Declare that the parameters of a module are, for good, consecutive views that fill ``flat``."""
     _flat[module] = flat
+
+
+def scaled_bytes(x: Tensor, mean: Tensor, std: Tensor, limit: float) -> Tensor:
+    """``(x - mean) / std``, clipped to ``-limit`` to ``limit``; on a CPU torch gives the same bits.
+
+    Args:
+        x: uint8 ``[B, size]``.
+        mean: float32 ``[size]``.
+        std: likewise.
+        limit: infinite for none.
+
+    Returns:
+        float32 ``[B, size]``.
+
+    Raises:
+        ValueError: ``mean`` or ``std`` is not ``[size]``, or ``x`` has not two axes.
+    """
+    rows, size = shape_of_rows("x", x)
+    check_shape("mean", mean, size)
+    check_shape("std", std, size)
+    if not x.is_cpu or x.dtype != torch.uint8 or code_for(mean, std) is None:
+        # Converted first, because subtracting from bytes takes eight times as long.
+        scaled = x.to(torch.float32, copy=True).sub_(mean).div_(std)
+        return scaled if math.isinf(limit) else scaled.clamp_(-limit, limit)
+    scaled = empty(rows, size)
+    call("scale_bytes", rows, size, limit, x.contiguous(), mean, std, scaled)
+    return scaled
 
 
 class PeriodicCopy(torch.nn.Module):

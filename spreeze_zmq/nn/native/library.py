@@ -212,6 +212,8 @@ def loaded(path: Path) -> Any:
     code.spreeze_convolve.argtypes = [pointer, number, *[pointer] * 4]
     code.spreeze_convolve_backward.argtypes = [pointer, number, *[pointer] * 6]
     code.spreeze_elementwise.argtypes = [pointer, number]
-    for name in ("adam", "draw", "draw_backward", "density", "expectation", "divergence", "elementwise"):
+    code.spreeze_scale_bytes.argtypes = [number, number, real, *[pointer] * 4]
+    drawing = ("draw", "draw_backward", "density")
+    for name in ("adam", *drawing, "expectation", "divergence", "elementwise", "scale_bytes"):
         getattr(code, f"spreeze_{name}").restype = None
     return code

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from spreeze_zmq import nn
+from spreeze_zmq.nn.device.tape import Tape
+from spreeze_zmq.nn.fused import scaled_bytes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,6 +33,29 @@ def test_targets_move_by_their_share(way):
         nn.polyak(target, source, 1.0)
     for found, right in zip(target.parameters(), kept, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-7)
+
+
+def four_operations(x, mean, std, limit):
+    """The bits of scaled bytes as torch computes them one after the other."""
+    return x.float().sub(mean).div(std).clamp(-limit, limit).view(torch.int32)
+
+
+@pytest.mark.parametrize("limit", [10.0, math.inf])
+@pytest.mark.parametrize("size", [1, 7, 33, 1300])
+def test_bytes_are_scaled_as_by_torchs_four_operations(way, size, limit):
+    """To the bit, also of rows in pieces and of none, and when a recorded update is replayed on others."""
+    x = torch.arange(3 * size).reshape(3, size).to(torch.uint8)
+    mean, std = random(size) * 50 + 100, random(size, seed=1).abs() / 10 + 1e-3
+    mean[0] = x[1, 0]
+    for rows in (x, torch.cat([x, x], 1)[:, size // 2 : size // 2 + size], x[:0]):
+        scaled = scaled_bytes(rows, mean, std, limit)
+        assert torch.equal(scaled.view(torch.int32), four_operations(rows, mean, std, limit))
+    tape = Tape()
+    scaled = tape.record(lambda: scaled_bytes(x, mean, std, limit))
+    x.add_(1)
+    for step in tape.steps():
+        step()
+    assert torch.equal(scaled.view(torch.int32), four_operations(x, mean, std, limit))
 
 
 def drawn(output, noise, dtype):

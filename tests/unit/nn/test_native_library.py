@@ -123,6 +123,11 @@ for what, rows, columns, step in itertools.product(range(21), (1, 3), (1, 7, 513
         words += [kept[-1].ctypes.data, length, each]
     words = np.array(words, np.int64)
     code.spreeze_elementwise(pointer(words), integer(1))
+for rows, size in itertools.product((1, 3), (1, 7, 16, 33, 200)):
+    x, y = source.integers(0, 256, rows * size, np.uint8), random(rows * size)
+    mean, std = random(size), random(size)
+    code.spreeze_scale_bytes(integer(rows), integer(size), real(10.0), *map(pointer, (x, mean, std, y)))
+    assert abs(y).max() <= 10.0
 print("clean")
 """
 

@@ -516,6 +516,11 @@ void spreeze_elementwise(const Elementwise* done, int64_t count) {
   for (int64_t i = 0; i < count; ++i) elementwise(done[i]);
 }
 
+void spreeze_scale_bytes(int64_t rows, int64_t columns, double limit, const uint8_t* x, const float* mean,
+                         const float* deviation, float* y) {
+  scale_bytes(rows, columns, (float)limit, x, mean, deviation, y);
+}
+
 void spreeze_density(int64_t rows, int64_t size, double low, double high, const float* output,
                      const float* action, float* log_prob, float* slope) {
   density(rows, size, low, high, output, action, log_prob, slope);
