@@ -82,6 +82,7 @@ def until(condition, process, what, deadline_s=90):
         time.sleep(0.05)
 
 
+@pytest.mark.long("a script is started twice, and its run trains in both")
 @pytest.mark.timeout(180)
 def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     """A script without a main guard, an environment of a module beside it, started from elsewhere: Ctrl-C

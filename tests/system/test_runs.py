@@ -129,6 +129,7 @@ def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
     assert run.plan()["environment"]["kwargs"] == {"width": 2.0}
 
 
+@pytest.mark.long("a sampler says after five seconds what it waits for, and two programs start by themselves")
 def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, monkeypatch):
     """It settles a run of its own and says how to join; a sampler joins and names what it still waits for."""
     monkeypatch.chdir(tmp_path)

@@ -52,10 +52,10 @@ def test_a_video_of_a_pendulum(trained, tmp_path):
     path = tmp_path / "pendulum.mp4"
     code, output, errors = spreeze("play", trained.folder, "--video", path, "--speed", 2, "--seed", 3)
     assert (code, errors) == (0, "")
-    assert f"{path}: 500x500, 200 pictures, 60 a second, 3.3 s" in output
+    assert f"{path}: 500x500, 201 pictures, 60 a second, 3.4 s" in output
     stream, pictures = probed(path)
     assert (stream["codec_name"], stream["pix_fmt"], stream["r_frame_rate"]) == ("h264", "yuv420p", "60/1")
-    assert (stream["width"], stream["height"], stream["nb_read_frames"]) == (500, 500, "200")
+    assert (stream["width"], stream["height"], stream["nb_read_frames"]) == (500, 500, "201")
     red = pictures[-1, :, :, 0].astype(int) - pictures[-1, :, :, 1] > 60
     assert red[:250].sum() > 5 * red[250:].sum()
 
