@@ -41,11 +41,7 @@ class RunningStatistics:
         self.count = 0.0
         self.mean = np.zeros(math.prod(env.obs_shape))
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
-        most = env.obs_max or BYTE_MAX
-        self._least_std = np.full_like(self.mean, LEAST_PIXEL_STD * most if self._pixels else 0.0)
-        images = (part for part in env.obs_parts if part.get("pixels"))
-        for span, part in zip(env.spans_of("pixels"), images, strict=False):
-            self._least_std[span] = LEAST_PIXEL_STD * (part.get("max") or BYTE_MAX)
+        self._least_std = LEAST_PIXEL_STD * largest_bytes(env)
         self._one_hot = env.spans_of("sizes")
 
     def add(self, obs: NDArray[Any]) -> None:
@@ -112,14 +108,26 @@ def divisors(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.
     return np.where(constant, np.maximum(np.abs(mean), 1.0), std)
 
 
+def largest_bytes(env: EnvironmentSpec) -> NDArray[np.float64]:
+    """The largest number that its space declares for each byte of an observation, ``[size]``; 0 for what is
+    no byte.
+    """
+    most = float(env.obs_max or BYTE_MAX)
+    largest = np.full(math.prod(env.obs_shape), most if env.obs_dtype == "uint8" else 0.0)
+    images = (part for part in env.obs_parts if part.get("pixels"))
+    for span, part in zip(env.spans_of("pixels"), images, strict=False):
+        largest[span] = part.get("max") or most
+    return largest
+
+
 class ObservationRows:
     """Turns observations into rows for the networks.
 
     Args:
         env: has the observations' shape and dtype.
         normalize: whether published statistics normalise them; otherwise uint8 is divided by the largest
-            number that its space declares, to 0..1: a dark background is 0, so that only what is lit moves a
-            weight.
+            number that its space declares, each image of a Dict by its own, to 0..1: a dark background is 0,
+            so that only what is lit moves a weight.
         device: of the observations.
         stack: number of images that the networks take at once.
     """
@@ -130,11 +138,9 @@ class ObservationRows:
         self._pixels = env.obs_dtype == "uint8"
         self.learned = normalize
         self.normalized = normalize or self._pixels
-        constants = (0.0, float(env.obs_max or BYTE_MAX) if self._pixels else 1.0)
-        self._mean, self._std = (
-            torch.full((self.size,), value, dtype=torch.float32, device=device) for value in constants
-        )
-        mean, std = (np.full(self.size, value, np.float32) for value in constants)
+        std = np.tile(largest_bytes(env), stack) if self._pixels else np.ones(self.size)
+        mean, std = np.zeros(self.size, np.float32), std.astype(np.float32)
+        self._mean, self._std = (torch.tensor(array, device=device) for array in (mean, std))
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:

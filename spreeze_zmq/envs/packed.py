@@ -35,7 +35,7 @@ class Packing:
     @classmethod
     def of(cls, env: EnvironmentSpec) -> Packing | None:
         """That of an environment's observations; None where nothing would be gained."""
-        spans = env.spans_of("pixels")
+        spans = env.spans_of("pixels") if env.obs_dtype == "float32" else ()
         return cls(env.obs_shape[0], spans) if spans else None
 
     @property

@@ -97,13 +97,13 @@ class EnvironmentSpec:
         return sum(self.action_sizes)
 
     def spans_of(self, key: str) -> tuple[slice, ...]:
-        """Where an observation that is flattened to float32 has the parts with this key, in order:
-        ``"pixels"`` of images, ``"sizes"`` of one-hot choices.
+        """Where an observation that is flattened has the parts with this key, in order: ``"pixels"`` of
+        images, ``"sizes"`` of one-hot choices.
         """
         sizes = [
             sum(part["sizes"]) if "sizes" in part else math.prod(part["shape"]) for part in self.obs_parts
         ]
-        if self.obs_dtype != "float32" or self.obs_shape != (sum(sizes),):
+        if self.obs_shape != (sum(sizes),):
             return ()
         ends = itertools.accumulate(sizes, initial=0)
         spans = zip(self.obs_parts, itertools.pairwise(ends), strict=True)

@@ -213,20 +213,25 @@ def largest_seen(env, declared, normalize):
     statistics.add(obs)
     rows.adopt(statistics.arrays())
     scaled, seen = rows(torch.from_numpy(obs)), []
+    theirs = ObservationScaling(rows.description(), rows.arrays())(obs)
+    np.testing.assert_allclose(scaled.numpy(), theirs, rtol=1e-6)
     if not env.obs_parts:
         return scaled.max().item()
     encoders = part_encoders(env, PPO.Options(normalize_observations=normalize))
-    encoders.encoders[0][0].network.register_forward_pre_hook(lambda _, given: seen.append(given[0].max()))
+    encoders.encoders[-1][0].network.register_forward_pre_hook(lambda _, given: seen.append(given[0].max()))
     encoders(scaled)
     return seen[0].item()
 
 
 @pytest.mark.parametrize("declared", [1, 10, 255])
-@pytest.mark.parametrize("shape", [(16,), (7, 7, 3), "in a Dict"])
+@pytest.mark.parametrize("shape", [(16,), (7, 7, 3), "after numbers", "after pixels"])
 def test_bytes_fill_0_to_1_or_the_deviations_whatever_their_space_declares(shape, declared):
-    """A board of 0 and 1, codes of things in sight, and pixels, also beside other parts."""
-    box = Box(0, declared, (24, 24, 1) if shape == "in a Dict" else shape, np.uint8)
-    own = Dict({"seen": box, "speed": Box(-1, 1, (1,))}) if shape == "in a Dict" else box
+    """A board of 0 and 1, codes of things in sight, and pixels, also beside other parts: those of floats, or
+    bytes up to 255.
+    """
+    before = {"after numbers": Box(-1, 1, (1,)), "after pixels": Box(0, 255, (7, 7, 3), np.uint8)}.get(shape)
+    box = Box(0, declared, (24, 24, 1) if before else shape, np.uint8)
+    own = Dict({"camera": before, "seen": box}) if before else box
     env = spec_of(
         "Some-v0", {}, flatten_space(own) if own is not box else box, Discrete(2), None, (own, Discrete(2))
     )
