@@ -189,10 +189,12 @@ def early_schedules(vitals: Vitals) -> Finding | None:
 
 
 def late_exploration(vitals: Vitals) -> Finding | None:
-    """Random actions that have not become fewer at the end of the run."""
+    """Random actions that have not become fewer at the end of the run; without ``final_epsilon``
+    ``exploration_steps`` is something else, of an algorithm of the user's own.
+    """
     options, stop = numbers(vitals.algorithm), numbers(vitals.table("run").get("stop"))
     limit, steps = int(stop.get("env_steps", 0)), int(options.get("exploration_steps", 0))
-    if not 0 < limit < steps:
+    if not 0 < limit < steps or "final_epsilon" not in options:
         return None
     first, last = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 0.0)
     return Finding(
@@ -203,19 +205,26 @@ def late_exploration(vitals: Vitals) -> Finding | None:
 
 
 def early_exploration(vitals: Vitals) -> Finding | None:
-    """Random actions that have become few before the first update."""
+    """Random actions that have become few before the first update; as :func:`late_exploration`."""
     options = numbers(vitals.algorithm)
+    limit = numbers(vitals.table("run").get("stop")).get("env_steps") or math.inf
+    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
     steps, first = int(options.get("exploration_steps", 0)), first_update_at(vitals)
+    beside = first - starts  # what an update waits for besides
     if vitals.on_policy:
-        first = max(first, _round_transitions(vitals))
-    initial, final = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 0.0)
+        beside = _round_transitions(vitals)
+        first = max(first, beside)
+    initial, final = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 1.0)
     sampled = _sampler(vitals, "count").get("maximum", 1) > 0
-    if not 0 < steps <= first or final >= initial or vitals.is_resumed or not sampled:
+    if not 0 < steps <= first < limit or final >= initial or vitals.is_resumed or not sampled:
         return None
+    remedy = f"algorithm.exploration_steps = {int(min(first + max(steps, first), limit)):_}"
+    if limit <= 2 * first and beside + 1 < steps:
+        remedy = f"algorithm.learning_starts = {int(max(1, min(limit // 10, (steps - beside) // 2))):_}"
     return Finding(
         f"algorithm.exploration_steps is {steps:,}, and training begins after {first:,} transitions",
         f"from the first update on only {final:.0%} of the actions are random, whatever was learned",
-        f"algorithm.exploration_steps = {first + max(steps, first):_}",
+        remedy,
     )
 
 

@@ -33,7 +33,7 @@ def goal_observation(vitals: Vitals) -> Finding | None:
     if hindsight not in (None, "off"):
         effect = "relabelled transitions are paid by another rule than the others"
         return Finding(differs, effect, "step() that pays what compute_reward gives") if differs else None
-    if ":" in str(vitals.algorithm.get("name")) and hindsight is not None:
+    if _is_own(vitals) and hindsight is not None:
         return None  # it may relabel them by itself
     remedy = 'algorithm.hindsight = "future"'
     if lacks:
@@ -66,9 +66,11 @@ def action_mask(vitals: Vitals) -> Finding | None:
 def image_beside_vector(vitals: Vitals) -> Finding | None:
     """An image that is flattened because a vector is observed beside it."""
     parts = _parts(vitals)
-    images = [(path, shape) for path, shape in parts if _has_sides(shape, IMAGE_SIDE, (2, 3))]
+    images = [(path, shape) for path, shape in parts if _has_sides(shape, IMAGE_SIDE, (3,))]
     if not images or len(parts) < 2 or vitals.algorithm.get("network") in ("auto", "parts"):
         return None
+    if _is_own(vitals):
+        return None  # its networks may take the image out of the vector
     path, size = images[0][0], "x".join(map(str, images[0][1]))
     return Finding(
         f"the image {path} of {size} is flattened to one vector with {len(parts) - 1} other parts",
@@ -81,19 +83,19 @@ def image_beside_vector(vitals: Vitals) -> Finding | None:
 def flat_image(vitals: Vitals) -> Finding | None:
     """An image that ``network = "auto"`` takes for a vector, by its dtype or its form."""
     parts, shape = _parts(vitals), whole_numbers(vitals.environment.get("obs_shape"))
-    named = [(f"the image {path}", form) for path, form in parts if _has_sides(form, LEAST_PART, (2, 4))]
-    remedy = "it as [height, width, channels]"
+    named = [(f"the part {path}", form) for path, form in parts if _has_sides(form, LEAST_PART, (2, 4))]
+    remedy, stacked = "[height, width, channels]", ", with all images of a stack as its channels"
     if not parts and vitals.environment.get("obs_dtype") == "float32":
-        named = [("an image", shape)] if _has_sides(shape, LEAST_PIXELS["fine_cnn"], (2, 3, 4)) else []
-        remedy = "it as uint8 of 0 to 255, [height, width, channels]"
-    if not named or vitals.algorithm.get("network") != "auto":
-        return None
+        named = [("an observation", shape)] if _has_sides(shape, LEAST_PIXELS["fine_cnn"], (2, 3, 4)) else []
+        remedy, stacked = f"uint8 of 0 to 255, {remedy}", ", one at a time, with algorithm.frame_stack"
+    if not named or vitals.algorithm.get("network") != "auto" or _is_own(vitals):
+        return None  # networks of one's own may see an image in it
     what, form = named[0]
-    stacked = ", one at a time, with algorithm.frame_stack for several" if len(form) == 4 else ""
+    either = ', or algorithm.network = "mlp" if it is none' if len(form) == 2 else ""
     return Finding(
         f"{what} of {'x'.join(map(str, form))} is one vector of {math.prod(form):,} numbers for the network",
-        "no convolution sees it, and a network of full layers hardly learns from pixels",
-        f"return {remedy}{stacked}",
+        "if it is an image, no convolution sees it, and a network of full layers hardly learns from pixels",
+        f"return an image as {remedy}{stacked if len(form) == 4 else ''}{either}",
     )
 
 
@@ -198,6 +200,11 @@ def _parts(vitals: Vitals) -> list[tuple[str, tuple[int, ...]]]:
         (".".join(map(str, path)), whole_numbers(part.get("shape")))
         for path, part in zip(paths, found, strict=True)
     ]
+
+
+def _is_own(vitals: Vitals) -> bool:
+    """Whether the algorithm is the user's own."""
+    return ":" in str(vitals.algorithm.get("name"))
 
 
 def _names(vitals: Vitals, what: str) -> list[str]:

@@ -101,6 +101,32 @@ def test_what_an_option_comes_to_is_said_in_figures(topology_name, overrides, sa
     assert all(re.search(said, line) for line in found), found
 
 
+@pytest.mark.parametrize("limit", [60_000, 90_000, 110_000, 1_000_000])
+@pytest.mark.parametrize(
+    ("steps", "starts"), [(10_000, 50_000), (100, 50_000), (2, 50_000), (20_000, 20_000)]
+)
+def test_after_the_remedy_of_short_exploration_nothing_is_left_to_say(steps, starts, limit):
+    """It ends within the run, and after the first update."""
+    exploration = [f"algorithm.exploration_steps={steps}", f"algorithm.learning_starts={starts}"]
+    options = [*exploration, f"run.stop.env_steps={limit}"]
+    plan = json.loads(topology.load("cartpole_dqn", options).to_json())
+    (found,) = findings_at_start(plan)
+    assert found.name == "early_exploration"
+    better = topology.load("cartpole_dqn", [*options, found.remedy.replace(" ", "")])
+    assert findings_at_start(json.loads(better.to_json())) == []
+
+
+@pytest.mark.parametrize("limit", [5_000, 60_000])
+def test_steps_of_another_exploration_are_not_judged(limit):
+    """Those of an algorithm of one's own, which has no epsilon."""
+    options = ["algorithm.exploration_steps=10_000", "algorithm.learning_starts=20_000"]
+    plan = json.loads(topology.load("cartpole_dqn", [*options, f"run.stop.env_steps={limit}"]).to_json())
+    judged = {"early_exploration", "late_exploration"}
+    assert judged & {finding.name for finding in findings_at_start(plan)}
+    plan["algorithm"] = {key: each for key, each in plan["algorithm"].items() if "epsilon" not in key}
+    assert not judged & {finding.name for finding in findings_at_start(plan)}
+
+
 def test_no_rollout_cuts_the_sums_of_data_alone(tmp_path, monkeypatch):
     """Its episodes are read whole, however short the rollouts of samplers would be."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -142,10 +168,20 @@ def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypat
 @pytest.mark.parametrize(
     ("space", "network", "says"),
     [
-        (Box(0, 1, (84, 84, 3)), "auto", "an image of 84x84x3 is one vector of 21,168 .* uint8 of 0 to 255"),
-        (Box(0, 255, (84, 84)), "auto", "an image of 84x84 is one vector"),
+        (
+            Box(0, 1, (84, 84, 3)),
+            "auto",
+            "of 84x84x3 is one vector of 21,168 .* uint8 of 0 to 255.*channels]$",
+        ),
+        (Box(0, 255, (84, 84)), "auto", 'of 84x84 is one vector .*network = "mlp" if it is none'),
         (Box(0, 1, (4, 84, 84, 1)), "auto", "84x84x1 .*, one at a time, with algorithm.frame_stack"),
-        (Dict(lens=Box(0, 255, (40, 40), np.uint8), speed=Box(-1, 1)), "auto", "the image lens of 40x40 is"),
+        (Dict(lens=Box(0, 255, (40, 40), np.uint8), speed=Box(-1, 1)), "auto", "the part lens of 40x40 is"),
+        (
+            Dict(lens=Box(0, 255, (4, 40, 40, 3), np.uint8), speed=Box(-1, 1)),
+            "auto",
+            "stack as its channels$",
+        ),
+        (Dict(map=Box(0, 255, (40, 40)), speed=Box(-1, 1)), "mlp", ""),
         (Dict(lens=Box(0, 1, (40, 40, 3)), speed=Box(-1, 1)), "auto", ""),
         (Box(0, 255, (84, 84, 3), np.uint8), "auto", ""),
         (Box(0, 1, (3, 84, 84)), "nature_cnn", ""),
@@ -161,6 +197,8 @@ def test_an_image_that_no_convolution_sees_is_named_before_the_run(space, networ
     found = findings_at_start(json.loads(plan.to_json()))
     assert [one.name for one in found] == ["flat_image"] * bool(says)
     assert all(re.search(says, f"{one.seen} {one.remedy}") for one in found), found
+    mine = replace(plan, algorithm={**plan.algorithm, "name": "mine:Mine"})
+    assert findings_at_start(json.loads(mine.to_json())) == []
 
 
 @pytest.mark.parametrize(
