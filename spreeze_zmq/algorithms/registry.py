@@ -247,12 +247,14 @@ def _check_sequences(kind: type[Algorithm], options: Any, env: EnvironmentSpec, 
         raise AlgorithmError(kind, f"{problem}; set memory_size = 0, or leave relabel out")
 
 
-def _is_shipped(kind: type[Algorithm]) -> bool:
-    return kind.__module__.startswith(f"{__package__}.")
+def _is_shipped(kind: Any) -> bool:
+    """Whether a class, or a method, is the library's."""
+    return bool(kind.__module__.startswith(f"{__package__}."))
 
 
 def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
-    check_stack(env, options)
+    if _is_shipped(kind.networks):  # those of one's own may take a stack
+        check_stack(env, options)
     try:
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:

@@ -133,6 +133,10 @@ def test_a_stack_of_images_is_no_vector_unless_that_is_said(name, shape):
     algorithms.check(kind, kind.Options(network="mlp"), env)
     for other in ((64, 64, 64, 1), (4, 8, 8, 3)):
         algorithms.check(kind, kind.Options(), replace(env, obs_shape=other))
+    with pytest.raises(InvalidEnvironment, match=says):
+        algorithms.check(type("Heir", (kind,), {"__module__": "mine"}), kind.Options(), env)
+    own = {"__module__": "mine", "networks": lambda self: kind.networks(self)}
+    algorithms.check(type("Video", (kind,), own), kind.Options(), env)
 
 
 def with_lens(side):
