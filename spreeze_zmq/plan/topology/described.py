@@ -11,7 +11,7 @@ import numpy as np
 from spreeze_zmq.base.schema import option, options_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
-from spreeze_zmq.envs.spec import ActionKind
+from spreeze_zmq.envs.spec import BYTE_MAX, ActionKind
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.tables import Mistakes
 
@@ -24,6 +24,9 @@ class DescribedEnvironment:
         None, "describes an environment that no Python program makes", minimum=1
     )
     obs_dtype: str | None = option(None, "with obs_shape; float32 by default", choices=("float32", "uint8"))
+    obs_max: int | None = option(
+        None, "with obs_dtype uint8: the largest number; 255 by default", minimum=1, maximum=BYTE_MAX
+    )
     action_low: tuple[float, ...] | None = option(
         None, "with obs_shape: the lower bounds of a box of actions"
     )
@@ -40,6 +43,9 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
     low, high = run["action_low"], run["action_high"]
     if not run["obs_shape"]:
         mistakes.add(("run", "obs_shape"), "expected at least one number", "as in obs_shape = [11]")
+    if run["obs_max"] is not None and run["obs_dtype"] != "uint8":
+        problem = "is the largest number of observations of bytes, and these are float32"
+        mistakes.add(("run", "obs_max"), problem, 'leave it out, or write obs_dtype = "uint8"')
     if (low is None) == (sizes is None) or (low is None) != (high is None):
         problem = "expected action_low and action_high, or action_sizes, to say how it acts"
         mistakes.add(("run", "obs_shape"), problem, "as in action_low = [-1.0], action_high = [1.0]")
@@ -72,6 +78,7 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
         tuple(sizes or ()),
         run["max_episode_steps"],
         described=True,
+        obs_max=None if run["obs_max"] == BYTE_MAX else run["obs_max"],
         loose_bounds=loose,
         action_limits=limits,
     )

@@ -41,6 +41,8 @@ def test_it_is_what_run_json_says_of_the_environment(mine):
     assert Plan.from_json(plan.to_json()).environment == plan.environment
     one = load(mine, obs_shape=[84, 84, 1], obs_dtype="uint8", action_sizes=[4], algorithm="ppo").environment
     assert (one.action_kind, one.action_shape, one.num_actions) == ("discrete", (), 4)
+    cells = {"obs_shape": [8, 8, 4], "obs_dtype": "uint8", "action_sizes": [4]}
+    assert [load(mine, **cells, obs_max=most).environment.obs_max for most in (1, 255)] == [1, None]
     two = load(mine, obs_shape=[3], action_sizes=[2, 3]).environment
     assert (two.action_kind, two.action_shape, two.action_sizes) == ("multi_discrete", (2,), (2, 3))
 
@@ -60,6 +62,8 @@ def test_check_says_that_nothing_is_evaluated(mine):
         ({**BOX, "action_high": [1.0, -3.0]}, "run.action_high", "each above it"),
         ({**BOX, "action_high": ["1"]}, "run.action_high", "a list of numbers"),
         ({"obs_shape": [3], "action_sizes": []}, "run.action_sizes", "at least one number"),
+        ({**BOX, "obs_max": 1}, "run.obs_max", "bytes"),
+        ({**BOX, "obs_dtype": "uint8", "obs_max": 256}, "run.obs_max", "at most 255"),
         ({**BOX, "obs_shape": []}, "run.obs_shape", "at least one number"),
         ({**BOX, "stop": {"return": 1.0}}, "run.stop.return", "nothing is evaluated"),
         ({**BOX, "randomize": {"body_mass": [0.9, 1.1]}}, "run.randomize", "only the shipped sampler"),
