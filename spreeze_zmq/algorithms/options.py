@@ -109,7 +109,8 @@ class TrainingOptions:
     )
     precision: str = option(
         "auto",
-        "of the products; auto is bf16 where that is faster and learns as well, tf32 is for GPUs",
+        "of the products; auto is bf16 where that is faster and learns as well, else on a GPU tf32 in "
+        "convolutions; tf32, for GPUs, is so in all products, fp32 in none",
         choices=("auto", "fp32", "bf16", "tf32"),
     )
 
