@@ -138,8 +138,8 @@ class ObservationRows:
         self._pixels = env.obs_dtype == "uint8"
         self.learned = normalize
         self.normalized = normalize or self._pixels
-        std = np.tile(largest_bytes(env), stack) if self._pixels else np.ones(self.size)
-        mean, std = np.zeros(self.size, np.float32), std.astype(np.float32)
+        largest = largest_bytes(env) if self._pixels else np.ones(math.prod(env.obs_shape))
+        mean, std = np.zeros(self.size, np.float32), np.tile(largest.astype(np.float32), stack)
         self._mean, self._std = (torch.tensor(array, device=device) for array in (mean, std))
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
