@@ -146,10 +146,13 @@ def _check_end(end: End, env: str | None, folder: RunFolder) -> None:
     if end.code == InputError.exit_code:
         raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
     if end.code < 0:
-        resume = f"spreeze-launch --resume {shlex.quote(str(folder.path))}"
+        what = " before the run began"
+        if folder.run_file.exists():
+            resume = f"spreeze-launch --resume {shlex.quote(str(folder.path))}"
+            goes_on = f"from its last checkpoint, if there is one, goes on {resume}"
+            what = f", and the run with it: see {folder.logs}; {goes_on}"
         raise ComponentFailed(
-            f"{signal_name(-end.code)} ended the launcher, and the run with it: see {folder.logs}; from its "
-            f"last checkpoint, if there is one, goes on {resume}{end.message and chr(10)}{end.message}"
+            f"{signal_name(-end.code)} ended the launcher{what}{end.message and chr(10)}{end.message}"
         )
     if end.code != 0:
         raise ComponentFailed(end.message)

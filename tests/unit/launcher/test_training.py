@@ -222,11 +222,18 @@ def test_a_launcher_that_could_not_be_started_leaves_no_folder(tmp_path, monkeyp
 
 
 def test_a_launcher_that_was_killed_is_said_with_what_goes_on(tmp_path, monkeypatch):
-    """It could not say so itself."""
-    monkeypatch.setattr(launching, "LAUNCHER", ("/bin/sh", "-c", "kill -9 $$"))
-    with pytest.raises(ComponentFailed) as failed:
-        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False)
-    said = str(failed.value)
+    """It could not say so itself. Before the run began there are neither logs nor anything to go on from."""
+    monkeypatch.chdir(tmp_path)
+    for begins, named in (
+        ("", {}),
+        ("", {"run_dir": "run"}),
+        ("mkdir run; touch run/run.json;", {"run_dir": "run"}),
+    ):
+        monkeypatch.setattr(launching, "LAUNCHER", ("/bin/sh", "-c", f"{begins} kill -9 $$"))
+        with pytest.raises(ComponentFailed) as failed:
+            spreeze_zmq.train("Pendulum-v1", progress=False, **named)
+        said = str(failed.value)
+        assert begins or said == "SIGKILL ended the launcher before the run began"
     assert said.startswith(f"SIGKILL ended the launcher, and the run with it: see {tmp_path}/run/logs; ")
     assert said.endswith(f"goes on spreeze-launch --resume {tmp_path}/run")
 
