@@ -5,6 +5,7 @@ The rules of ``spreeze_zmq.broker.doctor`` say what it means for the learning.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.engines import engine_of
@@ -22,7 +24,8 @@ STEPS, STEPS_S = 20, 0.02
 UNLIMITED_STEPS, UNLIMITED_S = 1_500, 2.0
 #: Resets without a seed that are looked at, where one begins as the one with a seed: of an environment that
 #: begins in one of two ways so many are alike by chance once in a thousand times.
-RESETS = 10
+#: They take ``STICKS_S`` at most; slower ones are not looked at.
+RESETS, STICKS_S = 10, 1.0
 #: Most names of an info that are kept.
 MOST_NAMES = 64
 #: Digits of a number are lost where rounding it to float32 moves it by this share of its deviation. One that
@@ -69,14 +72,18 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
 
 
 def _sticks(batch: BatchedEnv, first: NDArray[Any]) -> bool:
-    """Whether resets without a seed begin all as ``first``, that with seed 0, and others do not."""
+    """Whether resets without a seed begin all as ``first``, that with seed 0, and others do not. False too
+    where one fails, or all would take longer than ``STICKS_S``.
+    """
+    until_s = time.monotonic() + STICKS_S
 
     def is_first(seed: int | None = None) -> bool:
-        return np.array_equal(batch.reset(seed=seed)[0], first)
+        return time.monotonic() < until_s and np.array_equal(batch.reset(seed=seed)[0], first)
 
-    if not is_first() or all(is_first(seed) for seed in (1, 2, 3)):
-        return False
-    return is_first(0) and all(is_first() for _ in range(RESETS))
+    with contextlib.suppress(EnvironmentFailure):
+        if is_first() and not all(is_first(seed) for seed in (1, 2, 3)):
+            return is_first(0) and all(is_first() for _ in range(RESETS))
+    return False
 
 
 class _Walk:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.envs.spec import spec_of
 from spreeze_zmq.plan import topology
+from tests.benchmarks.sick_environments import KeepsSeed
 from tests.unit.broker.lived import Lived
 from tests.unit.data.made import dataset
 
@@ -156,6 +158,7 @@ def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypat
     """From its spaces, and from a few steps of it; here they may take long."""
     monkeypatch.setattr(facts, "STEPS_S", 10.0)
     monkeypatch.setattr(facts, "UNLIMITED_S", 60.0)
+    monkeypatch.setattr(facts, "STICKS_S", 60.0)
     env_id = f"tests.benchmarks.sick_environments:{env}"
     options = ["algorithm.replay_capacity=2000", *(["algorithm.network=mlp"] if env == "Camera" else [])]
     plan = topology.load({"run": {"env": env_id, "algorithm": "sac"}}, options)
@@ -163,6 +166,30 @@ def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypat
         plan = replace(plan, tried=facts_of(batch))
     found = findings_at_start(json.loads(plan.to_json()))
     assert [finding.name for finding in found] == ([name] if name else [])
+
+
+class Reluctant(KeepsSeed):
+    """Each reset takes ``takes_s``, and those after ``most`` fail."""
+
+    def __init__(self, takes_s=0.0, most=1000):
+        super().__init__()
+        self.takes_s, self.most, self.resets = takes_s, most, 0
+
+    def reset(self, **options):
+        """As the class says."""
+        time.sleep(self.takes_s)
+        self.resets += 1
+        if self.resets > self.most:
+            raise RuntimeError("no more")
+        return super().reset(**options)
+
+
+@pytest.mark.parametrize(("takes_s", "most", "resets"), [(0.4, 1000, 6), (0.0, 4, 5)])
+def test_a_look_at_resets_without_a_seed_is_short_and_costs_no_other(takes_s, most, resets):
+    """However slow they are, and where one of them fails."""
+    with closing(envs.make(f"{__name__}:Reluctant", 1, max_failures=0, takes_s=takes_s, most=most)) as batch:
+        assert facts_of(batch) == {"wrappers": ["TimeLimit"]}
+        assert batch.envs[0].get_wrapper_attr("resets") <= resets
 
 
 @pytest.mark.parametrize(
