@@ -6,7 +6,7 @@ import time
 from spreeze_zmq.callbacks.named import made
 from spreeze_zmq.callbacks.observers import Observers
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.plan.roles import EVALUATOR, FEED, OBSERVER
+from spreeze_zmq.plan.roles import EVALUATOR, FEED, HURRIED_S, OBSERVER
 from spreeze_zmq.wire.channels import Subscriber
 
 WAIT_S = 0.1
@@ -29,7 +29,10 @@ def main(component: Component) -> None:
     while not observers.has_seen_end_of(f"{EVALUATOR}-0") and time.monotonic() < until_s:
         component.poll([feed], timeout_s=WAIT_S, draining=True)
         observers.serve()
-    observers.finish(component.breathe, component.plan.components[OBSERVER].stop_grace_s - LEAVE_S)
+    grace_s = component.plan.components[OBSERVER].stop_grace_s
+    if observers.is_interrupted:
+        grace_s = min(grace_s, HURRIED_S)
+    observers.finish(component.breathe, grace_s - LEAVE_S)
 
 
 if __name__ == "__main__":

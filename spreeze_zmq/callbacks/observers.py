@@ -18,6 +18,7 @@ from spreeze_zmq.callbacks.callback import Callback, LiveRun
 from spreeze_zmq.callbacks.caller import Caller
 from spreeze_zmq.callbacks.events import Story
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import SIGNALLED
 from spreeze_zmq.wire.channels import Subscriber
 
 log = logging.getLogger("spreeze")
@@ -106,6 +107,11 @@ class Observers:
     def has_seen_end_of(self, name: str) -> bool:
         """Whether the feed has said that a process has ended."""
         return name in self._exited
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the feed has said that a signal ends the run."""
+        return self._story.ended().reason.startswith(tuple(SIGNALLED.values()))
 
     def finish(self, breathe: Callable[[], object] = lambda: None, most_s: float = math.inf) -> None:
         """Tell the callbacks that the run is over, and wait for each until its ``end_s``.

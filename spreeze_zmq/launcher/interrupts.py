@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
+from collections.abc import Collection
 
 from spreeze_zmq.base.errors import interrupt
+from spreeze_zmq.plan.roles import HURRIED_S, OBSERVER
 
 
 def give_back() -> None:
@@ -36,6 +39,10 @@ class Interrupts:
             signal.signal(signal.SIGHUP, self._on_signal)
         if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:  # as a shell without job control has it
             signal.signal(signal.SIGTSTP, self._on_suspend)
+
+    def grace_s(self, roles: Collection[str]) -> float:
+        """Most seconds that processes of these roles have to end by now."""
+        return HURRIED_S if self.count and OBSERVER in roles else math.inf
 
     def suspend(self) -> float:
         """Stop this process until it is continued, as its terminal asks; returns the seconds that took."""

@@ -258,7 +258,7 @@ class Launch:
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
             if BROKER not in group:
                 self.line.tell("stopping", roles=list(group))
-            self.supervisor.stop(names)
+            self.supervisor.stop(names, self.interrupts.grace_s(group))
             self.see_off(names, group)
         self.supervisor.close()
         if self.lending is not None:

@@ -14,7 +14,9 @@ CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
 FUSER, MEMBER = "fuser", "member"
 OBSERVER = "observer"
-
+#: Most seconds that it has at the end of a run that a signal ends: the broker has yet to write the run's
+#: record, and 30 s after the signal Slurm (``KillWait``) and Kubernetes kill what is left.
+HURRIED_S = 8.0
 
 #: The videos of a run, and the policy that each shows.
 VIDEOS = ("videos/*.safetensors", "videos/*.mp4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -61,8 +62,10 @@ class Supervisor:
             raise ValueError(f"{spec.name} is supervised already")
         self._supervised[spec.name] = _Supervised(spec, self._spawner.spawn(spec), self._clock())
 
-    def stop(self, names: Iterable[str]) -> None:
-        """Ask processes to stop: SIGTERM now, SIGKILL after ``stop_grace_s``. Unknown names are ignored."""
+    def stop(self, names: Iterable[str], most_s: float = math.inf) -> None:
+        """Ask processes to stop: SIGTERM now, SIGKILL after ``stop_grace_s``, but after ``most_s`` at the
+        latest. Unknown names are ignored.
+        """
         for one in self._known(names):
             one.stopping = True
             if one.process is None:
@@ -70,7 +73,7 @@ class Supervisor:
                 self._unwanted.append(one.spec.name)
             elif one.kill_at_s is None:
                 one.process.signal(signal.SIGTERM)
-                one.kill_at_s = self._clock() + one.spec.stop_grace_s
+                one.kill_at_s = self._clock() + min(one.spec.stop_grace_s, most_s)
 
     def kill(self, name: str) -> None:
         """SIGKILL a process now; unless it was asked to stop, this counts as a crash and it is restarted."""

@@ -1,5 +1,6 @@
 """Processes are stopped within their grace, and none is left behind, however the launcher ends."""
 
+import math
 import os
 import shlex
 import signal
@@ -12,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base import guard
+from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.supervisor import Exited, GaveUp, Supervisor, Unwanted
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, gone, numbers_in, python, shell, until
 
@@ -65,6 +67,22 @@ def test_stopping_twice_does_not_lengthen_the_grace(fake, spec):
     supervisor.poll()
     supervisor.poll()
     assert spawner.lives[0].signals == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_who_may_take_long_is_hurried_by_a_signal_to_the_launcher(fake, spec):
+    """Callbacks have 8 s then, unless their grace is shorter; others as long as ever."""
+    supervisor, spawner, clock = fake
+    interrupts = Interrupts()
+    assert interrupts.grace_s(["observer"]) == math.inf
+    interrupts.count = 1
+    assert interrupts.grace_s(["evaluator"]) == math.inf
+    for grace_s, has_s in ((40.0, 8.0), (3.0, 3.0)):
+        supervisor.start(replace(spec, name=f"observer-{grace_s:.0f}", stop_grace_s=grace_s))
+        supervisor.stop(supervisor.names()[-1:], interrupts.grace_s(["observer"]))
+        for later_s, signals in ((has_s - 0.1, []), (0.2, [signal.SIGKILL])):
+            clock.now_s += later_s
+            supervisor.poll()
+            assert spawner.lives[-1].signals == [signal.SIGTERM, *signals]
 
 
 def test_a_pause_of_all_is_not_within_the_grace(fake, spec):

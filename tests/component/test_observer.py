@@ -1,0 +1,35 @@
+"""The observer as a real process, whose broker the test plays."""
+
+import time
+
+import pytest
+
+from spreeze_zmq import Callback
+from spreeze_zmq.wire import Message
+
+
+class Late(Callback):
+    """A logger whose service does not answer any more."""
+
+    end_s = 30.0
+
+    def on_ended(self, run, ended):
+        """As the class says."""
+        time.sleep(1000.0)
+
+
+@pytest.mark.parametrize(
+    "peers", [["components.observer.callbacks=['tests.component.test_observer:Late']"]], indirect=True
+)
+def test_callbacks_are_left_5_s_after_a_signal_has_ended_the_run(peers):
+    """Who sent it kills the launcher, too, 30 s after it."""
+    peers.play("observer")
+    process = peers.start()
+    peers.next("hello")
+    peers.until("", "its subscription to the feed", lambda: peers.ends["feed"].subscriptions)
+    peers.ends["feed"].publish(
+        Message("entry", {"topic": "end", "t_s": 2.0, "about": {"reason": "interrupted by the user"}})
+    )
+    process.terminate()
+    assert peers.next("request").fields["text"].startswith("on_ended has not returned 5 s after the end")
+    assert process.wait(30) == 0
