@@ -124,3 +124,12 @@ def living(processes: Sequence[Started]) -> list[Started]:
             if process.create_time() == began_s and process.status() != psutil.STATUS_ZOMBIE:
                 found.append((pid, began_s, name))
     return found
+
+
+def end(processes: Sequence[Started]) -> None:
+    """End processes by SIGTERM, and by SIGKILL those that stay."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid, _, _ in living(processes):
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        wait_for(lambda: not living(processes))

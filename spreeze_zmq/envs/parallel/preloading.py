@@ -10,6 +10,7 @@ from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
 
+from spreeze_zmq.envs.processes import descendants, end
 from spreeze_zmq.envs.source import find
 
 
@@ -18,14 +19,15 @@ def read_and_preload() -> dict[str, Any]:
     that the workers share their memory.
 
     A fork has none of the threads that a module such as JAX starts, and whatever lock they held stays held.
-    Where an import has started any, this program begins again without them, and each worker imports for
-    itself.
+    Where an import has started any, this program begins again without them and the programs that it has
+    started, and each worker imports for itself.
     """
     settings: dict[str, Any] = json.load(sys.stdin)
     if settings.pop("preload", True):
         before = _num_threads()
         preload(settings["env_id"])
         if _num_threads() > before:
+            end(descendants(os.getpid()))
             with open(os.memfd_create("settings"), "w+") as again:
                 json.dump({**settings, "preload": False}, again)
                 again.seek(0)

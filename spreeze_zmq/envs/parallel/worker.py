@@ -165,7 +165,8 @@ class WorkerForkServer:
         with contextlib.suppress(ChildProcessError, ConnectionError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
-                worker = self.workers.pop(pid)
+                if (worker := self.workers.pop(pid, None)) is None:
+                    continue  # a program that the environments' modules have started as they were imported
                 self.slots.pids[worker], self.slots.exits[worker] = 0, os.waitstatus_to_exitcode(status)
                 self.done.sendall(UNIT.pack(~worker))
 
