@@ -16,6 +16,7 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.kept_state import Keeper, Maker
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.component.component import Component
+from spreeze_zmq.envs.seeds import shared_generators
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, packed, state_file, unpacked
 
@@ -59,6 +60,7 @@ class SamplerState:
             try:
                 own = {"obs": obs, "frames": frames.get_state(), "rng": Keeper().keep(rng, "its generator")}
                 own["lowest"] = lowest
+                own["shared"] = [Keeper().keep(each, "a shared generator") for each in shared_generators()]
                 if self.draws_in_torch:
                     own["torch"] = sys.modules["torch"].get_rng_state().numpy()
                 return np.frombuffer(packed({"envs": envs.get_state(), **own}), np.uint8)
@@ -84,7 +86,10 @@ class SamplerState:
             if self.draws_in_torch:
                 torch: Any = importlib.import_module("torch")
                 torch.set_rng_state(torch.from_numpy(state["torch"]))
-            lowest = state.get("lowest", 0.0)  # earlier releases have none
+            # earlier releases have neither of these
+            for shared, generator in zip(state.get("shared", ()), shared_generators(), strict=False):
+                Maker().make(shared, generator)
+            lowest = state.get("lowest", 0.0)
             if not -LARGEST <= lowest <= 0.0:
                 raise StateNotKept(f"its lowest reward is {lowest}")
             self._frames, self.lowest = state["frames"], lowest

@@ -53,3 +53,8 @@ def shared_generators_seeded(seed: int) -> Iterator[None]:
     yield
     if not is_there and "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
+
+
+def shared_generators() -> tuple[random.Random, np.random.RandomState]:
+    """What ``random`` and ``np.random`` draw from."""
+    return random._inst, np.random.mtrand._rand

@@ -1,6 +1,7 @@
 """A sampler of a run in order tells its state with each rollout, and goes on from it or says why not."""
 
 import logging
+import random
 from types import SimpleNamespace
 
 import gymnasium
@@ -11,6 +12,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import StateNotKept
 from spreeze_zmq.component import Weights
 from spreeze_zmq.component.going_on import SamplerState
+from spreeze_zmq.envs.seeds import shared_generators_seeded
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.sampler_state import WHY_NOT, packed, unpacked
@@ -71,6 +73,21 @@ def test_a_sampler_goes_on_with_its_episodes_its_noise_and_what_its_policy_remem
         one, two = (batch.step(rng.uniform(-2, 2, (2, 1))), other.step(rng_2.uniform(-2, 2, (2, 1))))
         assert one[0].tolist() == two[0].tolist()
     assert sampler.failures == []
+
+
+def test_the_generators_that_all_code_of_a_process_shares_go_on(tmp_path):
+    """An environment may draw from them; a state of an earlier release has none, and is gone on with."""
+    with shared_generators_seeded(1):
+        batch, rng, obs, frames = made(1)
+    state = SamplerState(Sampler()).of(batch, rng, obs, frames).tobytes()
+    drawn = [random.gauss(0, 1), random.random(), np.random.rand()]
+    without = unpacked(state)
+    del without["shared"]
+    for content in (packed(without), state):
+        back = SamplerState(sampler := Sampler(kept(tmp_path / str(len(content)), content)))
+        back.restore(batch, rng, obs)
+        assert sampler.failures == []
+    assert [random.gauss(0, 1), random.random(), np.random.rand()] == drawn
 
 
 @pytest.mark.parametrize(
