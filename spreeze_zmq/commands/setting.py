@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base.schema.scheduled import schedules_in
-from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, without_deadlines
 from spreeze_zmq.plan.topology.resolve import MAX_SAMPLERS_ON_FEW_CORES
 from spreeze_zmq.run.history import PastRun
 
 #: What decides how groups learn, of a run of several.
 _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 #: Options of components by which nothing else is learned or measured, only sooner.
-_WITHOUT_EFFECT = ("device", "workers", "step_timeout_s", "max_failures", "videos")
+_WITHOUT_EFFECT = ("device", "workers", "max_failures", "videos")
 
 
 def setting_of(run: PastRun) -> dict[str, Any]:
@@ -40,9 +40,10 @@ def setting_of(run: PastRun) -> dict[str, Any]:
         setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
     for role in (SAMPLER, *LEARNERS, EVALUATOR):
         component = plan["components"].get(role, {})
+        options = without_deadlines(component.get("options", {}))
         setting |= {
             f"{role}.{name}": value
-            for name, value in {"use": component.get("use"), **component.get("options", {})}.items()
+            for name, value in {"use": component.get("use"), **options}.items()
             if name not in _WITHOUT_EFFECT
         }
     setting[f"{SAMPLER}.count"] = _count(plan["components"].get(SAMPLER, {}).get("count"))

@@ -17,7 +17,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, LearningPlan, RunPlan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
-from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, MEMBER, SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, MEMBER, SAMPLER, without_deadlines
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
@@ -202,7 +202,7 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
         "environment": [plan["environment"], plan["run"]["randomize"]],
         "algorithm": plan["algorithm"],
         "balance": plan["balance"],
-        "samplers": [sampler["count"]["initial"], sampler["options"]],
+        "samplers": [sampler["count"]["initial"], without_deadlines(sampler["options"])],
         **({"data": data} if (data := plan.get("data")) else {}),
         **({"devices": on_gpus} if on_gpus else {}),
     }

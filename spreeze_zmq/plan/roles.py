@@ -24,6 +24,18 @@ VIDEOS = ("videos/*.safetensors", "videos/*.mp4")
 HEAD, NODE = "head", "node"
 #: Most processes of a run, those among them that its launcher starts here, and samplers of another machine.
 MOST_PROCESSES, MOST_LAUNCHED, MOST_LENT = 2000, 200, 256
+#: Role -> its option that is a deadline: it follows from what one environment took, so that no two tries have
+#: it in common, and nothing is learned otherwise by it.
+DEADLINES = {BROKER: "heartbeat_timeout_s", SAMPLER: "step_timeout_s"}
+
+
+def without_deadlines(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a component by which runs are compared.
+
+    Raises:
+        TypeError: they are no mapping.
+    """
+    return {name: value for name, value in {**options}.items() if name not in DEADLINES.values()}
 
 
 def _parts_of(learner: str) -> tuple[str, ...]:

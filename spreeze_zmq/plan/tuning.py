@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.base import gpus, machine
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import SAMPLER, without_deadlines
 
 #: A larger count in the cache is nonsense.
 MOST = 100_000
@@ -105,4 +105,5 @@ def subject_of(plan: Plan) -> dict[str, Any]:
 
 def _about(plan: Plan, role: str) -> Mapping[str, Any]:
     component = plan.components[role]
-    return {"use": component.use, "threads": component.threads, "options": component.options}
+    options = without_deadlines(component.options)
+    return {"use": component.use, "threads": component.threads, "options": options}

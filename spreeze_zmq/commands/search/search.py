@@ -37,6 +37,7 @@ from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
+from spreeze_zmq.plan.roles import without_deadlines
 from spreeze_zmq.run.folder import RunFolder
 
 #: Cores of each run, where there are as many.
@@ -147,7 +148,7 @@ def contents_of(plan: Plan) -> str:
     """A digest of what a topology holds that decides what its runs learn and how fast."""
     tables = json.loads(plan.to_json())
     components = {
-        role: [one["use"], one["count"], one["threads"], one["options"]]
+        role: [one["use"], one["count"], one["threads"], without_deadlines(one["options"])]
         for role, one in tables["components"].items()
     }
     text = json.dumps([facts_of(tables), tables["groups"], components], sort_keys=True)

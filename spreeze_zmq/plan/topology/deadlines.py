@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.envs import Timing
 from spreeze_zmq.plan.processes import ComponentPlan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import DEADLINES, EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.reference import START_TIMEOUT
 
 #: Roles whose processes make environments before they are ready.
@@ -34,7 +34,7 @@ def with_time_to_start(
         if longest_s > WORTH_S and START_TIMEOUT.name not in table:
             enough_s = plans[role].start_timeout_s + math.ceil(LONGER * longest_s)
             plans[role] = replace(plans[role], start_timeout_s=enough_s)
-    for role, name in ((BROKER, "heartbeat_timeout_s"), (SAMPLER, "step_timeout_s")):
+    for role, name in DEADLINES.items():
         options = plans[role].options
         if name in options and name not in written.get(role, {}):
             longer = {name: options[name] + first_call_allowance_s(timing)}

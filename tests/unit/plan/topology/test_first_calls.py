@@ -1,10 +1,18 @@
 """Deadlines that follow from what one environment took before the run."""
 
+import json
 import time
+from dataclasses import replace
 
 from spreeze_zmq.commands.advice import advice
-from spreeze_zmq.plan import topology
+from spreeze_zmq.commands.search.search import contents_of
+from spreeze_zmq.commands.setting import setting_of
+from spreeze_zmq.envs import Timing
+from spreeze_zmq.plan import topology, tuning
+from spreeze_zmq.plan.plan import differing, digest_of
 from spreeze_zmq.plan.topology import deadlines
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.run.history import read_run
 from tests.unit.envs.mistaken_environments import Right
 
 HERE = "tests.unit.plan.topology.test_first_calls"
@@ -49,3 +57,26 @@ def test_the_first_call_of_each_process_may_take_as_long_as_it_did(monkeypatch):
     plan = topology.load({"run": {"env": f"{HERE}:Compiles", "algorithm": "sac"}}, written)
     assert plan.components["broker"].options["heartbeat_timeout_s"] == 7
     assert plan.components["sampler"].options["step_timeout_s"] == 8
+
+
+def test_what_one_environment_took_makes_no_other_run(tmp_path):
+    """Two tries never take as long: a resumed run, a study that goes on, a comparison and the count of
+    samplers that is known are those of the run before.
+    """
+    plan = topology.load("pendulum", cores=4)
+    plans = [
+        replace(
+            plan, components=deadlines.with_time_to_start(plan.components, {}, Timing("", first_call_s=s))
+        )
+        for s in (3.1, 30.0)
+    ]
+    settings = []
+    for number, each in enumerate(plans):
+        folder = RunFolder.create("run", str(tmp_path / str(number)))
+        write_plan(each, folder)[1].remove()
+        settings.append(setting_of(read_run(folder.path)))
+    assert plans[0].components != plans[1].components
+    assert not differing(json.loads(plans[0].to_json()), plans[1])
+    assert settings[0] == settings[1]
+    for of in (digest_of, contents_of, tuning.subject_of):
+        assert of(plans[0]) == of(plans[1])
