@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.files import write_json
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.journal import RESUMED, read_journal
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.helm import Helm
-from spreeze_zmq.broker.notes import RESUMED, TURNED, Notes
+from spreeze_zmq.broker.notes import TURNED, Notes
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run

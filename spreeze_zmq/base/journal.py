@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 from spreeze_zmq.base.files import append_to, plain, replacing
 from spreeze_zmq.base.patience import append, patient
 
+#: Kind of the entry where a run goes on from another, and the field of the entries from before it.
+RESUMED, INHERITED = "resumed", "inherited"
 #: A file with a longer line is no journal from there on.
 LONGEST_LINE = 16 << 20
 #: No run lasts this long.

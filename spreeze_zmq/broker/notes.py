@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.files import append_text, plain
-from spreeze_zmq.base.journal import Journal, Recent, read_journal, recent_of, time_of
+from spreeze_zmq.base.journal import RESUMED, Journal, Recent, read_journal, recent_of, time_of
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.plan.form import to_plain
@@ -26,8 +26,6 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
-#: Kind of the entry where a run goes on from another, and the field of the entries from before it.
-RESUMED, INHERITED = "resumed", "inherited"
 #: In the entry where a run goes on from another: the options that were set in that one and their values.
 TURNED = "turned"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.

@@ -16,10 +16,10 @@ from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
 from spreeze_zmq.base.files import read_whole
-from spreeze_zmq.base.journal import Journal, read_journal, time_of
+from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal, read_journal, time_of
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
-from spreeze_zmq.broker.notes import INHERITED, RESUMED, TURNED, turned_in
+from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.envs.same import differences

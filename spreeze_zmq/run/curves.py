@@ -8,6 +8,7 @@ hardly leave these: of fewer than ``FEWEST`` it is the mean of all, with Student
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.journal import is_look
+from spreeze_zmq.base.journal import RESUMED, is_look, time_of
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.journal_lines import JournalLines
@@ -31,6 +32,8 @@ AXES = {
     "trained_transitions": "trained transitions",
     "core_s": "core-seconds (CPU time of all processes)",
 }
+#: The axis of env steps that group 0 alone has sampled, by which a run stops.
+OWN_STEPS = "own_env_steps"
 #: Values of rliable.
 NUM_RESAMPLES = 2_000
 CONFIDENCE = 0.95
@@ -50,9 +53,9 @@ class Curve:
     """The evaluations of one run, in their order.
 
     Attributes:
-        x: axis of ``AXES`` -> ``[K]``, never falling: wall time and core-seconds until each evaluation, and
-            counts of its policy, with those of the run's further groups. Core-seconds are NaN in runs of
-            earlier releases, which did not count them.
+        x: axis of ``AXES``, or ``OWN_STEPS``, -> ``[K]``, never falling: wall time and core-seconds until
+            each evaluation, and counts of its policy, with those of the run's further groups. Core-seconds
+            are NaN in runs of earlier releases, which did not count them.
         mean_return: ``[K]``.
     """
 
@@ -81,15 +84,12 @@ def read_curve(folder: Path) -> Curve:
     Raises:
         InputError: nothing was evaluated, or no evaluation is whole.
     """
-    with JournalLines(RunFolder(folder).metrics, ("evaluation", "status")) as lines:
+    with JournalLines(RunFolder(folder).metrics, ("evaluation", "status", RESUMED)) as lines:
         looks = [*filter(is_look, lines.read("evaluation"))]
         evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
         names = ("env_steps", "trained_transitions", "t_s", "core_s", "beyond", "trained_beyond")
-        statuses = (
-            {"core_s": UNKNOWN, **status, "beyond": beyond, "trained_beyond": trained_beyond}
-            for status in lines.read("status", NUM_COUNTS)
-            for beyond, trained_beyond in [_of_further_groups(status)]
-        )
+        resumed_s = sorted(time_of(each) or 0.0 for each in lines.read(RESUMED))
+        statuses = _with_further_groups(lines.read("status", NUM_COUNTS), resumed_s)
         counts = [(0.0,) * len(names), *_numbers(statuses, names)]
     if not looks:
         raise InputError(f"{folder}: nothing was evaluated in this run, so it has no curve")
@@ -99,7 +99,6 @@ def read_curve(folder: Path) -> Curve:
     sampled, trained, at_s, spent_s, beyond, trained_beyond = np.array(counts, np.float64).T
     # A learner that is started again counts on from its last checkpoint.
     steps, sampled, trained = map(np.maximum.accumulate, (steps, sampled, trained))
-    beyond, trained_beyond = map(_summed, (beyond, trained_beyond))
 
     def then(count: Array) -> Array:
         """When its policy had these env steps; while none are sampled, as on data alone, when it was
@@ -108,28 +107,35 @@ def read_curve(folder: Path) -> Curve:
         found: Array = np.minimum(np.interp(steps, sampled, count), np.interp(wall, at_s, count))
         return found
 
-    x = {"wall_s": wall, "env_steps": steps + then(beyond)}
+    x = {"wall_s": wall, "env_steps": steps + then(beyond), OWN_STEPS: steps}
     x["trained_transitions"] = then(trained + trained_beyond)
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
     return Curve(x, returns)
 
 
-def _of_further_groups(status: Mapping[str, Any]) -> tuple[float, float]:
-    """What the groups but 0, whose counts a status has, have sampled and trained on."""
-    rows = status.get("groups")
-    others = [row for name, row in rows.items() if name != "0"] if isinstance(rows, Mapping) else []
-    found = list(_numbers(filter(_is_map, others), ("env_steps", "trained_transitions")))
-    return sum(row[0] for row in found), sum(row[1] for row in found)
+def _with_further_groups(
+    statuses: Iterable[Mapping[str, Any]], resumed_s: Sequence[float]
+) -> Iterator[dict[str, Any]]:
+    """The statuses with what the groups but 0, whose counts each has, have sampled and trained on.
 
+    These groups begin at 0 in each run of a lineage; a fuser or broker that is started again has rows of
+    zeros until it hears of them.
 
-def _summed(count: Array) -> Array:
-    """A count ``[K]`` over several runs that go on from each other, each of which begins at 0."""
-    steps = np.diff(count, prepend=0.0)
-    return np.cumsum(np.where(steps < 0, count, steps))
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, Mapping)
+    Args:
+        statuses: the oldest first.
+        resumed_s: when a run went on from the one before, in their order.
+    """
+    highest: dict[tuple[int, str], Array] = {}
+    total = np.zeros(2)
+    for status in statuses:
+        life, rows = bisect_left(resumed_s, time_of(status) or 0.0), status.get("groups")
+        for name, row in rows.items() if isinstance(rows, Mapping) else ():
+            row = row if isinstance(row, Mapping) and name != "0" else {}
+            for counts in _numbers([row], ("env_steps", "trained_transitions")):
+                before = highest.get((life, name), np.zeros(2))
+                highest[life, name] = np.maximum(before, counts)
+                total += highest[life, name] - before
+        yield {"core_s": UNKNOWN, **status, "beyond": float(total[0]), "trained_beyond": float(total[1])}
 
 
 def _numbers(entries: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[tuple[float, ...]]:

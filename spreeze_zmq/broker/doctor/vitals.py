@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-from spreeze_zmq.base.journal import is_look
+from spreeze_zmq.base.journal import INHERITED, is_look
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.trend import Lately, Trend, machine_rows, mean_of, numbers, whole_numbers
-from spreeze_zmq.broker.notes import INHERITED
 
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
 WINDOW_S, LEAST_VALUES = 8.0, 4

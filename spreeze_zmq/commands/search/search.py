@@ -38,6 +38,7 @@ from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
 from spreeze_zmq.plan.roles import without_deadlines
+from spreeze_zmq.run.curves import OWN_STEPS
 from spreeze_zmq.run.folder import RunFolder
 
 #: Cores of each run, where there are as many.
@@ -166,7 +167,7 @@ def _search(
     """The search, before its first run."""
     axis, length, cost = "wall_s", 60 * arguments.minutes, "core_s"
     if arguments.env_steps is not None:
-        axis, length, cost = "env_steps", arguments.env_steps, "env_steps"
+        axis, length, cost = OWN_STEPS, arguments.env_steps, "env_steps"
     command = [*words, *(f"--set={word}" for word in (*arguments.set, _stop(arguments)))]
     return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length, cost)
 

@@ -5,15 +5,17 @@ import itertools
 import json
 import os
 import time
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.search import outcome, trials
 from spreeze_zmq.commands.search.phases import FRESH_SEEDS, MOST_FAILURES, POLL_S, Finalist, Search, best_of
-from spreeze_zmq.commands.search.search import _shares, contents_of
+from spreeze_zmq.commands.search.search import _search, _shares, contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
 from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
@@ -234,6 +236,29 @@ def test_what_is_read_of_a_run_takes_little_of_its_cores(tmp_path, monkeypatch):
     trial.next_look_s = time.monotonic()
     search._watch(trial)
     assert len(read) == 2
+
+
+def test_a_run_of_groups_has_the_length_of_its_own_steps(tmp_path):
+    """Its limit is of group 0, what it cost of all: it is not ended early before its share of the length."""
+    study = opened(tmp_path)
+    for score in range(LEAST_TRIALS):
+        number, _ = study.ask()
+        study.progress(number, np.array([1.0, 1e5]), np.full(2, float(score)), -1, may_end=True)
+        study.tell(number, float(score), pruned=False)
+    arguments = Namespace(env_steps=1000, minutes=2.0, set=[])
+    search = _search(topology.load("pendulum", cores=4), study, [], [], tmp_path, arguments)
+    number, values = study.ask()
+    trial = Trial("trial", tmp_path / "trial", values, 1, number, asked_s=[0.0])
+    trial.folder.mkdir()
+    journal = Journal(trial.folder / "metrics.jsonl")
+    for t_s, steps in ((1.0, 100), (2.0, 200), (3.0, 600)):
+        other = {"env_steps": 5 * steps, "trained_transitions": 0}
+        journal.write("status", t_s, {"env_steps": steps, "trained_transitions": 0, "groups": {"1": other}})
+        journal.write("evaluation", t_s, {"env_steps": steps, "mean_return": -5.0})
+        search._compare(trial)
+        assert trial.reported > 0
+        assert bool(trial.pruned) == (steps == 600)
+    journal.close()
 
 
 def test_a_search_goes_on_behind_a_line_that_was_torn(tmp_path):

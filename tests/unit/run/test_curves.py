@@ -122,7 +122,10 @@ def test_core_seconds_are_those_until_the_evaluation(tmp_path):
     """As wall time; what its policy had been trained on stands apart from both."""
     journal_of(tmp_path, 0.5, 2.5, 4.5)
     found = {axis: values.tolist() for axis, values in read_curve(tmp_path).x.items()}
-    assert found == {"wall_s": [1.5], "env_steps": [100.0], "trained_transitions": [800.0], "core_s": [3.5]}
+    assert found == {
+        **{"wall_s": [1.5], "env_steps": [100.0], "trained_transitions": [800.0], "core_s": [3.5]},
+        "own_env_steps": [100.0],
+    }
 
 
 def test_a_run_of_groups_stands_beside_others_with_the_counts_of_all(tmp_path):
@@ -134,6 +137,7 @@ def test_a_run_of_groups_stands_beside_others_with_the_counts_of_all(tmp_path):
         counts = {"env_steps": 100 * t_s, "trained_transitions": 800 * t_s, "core_s": 7.0}
         journal.write("status", float(t_s), {**counts, "groups": {**groups, "3": "none"}})
     journal.write("evaluation", 2.0, {"env_steps": 150, "mean_return": 1.0})
+    journal.write("resumed", 2.0, {})
     groups = {"1": {"env_steps": 40, "trained_transitions": 320}}  # of a run that goes on from it
     counts = {"env_steps": 300, "trained_transitions": 2400, "core_s": 7.0}
     journal.write("status", 3.0, {**counts, "groups": groups})
@@ -143,7 +147,26 @@ def test_a_run_of_groups_stands_beside_others_with_the_counts_of_all(tmp_path):
     assert found == {
         **{"wall_s": [2.0, 3.0], "core_s": [7.0, 7.0]},
         **{"env_steps": [375.0, 640.0], "trained_transitions": [3000.0, 5120.0]},
+        "own_env_steps": [150.0, 300.0],
     }
+
+
+def test_no_life_of_a_fuser_or_broker_counts_another_groups_steps_again(tmp_path):
+    """Its rows are of zeros, or not there, until it hears of a group; then they are what they were."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    lives = ((400, 500), (0, 0), (0, 520), (450, 520), None, (460, 0))
+    for t_s, counts in enumerate(lives, 1):
+        rows = {str(number): count for number, count in enumerate(counts or (), 1)}
+        groups = {name: {"env_steps": n, "trained_transitions": 8 * n} for name, n in rows.items()}
+        status = {"env_steps": 100 * t_s, "trained_transitions": 800 * t_s, "core_s": 7.0, "groups": groups}
+        journal.write("status", float(t_s), status)
+        journal.write("evaluation", float(t_s), {"env_steps": 100 * t_s, "mean_return": 1.0})
+    journal.close()
+    beyond = np.array([900, 900, 920, 970, 970, 980])
+    own = 100 * np.arange(1, 7)
+    x = read_curve(tmp_path).x
+    np.testing.assert_array_equal(x["env_steps"], own + beyond)
+    np.testing.assert_array_equal(x["trained_transitions"], 8 * (own + beyond))
 
 
 def test_only_looks_are_of_the_curve_and_no_axis_falls(tmp_path):
