@@ -11,7 +11,7 @@ import importlib
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,14 +23,21 @@ from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
 ODD = re.compile(r"[^/\w.\- ]")
 
 
+@dataclass
+class _Drawn:
+    """The newest step that a logger has drawn of a run."""
+
+    folder: Path
+    newest: int = 0
+
+
 class Logger(Callback):
     """A logger of one's own: ``log`` gets the points of each status with new env steps, and evaluation. What
     its service has not taken yet has longer at the end than another callback.
     """
 
     end_s = 30.0
-    _folder: Path | None = None
-    _newest = _highest = 0
+    __drawn: _Drawn | None = None  # a user's class may have any name that is not mangled
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
         """Draw points by curve at ``env_steps``, as TensorBoard's file has them: those of an evaluation at
@@ -39,23 +46,23 @@ class Logger(Callback):
         raise NotImplementedError
 
     def on_status(self, run: LiveRun, status: Status) -> None:
-        self._meet(run)
-        if (step := step_of(vars(status), offline=run.plan.offline)) > self._newest:
-            self._newest = step
-            self._draw(of_status(status.figures, status.gauges), step)
+        drawn = self.__of(run)
+        if (step := step_of(vars(status), offline=run.plan.offline)) > drawn.newest:
+            drawn.newest = step
+            self.__draw(of_status(status.figures, status.gauges), step)
 
     def on_evaluation(self, run: LiveRun, evaluation: Evaluation) -> None:
-        self._meet(run)
         fields = asdict(evaluation)
-        step = step_of_evaluation(fields, self._newest, offline=run.plan.offline)
-        self._draw(of_evaluation(fields), step)
+        step = step_of_evaluation(fields, self.__of(run).newest, offline=run.plan.offline)
+        self.__draw(of_evaluation(fields), step)
 
-    def _meet(self, run: LiveRun) -> None:
-        """Begin again where this is another run: one logger may be given to several."""
-        if run.folder != self._folder:
-            self._folder, self._newest, self._highest = run.folder, 0, 0
+    def __of(self, run: LiveRun) -> _Drawn:
+        """What is drawn of a run: one logger may be given to several."""
+        if self.__drawn is None or run.folder != self.__drawn.folder:
+            self.__drawn = _Drawn(run.folder)
+        return self.__drawn
 
-    def _draw(self, values: Mapping[str, Any], env_steps: int) -> None:
+    def __draw(self, values: Mapping[str, Any], env_steps: int) -> None:
         if points := finite(values):
             self.log(points, env_steps)
 
@@ -71,6 +78,7 @@ class _LikeWandB(Logger):
     def __init__(self, project: str = "spreeze", **init: Any) -> None:
         self._init = {"project": project, **init}
         self._run: Any = None
+        self._highest = 0
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name}
@@ -80,6 +88,7 @@ class _LikeWandB(Logger):
         config = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
         library = importlib.import_module(self.needs[0])
         self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
+        self._highest = 0
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
         self._highest = max(self._highest, env_steps)  # W&B leaves out what comes at an earlier step

@@ -2,10 +2,11 @@
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from spreeze_zmq.callbacks import Logger, MLflow, WandB
+from spreeze_zmq.callbacks import Callback, Logger, MLflow, WandB
 from spreeze_zmq.callbacks.events import Evaluation, Started, Status
 
 #: As MLflow 3 checks the name of a metric.
@@ -43,7 +44,7 @@ def test_mlflow_gets_the_numbers_of_an_environment_whatever_they_are_called(monk
     assert found == {"eval/info/speed _m/s_": 1.0, "eval/info/a/b": 2.0, "eval/info/höhe": 3.0}
 
 
-def test_an_evaluation_is_drawn_where_tensorboards_file_has_it():
+def test_an_evaluation_is_drawn_where_tensorboards_file_has_it(monkeypatch):
     """At its policy's env steps, the best one at the newest; W&B takes no step that lies behind the last."""
     drawn = {"own": [], "like W&B": []}
 
@@ -52,11 +53,12 @@ def test_an_evaluation_is_drawn_where_tensorboards_file_has_it():
             drawn["own"].append(env_steps)
 
     steps = SimpleNamespace(log=lambda points, step: drawn["like W&B"].append(step))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: steps))
     like, own, offline = WandB(), Own(), SimpleNamespace(offline=False)
-    like._run = steps
     for folder, at in (("runs/a", 900), ("runs/b", 800)):  # a further run begins at its own first step
         run = SimpleNamespace(folder=Path(folder), plan=offline)
         for logger in (own, like):
+            logger.on_started(run, Started(env="E"))
             logger.on_status(run, Status(env_steps=at, figures={"env_steps": at}))
             logger.on_evaluation(run, Evaluation(env_steps=700))
             logger.on_evaluation(run, Evaluation(env_steps=700, best=True, confirmed=True))
@@ -64,3 +66,17 @@ def test_an_evaluation_is_drawn_where_tensorboards_file_has_it():
         "own": [900, 700, 900, 800, 700, 800],
         "like W&B": [900, 900, 900, 800, 800, 800],
     }
+
+
+def test_a_logger_of_ones_own_may_have_any_names():
+    """What the class keeps itself is in nobody's way: everything that it has but its documented names."""
+
+    class Own(Logger):
+        def log(self, points, env_steps):
+            pass
+
+    run, own = SimpleNamespace(folder=Path("runs/a"), plan=SimpleNamespace(offline=False)), Own()
+    own.on_status(run, Status(env_steps=9, figures={"env_steps": 9}))
+    own.on_evaluation(run, Evaluation(env_steps=7))
+    taken = {*vars(Logger), *vars(own)} - {*vars(Callback), "log"}
+    assert not [name for name in taken if not name.startswith("_Logger__")]
