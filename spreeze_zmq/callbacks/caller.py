@@ -47,7 +47,7 @@ class Caller:
         self._is_last = self._is_slow = False
         self._calls = ""
         self._since_s = 0.0
-        self.dropped, self.end_s = 0, callback.end_s
+        self.dropped, self.end_s = 0, float(callback.end_s)
         self._thread = threading.Thread(target=self._work, name=f"callback {run.who}", daemon=True)
         self._thread.start()
 

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from types import CodeType
 from typing import Any
 
@@ -44,6 +45,8 @@ def kind_of(name: str) -> type[Callback]:
     if not (inspect.isclass(kind) and issubclass(kind, Callback)):
         raise InputError(f"callback {name}: {kind!r:.80} is no class that inherits spreeze_zmq.Callback")
     _check(kind)
+    if not hasattr(kind.end_s, "__get__"):  # else its object alone knows
+        _check_end(kind.end_s, kind)
     return kind
 
 
@@ -86,7 +89,7 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
 
 def _check_end(end_s: Any, kind: type[Callback]) -> None:
     """Raise InputError where the ``end_s`` of a callback is no time that can be waited for."""
-    if type(end_s) not in (int, float) or not 0 <= end_s < math.inf:
+    if not isinstance(end_s, Real) or isinstance(end_s, bool) or not 0 <= end_s < math.inf:
         raise InputError(
             f"callback {kind.__name__}: end_s is {end_s!r:.40}: expected seconds, as in end_s = 10.0"
         )
@@ -101,7 +104,6 @@ def _check(kind: type[Callback]) -> None:
             raise InputError(
                 f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
             )
-    _check_end(kind.end_s, kind)
     heard = [name for name in vars(Callback) if name.startswith("on_")]
     own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items()]
     called = {word for _, each in own for word in _names_in(getattr(inspect.unwrap(each), "__code__", None))}

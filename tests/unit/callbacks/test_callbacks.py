@@ -472,11 +472,20 @@ def test_a_method_that_nothing_calls_is_named(name, hint):
     assert len(checked([Helped()])) == 1
 
 
-@pytest.mark.parametrize("given", ["30", None, -1.0, float("inf")])
+@pytest.mark.parametrize("given", ["30", None, True, -1.0, float("inf"), property(lambda self: "30")])
 def test_a_time_that_cannot_be_waited_for_at_the_end_is_named(given):
     """Before the run, not when it is over."""
     with pytest.raises(InputError, match=r"callback Late: end_s is .*: expected seconds, as in"):
         checked([type("Late", (Callback,), {"end_s": given})()])
+
+
+@pytest.mark.parametrize("given", [property(lambda self: 10.0), np.float32(10), 10])
+def test_a_time_for_the_end_is_that_of_the_object_whatever_number_it_is(given, monkeypatch):
+    """Also one that the class computes, or of another library; likewise where the class is named."""
+    kind = type("Own", (Callback,), {"end_s": given})
+    monkeypatch.setattr(sys.modules[__name__], "Own", kind, raising=False)
+    for found in checked([kind(), f"{__name__}:Own"]):
+        assert found.end_s == 10
 
 
 @pytest.mark.parametrize(("kind", "package"), [(WandB, "wandb"), (MLflow, "mlflow"), (Trackio, "trackio")])
