@@ -12,7 +12,7 @@ from spreeze_zmq.wire.channels import Subscriber
 WAIT_S = 0.1
 #: Longest wait, at the end, for what the broker says of the evaluator, which has ended before.
 LAST_S = 1.0
-#: Part of ``stop_grace_s`` that callbacks are not given: for ``LAST_S``, and to leave.
+#: Part of ``stop_grace_s`` that callbacks are not given: for ``LAST_S``, and to leave; at most half of it.
 LEAVE_S = LAST_S + 2.0
 
 
@@ -25,14 +25,15 @@ def main(component: Component) -> None:
     while component.running:
         component.poll([feed], timeout_s=WAIT_S)
         observers.serve()
-    until_s = time.monotonic() + LAST_S * component.plan.components[EVALUATOR].launched
+    grace_s = component.plan.components[OBSERVER].stop_grace_s
+    last_s = min(LAST_S, grace_s / 2 * LAST_S / LEAVE_S)
+    until_s = time.monotonic() + last_s * component.plan.components[EVALUATOR].launched
     while not observers.has_seen_end_of(f"{EVALUATOR}-0") and time.monotonic() < until_s:
         component.poll([feed], timeout_s=WAIT_S, draining=True)
         observers.serve()
-    grace_s = component.plan.components[OBSERVER].stop_grace_s
     if observers.is_interrupted:
         grace_s = min(grace_s, HURRIED_S)
-    observers.finish(component.breathe, grace_s - LEAVE_S)
+    observers.finish(component.breathe, grace_s - min(LEAVE_S, grace_s / 2))
 
 
 if __name__ == "__main__":
