@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spreeze_zmq.base.charset import say
 from spreeze_zmq.callbacks.callback import Callback
 from spreeze_zmq.callbacks.observers import Observers
 from spreeze_zmq.plan.plan import Plan
@@ -22,8 +23,8 @@ log = logging.getLogger("spreeze")
 SCRIPT = "script"
 #: Interval at which a run that is being set up is looked for, and longest wait for the feed.
 LOOK_S, WAIT_S = 0.05, 0.1
-#: Longest wait for a further message when the run is over.
-LAST_S = 0.2
+#: Longest wait for a further message when the run is over, and for the callbacks before a line says so.
+LAST_S, SILENT_S = 0.2, 1.0
 
 
 @contextlib.contextmanager
@@ -33,7 +34,8 @@ def watched(folder: RunFolder, callbacks: Sequence[Callback], level: int = loggi
     Args:
         folder: where the launcher writes run.json.
         callbacks: whom to call; without any nothing is opened.
-        level: at which it is logged here that one fails or is slow: as a warning where the run shows nothing.
+        level: at which it is logged here that one fails or is slow: as a warning where the run shows nothing,
+            which has no line of the wait at the end either.
     """
     if not callbacks:
         yield
@@ -45,7 +47,16 @@ def watched(folder: RunFolder, callbacks: Sequence[Callback], level: int = loggi
         yield
     finally:
         over.set()
-        thread.join(max(each.end_s for each in callbacks) + 2 * LAST_S + 1.0)
+        with contextlib.suppress(KeyboardInterrupt):  # it ends this wait, and costs nobody the finished run
+            _join(thread, max(float(each.end_s) for each in callbacks), level)
+
+
+def _join(thread: threading.Thread, end_s: float, level: int) -> None:
+    """Wait until the callbacks have taken all, at most for ``end_s``; soon say so where the run is shown."""
+    thread.join(SILENT_S)
+    if thread.is_alive() and level < logging.WARNING:
+        say("callbacks take what has come last (Ctrl-C to leave it out)", flush=True)
+    thread.join(end_s + 2 * LAST_S)
 
 
 def _written(folder: RunFolder) -> tuple[int, int]:

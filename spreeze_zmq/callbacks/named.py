@@ -89,7 +89,7 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
 
 def _check_end(end_s: Any, kind: type[Callback]) -> None:
     """Raise InputError where the ``end_s`` of a callback is no time that can be waited for."""
-    if not isinstance(end_s, Real) or isinstance(end_s, bool) or not 0 <= end_s < math.inf:
+    if isinstance(end_s, bool) or not isinstance(end_s, Real) or not 0 <= float(end_s) < math.inf:
         raise InputError(
             f"callback {kind.__name__}: end_s is {end_s!r:.40}: expected seconds, as in end_s = 10.0"
         )

@@ -86,8 +86,8 @@ def train(
         run_dir: the run's folder, which must be new; by default ``runs/NAME-TIME``.
         progress: whether to print the run's progress.
         callbacks: objects of classes that inherit :class:`spreeze_zmq.Callback`, or ``"my_module:MyClass"``.
-            They are called in threads of this process, which the run never waits for; when it is over, they
-            have 3 s to finish.
+            They are called in threads of this process, which the run never waits for; when it is over, each
+            has its ``end_s`` to finish (3 s, a logger 30), or until Ctrl-C, and the run is returned.
         run: further keys of ``[run]``: ``env_kwargs``, ``randomize``, ``name``, ``checkpoint_minutes``.
 
     Raises:

@@ -5,6 +5,7 @@ import functools
 import importlib
 import logging
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from spreeze_zmq.base import charset
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
@@ -631,6 +633,23 @@ def test_a_service_that_is_slow_to_take_the_last_points_gets_them(broker, monkey
     with broker.watched(WandB()):
         broker.tell_all()
     assert finished == ["run"]
+
+
+def test_the_wait_for_callbacks_is_said_and_ctrl_c_ends_it(broker, sleeps, monkeypatch, capsys):
+    """The run is over, and stays one that the script gets."""
+    sleeps.end_s = DEADLINE_S
+    interrupt = functools.partial(signal.pthread_kill, threading.main_thread().ident, signal.SIGINT)
+
+    def say(line, **options):
+        charset.say(line, **options)
+        threading.Timer(0.2, interrupt).start()
+
+    monkeypatch.setattr(beside, "say", say, raising=False)
+    with broker.watched(sleeps):
+        broker.tell_all()
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < DEADLINE_S
+    assert capsys.readouterr().out == "callbacks take what has come last (Ctrl-C to leave it out)\n"
 
 
 def test_what_was_not_sent_is_named_with_the_command_that_sends_it(broker, sleeps, caplog):
