@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.plan.plan import digest_of
+from spreeze_zmq.plan.plan import Plan, digest_of, gpus_of
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.sampler_state import state_file
@@ -40,6 +41,7 @@ class GoingOn:
         others = None if learner.others is None else [learner.others.version, learner.others.num_taken]
         place: dict[str, Any] = {
             "facts": digest_of(learner.component.plan),
+            "devices": _devices(learner.component.plan),
             "others": others,
             "lines": learner.record.lines,
         }
@@ -51,7 +53,7 @@ class GoingOn:
         learner, place = self._learner, state.get(GOES_ON)
         experience, plan = learner.experience, learner.component.plan
         lost = not isinstance(experience.replay, RoundStore) and not len(experience.replay)
-        if place is None or lost or not experience.keeps_order or place["facts"] != digest_of(plan):
+        if place is None or lost or not experience.keeps_order or not _is_of(plan, place):
             return False
         before = experience.go_on(place["experience"])
         learner.outlet.set_state(place["outlet"], before)
@@ -79,3 +81,15 @@ class GoingOn:
         """The state of each sampler after the rollout that has been taken last, by the file's name."""
         states = self._learner.experience.intake.states
         return {state_file(sampler): state.tobytes() for sampler, state in states.items()}
+
+
+def _devices(plan: Plan) -> dict[str, str]:
+    return gpus_of(json.loads(plan.to_json()))
+
+
+def _is_of(plan: Plan, place: Mapping[str, Any]) -> bool:
+    """Whether a run of this plan gives the numbers of the one that the place is of. Places of earlier
+    releases have no devices.
+    """
+    here = _devices(plan)
+    return bool(place["facts"] == digest_of(plan) and place.get("devices", here) == here)

@@ -195,17 +195,23 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
     share to give the same numbers.
     """
     sampler = plan["components"][SAMPLER]
-    learners = {role: row for role, row in plan["components"].items() if role in LEARNERS}
-    devices = {role: row["options"].get("device", "cpu").split(":")[0] for role, row in learners.items()}
-    on_gpus = {role: kind for role, kind in devices.items() if kind != "cpu"}
     return {
         "environment": [plan["environment"], plan["run"]["randomize"]],
         "algorithm": plan["algorithm"],
         "balance": plan["balance"],
         "samplers": [sampler["count"]["initial"], without_deadlines(sampler["options"])],
         **({"data": data} if (data := plan.get("data")) else {}),
-        **({"devices": on_gpus} if on_gpus else {}),
     }
+
+
+def gpus_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The kind of device of each learner of a run.json that is not on a CPU, by its role. Its numbers depend
+    on that as on the :func:`facts_of` it; apart from these, as what has a digest of them may be older.
+    """
+    learners = {role: row for role, row in plan["components"].items() if role in LEARNERS}
+    devices = {role: str(row["options"].get("device", "cpu")) for role, row in learners.items()}
+    kinds = {role: device.partition(":")[0] for role, device in devices.items()}
+    return {role: kind for role, kind in kinds.items() if kind != "cpu"}
 
 
 def digest_of(plan: Plan) -> str:
@@ -215,10 +221,13 @@ def digest_of(plan: Plan) -> str:
 
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
-    """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs."""
-    here = facts_of(json.loads(plan.to_json()))
+    """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs, and
+    "devices" where its :func:`gpus_of` do.
+    """
+    own = json.loads(plan.to_json())
+    here = {**facts_of(own), "devices": gpus_of(own)}
     try:
-        there = facts_of(before)
-    except (KeyError, TypeError):
+        there = {**facts_of(before), "devices": gpus_of(before)}
+    except (AttributeError, KeyError, TypeError):
         return list(here)
     return [name for name in {**here, **there} if there.get(name) != here.get(name)]

@@ -7,6 +7,7 @@ import os
 import time
 from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, 
 from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import digest_of
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import CLAIMED
 
@@ -169,6 +172,16 @@ def test_a_search_of_an_edited_topology_is_another():
     plans = [topology.load("pendulum", edit, cores=4) for edit in ([], *([each] for each in edits))]
     assert len({contents_of(plan) for plan in plans}) == len(plans)
     assert contents_of(topology.load("pendulum", cores=4)) == contents_of(plans[0])
+
+
+def test_a_study_of_an_earlier_release_on_a_gpu_is_gone_on_with():
+    """Devices are in its digest among the components' options, and nowhere else."""
+    plan = topology.load("pendulum", cores=4)
+    critic = plan.components[CRITIC_LEARNER]
+    critic = replace(critic, options={**critic.options, "device": "cuda:0"})
+    on_gpu = replace(plan, components={**plan.components, CRITIC_LEARNER: critic})
+    assert contents_of(on_gpu) != contents_of(plan)
+    assert digest_of(on_gpu) == digest_of(plan)
 
 
 @pytest.mark.parametrize("code", [None, 1], ids=["of an earlier search", "just now"])

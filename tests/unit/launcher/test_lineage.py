@@ -213,6 +213,15 @@ def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
     assert "its replay is left out" in why_not_exact(plan, Origin.of(parent.path))
 
 
+def test_a_device_that_is_no_text_is_another_one(parent):
+    """A run.json may have been edited."""
+    plan, _ = in_order(parent)
+    edited = json.loads(plan.to_json())
+    edited["components"][CRITIC_LEARNER]["options"]["device"] = 7
+    parent.run_file.write_text(json.dumps(edited))
+    assert why_not_exact(plan, Origin.of(parent.path)) == "other than in the run before: devices"
+
+
 @pytest.mark.parametrize(
     ("stop", "said"),
     [

@@ -1,5 +1,6 @@
 """What a learner says of a checkpoint that it cannot go on from is what is wrong with it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,11 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.learner.going_on import GOES_ON, GoingOn
 from spreeze_zmq.learner.learner import Learner
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import digest_of
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from tests.unit.algorithms.shipped import BOX
 
 SAC = algorithms.get("sac")
@@ -46,3 +51,30 @@ def test_a_device_that_fails_is_no_fault_of_the_checkpoint(error):
     with pytest.raises(type(error)) as caught:
         learner_of(SimpleNamespace(load_state_dict=load_state_dict)).restore({"half": {}})
     assert caught.value is error
+
+
+def plan_on(device):
+    """A run in order whose critic is on this device."""
+    plan = topology.load("pendulum", ["balance.mode=lockstep"])
+    critic = plan.components[CRITIC_LEARNER]
+    critic = replace(critic, options={**critic.options, "device": device})
+    return replace(plan, components={**plan.components, CRITIC_LEARNER: critic})
+
+
+def going_on(device):
+    """The place of a learner of such a run, which has one rollout in its replay."""
+    order = {"order": dict, "go_on": lambda order: 0, "keeps_order": True, "replay": [0]}
+    outlet = SimpleNamespace(get_state=dict, set_state=lambda state, before: None, of_policy=True)
+    parts = {"experience": SimpleNamespace(**order), "outlet": outlet, "others": None}
+    parts |= {"cadence": SimpleNamespace(published=3), "record": SimpleNamespace(lines=5)}
+    return GoingOn(SimpleNamespace(component=SimpleNamespace(plan=plan_on(device)), **parts))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_the_place_of_a_release_that_wrote_no_devices_is_gone_on_from(device):
+    """Its samplers are, so that a learner which is not would be out of step; on another device none is."""
+    state = going_on(device).state()
+    assert going_on(device).restore(state)
+    assert not going_on("cuda:0" if device == "cpu" else "cpu").restore(state)
+    earlier = {name: each for name, each in state[GOES_ON].items() if name != "devices"}
+    assert going_on(device).restore({GOES_ON: {**earlier, "facts": digest_of(plan_on("cpu"))}})
