@@ -7,13 +7,13 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
-from spreeze_zmq.nn.device.recorded import Recorded, Tensors
+from spreeze_zmq.nn.device.recorded import Place, Recorded, Tensors
 from spreeze_zmq.nn.device.taped import Taped
 from spreeze_zmq.nn.device.watched import Watch
 from spreeze_zmq.nn.native import recording
@@ -111,7 +111,7 @@ class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
 
 class _GraphCourse(Generic[ResultT]):
     """The calls with tensors of one form. A graph works on memory at fixed addresses: those of a replay,
-    which draws every batch into the same tensors, themselves; where the tensors of a call have others than
+    which draws every batch into the same memory, themselves; where the tensors of a call are elsewhere than
     those of the one before, copies of them from then on.
     """
 
@@ -123,8 +123,8 @@ class _GraphCourse(Generic[ResultT]):
         stop: Callable[[RuntimeError], None],
     ) -> None:
         self._function, self._recorder, self._kept, self._stop = function, recorder, kept, stop
+        self._place: Place | None = None
         self._tensors: Tensors = ()  # kept alive, so that their memory is not reused
-        self._place: Sequence[object] | None = None
         self._copies = False
         self._watch = Watch()
         self._calls = self._replays = 0
@@ -139,39 +139,39 @@ class _GraphCourse(Generic[ResultT]):
 
     def call(self, tensors: Tensors) -> ResultT:
         """Call the function, record it, or replay it."""
-        self._take(tensors)
+        tensors = self._taken(tensors)
         if self._recorded is not None and not self._watch.holds():
             self._recorded, self._calls = None, WARM_UP_CALLS - 1
             self.refusal = self._watch.refusal
         if self.refusal:
-            return self._function(*self._tensors)
+            return self._function(*tensors)
         self._calls += 1
         if self._calls <= WARM_UP_CALLS:
-            return self._warm_up()
-        if self._recorded is None and not self._record():
-            return self._function(*self._tensors)
+            return self._warm_up(tensors)
+        if self._recorded is None and not self._record(tensors):
+            return self._function(*tensors)
         self._replays += 1
-        return self._beside() if self._replays == self._due else self._replay()
+        return self._beside(tensors) if self._replays == self._due else self._replay()
 
     @torch.no_grad()
-    def _take(self, tensors: Tensors) -> None:
+    def _taken(self, tensors: Tensors) -> Tensors:
         """Bring the numbers of these tensors to where the graph reads them."""
-        if not self._copies:
-            place = [None if each is None else (each.data_ptr(), each.stride()) for each in tensors]
-            if place == self._place:
-                return
-            if self._place is None:
-                self._tensors, self._place = tensors, place
-                return
+        if self._place is None:
+            self._place = Place(tensors)
+            return tensors
+        if self._copies:
+            own, new = ([each for each in some if each is not None] for some in (self._tensors, tensors))
+            torch._foreach_copy_(own, new)
+        elif not self._place.has(tensors):
             self._tensors = tuple(None if each is None else each.clone() for each in tensors)
             self._copies, self._recorded, self._calls, self._watch = True, None, 0, Watch()
-            return
-        own, new = ([each for each in some if each is not None] for some in (self._tensors, tensors))
-        torch._foreach_copy_(own, new)
+        elif not self._tensors:
+            self._tensors = tensors
+        return self._tensors
 
-    def _warm_up(self) -> ResultT:
+    def _warm_up(self, tensors: Tensors) -> ResultT:
         def called() -> ResultT:
-            return self._function(*self._tensors)
+            return self._function(*tensors)
 
         warm_up, is_last = recording.Recording(), self._calls == WARM_UP_CALLS
         with recording.into(warm_up):
@@ -179,9 +179,9 @@ class _GraphCourse(Generic[ResultT]):
         self.refusal = warm_up.refusal or self._watch.refusal
         return result
 
-    def _record(self) -> bool:
+    def _record(self, tensors: Tensors) -> bool:
         try:
-            recorded = self._recorder.record(lambda: self._watch.call(lambda: self._function(*self._tensors)))
+            recorded = self._recorder.record(lambda: self._watch.call(lambda: self._function(*tensors)))
         except RuntimeError as error:
             self._stop(error)
             return False
@@ -197,15 +197,15 @@ class _GraphCourse(Generic[ResultT]):
         self._watch.assign()
         return result
 
-    def _beside(self) -> ResultT:
+    def _beside(self, tensors: Tensors) -> ResultT:
         """A plain call, and a comparison of the replay with it."""
         self._due = next_due(self._replays)
         found = {f"tensor {index} that it holds": each for index, each in enumerate(self._watch.tensors)}
-        found |= {f"input {index}": each for index, each in enumerate(self._tensors) if each is not None}
-        device = next((each.device for each in self._tensors if each is not None), torch.device("cpu"))
+        found |= {f"input {index}": each for index, each in enumerate(tensors) if each is not None}
+        device = next((each.device for each in tensors if each is not None), torch.device("cpu"))
 
         def plain() -> ResultT:
-            return self._recorder.warm(lambda: self._function(*self._tensors))
+            return self._recorder.warm(lambda: self._function(*tensors))
 
         result, difference = beside(self._replay, plain, {**self._kept, **found}, device)
         if difference:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch.multiprocessing import reductions
 
 from spreeze_zmq.nn.device.watched import REST
 
@@ -22,6 +23,27 @@ Tensors = tuple[torch.Tensor | None, ...]
 MOST_COURSES = 4
 #: Calls in turn that may each be the first of a new course in place of another; then it is hopeless.
 MOST_STRANGERS = 100
+
+
+class Place:
+    """Where the tensors of the first call of a form are, which it does not keep alive: those of a round are
+    views of a copy of all of it, and the next call of their form may be many rounds later.
+    """
+
+    def __init__(self, tensors: Tensors) -> None:
+        weak: Any = reductions.StorageWeakRef
+        self._place = _place_of(tensors)
+        self._memory = [weak(each.untyped_storage()) for each in tensors if each is not None]
+
+    def has(self, tensors: Tensors) -> bool:
+        """Whether tensors of the same form are there, as those that a replay keeps and draws into; where the
+        memory was freed, others may have its address.
+        """
+        return _place_of(tensors) == self._place and not any(each.expired() for each in self._memory)
+
+
+def _place_of(tensors: Tensors) -> list[object]:
+    return [None if each is None else (each.data_ptr(), each.stride()) for each in tensors]
 
 
 class CallsOfOneForm(Protocol[KnownT_co]):

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
-from spreeze_zmq.nn.device.recorded import Recorded, Tensors
+from spreeze_zmq.nn.device.recorded import Place, Recorded, Tensors
 from spreeze_zmq.nn.device.tape import Operation, Tape, aten, memory_of, tensors_in
 from spreeze_zmq.nn.device.watched import Watch
 
@@ -53,6 +53,7 @@ class _Course(Generic[ResultT]):
 
     def __init__(self, function: Callable[..., ResultT], kept: Mapping[str, torch.Tensor]) -> None:
         self._function, self._kept = function, kept
+        self._place: Place | None = None
         self._tensors: Tensors | None = None
         self._copies = False
         self._watch = Watch()
@@ -70,10 +71,12 @@ class _Course(Generic[ResultT]):
 
     def call(self, tensors: Tensors) -> ResultT:
         """Call the function, record it, or replay it."""
-        if self._tensors is None:
-            self._tensors = tensors
+        if self._place is None:
+            self._place = Place(tensors)
             return self._function(*tensors)
-        same = all(map(operator.is_, self._tensors, tensors))
+        if self._tensors is None and self._place.has(tensors):
+            self._tensors = tensors
+        same = self._tensors is not None and all(map(operator.is_, self._tensors, tensors))
         if not same and not self._copies:
             self._tensors, self._copies = tuple(None if t is None else t.clone() for t in tensors), True
             self._start_over()
@@ -85,7 +88,7 @@ class _Course(Generic[ResultT]):
                 return self._function(*tensors)
         with torch.no_grad():
             if not same:
-                for mine, new in zip(self._tensors, tensors, strict=True):
+                for mine, new in zip(self._tensors or (), tensors, strict=True):
                     if mine is not None and new is not None:
                         mine.copy_(new)
             if self._steps is not None:

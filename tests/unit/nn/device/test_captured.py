@@ -7,6 +7,7 @@ import logging
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import gradient_steps
@@ -15,6 +16,7 @@ from spreeze_zmq.learner.at_hand import random_replay, random_rollout, random_ro
 from spreeze_zmq.nn.device import WARM_UP_CALLS, Captured
 from spreeze_zmq.nn.device.recorded import MOST_COURSES, MOST_STRANGERS
 from spreeze_zmq.nn.device.tape import Tape
+from spreeze_zmq.nn.device.taped import Taped
 from spreeze_zmq.replay import Minibatches, Mixture, ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options
@@ -216,6 +218,18 @@ def test_what_is_drawn_into_the_same_memory_is_not_copied():
     assert course._recorded
     assert course._tensors[0].data_ptr() not in {each.data_ptr() for each in (one, *kept)}
     assert [each.tolist() for each in kept] == [[float(count)] * 3 for count in range(6)]
+
+
+@pytest.mark.parametrize("made", [Taped, lambda function: Captured(function, Tapes())], ids=["tape", "graph"])
+def test_no_form_keeps_the_round_alive_that_its_tensors_are_views_of(made):
+    """However often it is seen: where samplers come and go, the last batch has another in each round."""
+    function = made(lambda x: 2.0 * x)
+    for rows in (5, 5, 6, 5, 7):
+        copy_of_all = torch.ones(64, 3)
+        memory = StorageWeakRef(copy_of_all.untyped_storage())
+        assert function(copy_of_all.narrow(0, 1, rows)).tolist() == [[2.0] * 3] * rows
+        del copy_of_all
+        assert memory.expired()
 
 
 def test_the_shapes_that_come_back_stay_recorded():
