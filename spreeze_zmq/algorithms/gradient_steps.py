@@ -79,10 +79,12 @@ class GradientSteps:
         self._plain = True
         for module in self._networks.modules.values():
             nn.leave_to_torch(module)
-        self._forget_recordings()
+        self.forget_recordings()
 
-    def _forget_recordings(self) -> None:
-        """Record updates again, without and with measured metrics: the optimiser's rate is another."""
+    def forget_recordings(self) -> None:
+        """Record updates again, without and with measured metrics: the optimiser's rate is another, or the
+        batch size, and what is recorded of the one before holds memory of a GPU.
+        """
         learn = [partial(self._learn, measured) for measured in (False, True)]
         about: Any = (self._device, self._networks.written(), f"{self.part}_loss", [])
         self._launch = learn if self._plain else [captured(each, *about) for each in learn]

@@ -59,7 +59,7 @@ class AutogradHalf(GradientSteps):
         super().__init__(networks, rows, part, place)
         self._statistics, self._packing = RunningStatistics(env, options.frame_stack), Packing.of(env)
         torch.manual_seed(seed_of(seed, NOISE[part]))
-        self._forget_recordings()
+        self.forget_recordings()
 
     # --- what it publishes and receives
 
@@ -185,7 +185,7 @@ class AutogradHalf(GradientSteps):
     def set_rates(self, rates: Mapping[str, Any]) -> None:
         """Change the options that follow the batch size, but for those that :meth:`turn` holds."""
         self._restate({name: rate for name, rate in rates.items() if name not in self._turned})
-        self._forget_recordings()
+        self.forget_recordings()
 
     def turn(self, name: str, value: float) -> None:
         """Hold an option that may move at a number from the next update on, of every network that has it: as
@@ -204,7 +204,7 @@ class AutogradHalf(GradientSteps):
             self._networks.optimiser.restart_rates()
         self._turned.add(name)
         if not is_read:
-            self._forget_recordings()
+            self.forget_recordings()
 
     def _restate(self, values: Mapping[str, Any]) -> None:
         self._moving.restate(dataclasses.replace(self.options, **values))

@@ -85,6 +85,7 @@ class Rehearsal:
     def rate(self, batch_size: int) -> float:
         """Transitions/s over one turn; warms up before: on a GPU at each change of size, else once a size."""
         if self.device.type == "cuda" and batch_size != self._batch_size:
+            self.half.forget_recordings()  # the graph of the size before holds what its update takes
             self.seconds(batch_size, CUDA_WARM_UP)
         self._batch_size = batch_size
         key = batch_size, torch.get_num_threads()

@@ -71,6 +71,10 @@ class CudaGraphs:
         return result, graph.replay
 
 
+class _NotRecordedError(Exception):
+    """Why no CUDA graph can be made of a function."""
+
+
 class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
     """A function of tensors, recorded at its fourth call with tensors of the same form and replayed from
     then on.
@@ -97,16 +101,18 @@ class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
         name: str = "the loss",
         ended: list[str] | None = None,
     ) -> None:
-        def new_course() -> _GraphCourse[ResultT]:
-            return _GraphCourse(function, recorder, kept or {}, self._stop)
+        # Nothing here refers to this object: graphs, whose memory is large, are freed once it is dropped.
+        super().__init__(function, lambda: _GraphCourse(function, recorder, kept or {}), name, ended)
 
-        super().__init__(function, new_course, name, ended)
-
-    def _stop(self, error: RuntimeError) -> None:
-        """Record this function no more, whatever others can."""
-        log.warning("updates are launched kernel by kernel, no CUDA graph can be made: %s", error)
-        self._courses.clear()
-        self._ended = [str(error)]
+    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
+        """The function's result; the next call may overwrite it."""
+        try:
+            return super().__call__(*tensors)
+        except _NotRecordedError as error:
+            log.warning("updates are launched kernel by kernel, no CUDA graph can be made: %s", error)
+            self._courses.clear()
+            self._ended = [str(error)]  # of this function alone, whatever others can
+            return self._function(*tensors)
 
 
 class _GraphCourse(Generic[ResultT]):
@@ -120,9 +126,8 @@ class _GraphCourse(Generic[ResultT]):
         function: Callable[..., ResultT],
         recorder: CudaGraphs,
         kept: Mapping[str, torch.Tensor],
-        stop: Callable[[RuntimeError], None],
     ) -> None:
-        self._function, self._recorder, self._kept, self._stop = function, recorder, kept, stop
+        self._function, self._recorder, self._kept = function, recorder, kept
         self._place: Place | None = None
         self._tensors: Tensors = ()  # kept alive, so that their memory is not reused
         self._copies = False
@@ -183,8 +188,7 @@ class _GraphCourse(Generic[ResultT]):
         try:
             recorded = self._recorder.record(lambda: self._watch.call(lambda: self._function(*tensors)))
         except RuntimeError as error:
-            self._stop(error)
-            return False
+            raise _NotRecordedError(str(error)) from None
         self.refusal = self._watch.refusal
         self._recorded = recorded if self._watch.ready else None
         self._replays, self._due = 0, COMPARED[0]

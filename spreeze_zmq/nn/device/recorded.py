@@ -19,7 +19,8 @@ KnownT_co = TypeVar("KnownT_co", covariant=True)
 
 Tensors = tuple[torch.Tensor | None, ...]
 
-#: Courses kept, each for tensors of another form; the one that was not called for longest is dropped.
+#: Courses kept, each for tensors of another form; the one that was not called for longest is dropped. On a
+#: GPU each holds its graph's memory: who moves to another batch size has the recordings forgotten.
 MOST_COURSES = 4
 #: Calls in turn that may each be the first of a new course in place of another; then it is hopeless.
 MOST_STRANGERS = 100

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
@@ -199,6 +200,16 @@ def test_threads_of_an_on_policy_learner_are_measured(one_thread, monkeypatch):
     assert not curves.batch_sizes
     assert 1 in curves.threads
     assert sizing.resolved(plan, curves, "measured").components["critic_learner"].threads in (1, 2)
+
+
+def test_one_batch_size_at_a_time_holds_memory_of_a_gpu(one_thread, monkeypatch):
+    """The largest one may take nine tenths of it, beside which no graph of another one has room."""
+    trial = measure_updates.Rehearsal(plan(SMALL))
+    trial.device = torch.device("cuda")  # of which it waits for the work, here on a CPU
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    for size in (64, 128, 64):
+        assert trial.rate(size) > 0
+        assert len(trial.half._launch[True]._courses) == 1
 
 
 def test_memory_limits_the_batch():

@@ -3,7 +3,9 @@ do it, shown on a CPU by a recorder that makes tapes.
 """
 
 import copy
+import gc
 import logging
+import weakref
 
 import pytest
 import torch
@@ -285,6 +287,22 @@ def test_other_rates_hold_from_the_next_update_on(request, recorder):
     assert slow[:2] == pytest.approx([2e-4] * 2, rel=0.1)
     assert fast[:2] == pytest.approx([2e-3] * 2, rel=0.1)
     assert (slow[2], fast[2]) == (pytest.approx(0.1, rel=1e-3), pytest.approx(0.5, rel=1e-3))
+
+
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_what_is_forgotten_is_freed_at_once(request, recorder):
+    """A graph holds the memory of an update, and that of the next batch size may not fit beside it."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
+    half, batch = both_halves(SAC.Options(**OPTIONS))[0], random_batch(PENDULUM, 32)
+    for _ in range(WARM_UP_CALLS + 2):
+        half.update(batch)
+    courses = [*map(weakref.ref, half._launch[True]._courses.values())]
+    request.addfinalizer(gc.enable)
+    gc.disable()
+    assert [course() is None for course in courses] == [False]
+    half.forget_recordings()
+    assert [course() is None for course in courses] == [True]
 
 
 @pytest.mark.parametrize("recorder", ["tape", "as_graph"])
