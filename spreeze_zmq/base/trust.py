@@ -94,10 +94,12 @@ class Grant:
             known = known or (is_installed(now) and is_installed(then))
             if then and now and not known:
                 mend = mend or f"give --trust {module} (in Python trust=[{module!r}])"
-                where = "in that folder and a new process" if package in sys.modules else "in that folder"
+                is_here = os.path.realpath(import_folder(package, [""]) or "/") == os.path.realpath(then)
+                anew = " and a new process" if package in sys.modules else ""
+                where = "a new process" if is_here else f"that folder{anew}"
                 raise InputError(
                     f"{self.folder}: {package} is the one in {now} here, and the run's is in {then}: "
-                    f"go on {where}, or {mend} to take this one"
+                    f"go on in {where}, or {mend} to take this one"
                 )
 
     def covers(self, env_id: str, kwargs: Mapping[str, Any]) -> bool:

@@ -218,6 +218,10 @@ def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatc
         f"{mend} (in Python trust=['payload_own']) to take this one"
     )
     assert SavedPolicy.load(own, trust=["payload_own"]).play(1).lengths.tolist() == [7]
+    if loaded:
+        monkeypatch.chdir(place)
+        with pytest.raises(InputError, match=rf"the run's is in {place}: go on in a new process, or give"):
+            SavedPolicy.load(own)
 
 
 def test_a_script_that_has_imported_another_module_evaluates_no_run_of_its_own_in_it(own, place, monkeypatch):
