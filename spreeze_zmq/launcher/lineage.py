@@ -8,6 +8,7 @@ of a journal sees one curve, wherever the parent is by then.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict
 def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
     """The statuses up to the checkpoint, and where its ancestors went on from each other."""
     with JournalLines(RunFolder(origin.run.folder).metrics, ("status", RESUMED)) as lines:
-        yield from lines.read(RESUMED, until_s=origin.t_s)
+        yield from filter(_has_counts, lines.read(RESUMED, until_s=origin.t_s))
         yield from filter(_is_whole, lines.read("status", STATUSES_KEPT, origin.t_s))
 
 
@@ -228,6 +229,13 @@ def _stated(plan: Mapping[str, Any]) -> dict[str, Any]:
     }
     ratio = {name: plan["balance"][name] for name in (moves.REPLAY_RATIO,) if name in plan["balance"]}
     return {**plan["algorithm"], **stated, **ratio}
+
+
+def _has_counts(resumed: Mapping[str, Any]) -> bool:
+    """Whether a line that says where a run went on has the numbers that it went on from."""
+    counts = resumed.get("counts")
+    numbers = [*counts.values()] if isinstance(counts, dict) else [None]
+    return all(type(number) in (int, float) and abs(number) < math.inf for number in numbers)
 
 
 def _is_whole(status: Mapping[str, Any]) -> bool:

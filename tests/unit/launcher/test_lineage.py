@@ -431,10 +431,16 @@ def test_a_strangers_journal_is_taken_over_as_far_as_it_is_whole(parent, tmp_pat
         '{"kind": "evaluation", "t_s": "x"}',
         "{",
     ]
+    lines += ['{"kind": "status", "t_s": 6.0, "env_steps": 1, "trained_transitions": 1, "episodes": {}}']
+    for counts in ("null", '{"env_steps": "x"}', '{"episodes": NaN}', '{"episodes": Infinity}'):
+        lines += [f'{{"kind": "resumed", "t_s": 7.0, "counts": {counts}}}']
+    lines += ['{"kind": "resumed", "t_s": 8.0}']
     with parent.metrics.open("a") as file:
         file.write("\n".join(lines) + "\n")
     child, _ = resume(tmp_path / "child", parent)
     assert returns(child) == [-9.0, -5.0, -4.0, -3.0]
+    figures = [entry for entry in read_journal(child.metrics) if entry["kind"] != "evaluation"]
+    assert [(entry["kind"], entry["t_s"]) for entry in figures] == [("resumed", 60.0)]
 
 
 def test_rates_and_findings_are_of_the_run_alone():
