@@ -234,7 +234,7 @@ def _stated(plan: Mapping[str, Any]) -> dict[str, Any]:
 def _has_counts(resumed: Mapping[str, Any]) -> bool:
     """Whether a line that says where a run went on has the numbers that it went on from."""
     counts = resumed.get("counts")
-    numbers = [*counts.values()] if isinstance(counts, dict) else [None]
+    numbers: list[Any] = [*counts.values()] if isinstance(counts, dict) else [None]
     return all(type(number) in (int, float) and abs(number) < math.inf for number in numbers)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
-from spreeze_zmq.nn.device.recorded import Place, Recorded, Tensors
+from spreeze_zmq.nn.device.recorded import InputMemory, Recorded, Tensors
 from spreeze_zmq.nn.device.taped import Taped
 from spreeze_zmq.nn.device.watched import Watch
 from spreeze_zmq.nn.native import recording
@@ -128,7 +128,7 @@ class _GraphCourse(Generic[ResultT]):
         kept: Mapping[str, torch.Tensor],
     ) -> None:
         self._function, self._recorder, self._kept = function, recorder, kept
-        self._place: Place | None = None
+        self._place: InputMemory | None = None
         self._tensors: Tensors = ()  # kept alive, so that their memory is not reused
         self._copies = False
         self._watch = Watch()
@@ -162,7 +162,7 @@ class _GraphCourse(Generic[ResultT]):
     def _taken(self, tensors: Tensors) -> Tensors:
         """Bring the numbers of these tensors to where the graph reads them."""
         if self._place is None:
-            self._place = Place(tensors)
+            self._place = InputMemory(tensors)
             return tensors
         if self._copies:
             own, new = ([each for each in some if each is not None] for some in (self._tensors, tensors))

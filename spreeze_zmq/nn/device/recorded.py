@@ -26,7 +26,7 @@ MOST_COURSES = 4
 MOST_STRANGERS = 100
 
 
-class Place:
+class InputMemory:
     """Where the tensors of the first call of a form are, which it does not keep alive: those of a round are
     views of a copy of all of it, and the next call of their form may be many rounds later.
     """

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from spreeze_zmq.nn.device.beside import COMPARED, beside, next_due
-from spreeze_zmq.nn.device.recorded import Place, Recorded, Tensors
+from spreeze_zmq.nn.device.recorded import InputMemory, Recorded, Tensors
 from spreeze_zmq.nn.device.tape import Operation, Tape, aten, memory_of, tensors_in
 from spreeze_zmq.nn.device.watched import Watch
 
@@ -53,7 +53,7 @@ class _Course(Generic[ResultT]):
 
     def __init__(self, function: Callable[..., ResultT], kept: Mapping[str, torch.Tensor]) -> None:
         self._function, self._kept = function, kept
-        self._place: Place | None = None
+        self._place: InputMemory | None = None
         self._tensors: Tensors | None = None
         self._copies = False
         self._watch = Watch()
@@ -72,7 +72,7 @@ class _Course(Generic[ResultT]):
     def call(self, tensors: Tensors) -> ResultT:
         """Call the function, record it, or replay it."""
         if self._place is None:
-            self._place = Place(tensors)
+            self._place = InputMemory(tensors)
             return self._function(*tensors)
         if self._tensors is None and self._place.has(tensors):
             self._tensors = tensors
