@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.plan.plan import Plan, digest_of, gpus_of
+from spreeze_zmq.plan.plan import Plan, digests_of, gpus_of
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.sampler_state import state_file
@@ -40,7 +40,7 @@ class GoingOn:
             return {}
         others = None if learner.others is None else [learner.others.version, learner.others.num_taken]
         place: dict[str, Any] = {
-            "facts": digest_of(learner.component.plan),
+            "facts": digests_of(learner.component.plan)[0],
             "devices": _devices(learner.component.plan),
             "others": others,
             "lines": learner.record.lines,
@@ -92,4 +92,4 @@ def _is_of(plan: Plan, place: Mapping[str, Any]) -> bool:
     releases have no devices.
     """
     here = _devices(plan)
-    return bool(place["facts"] == digest_of(plan) and place.get("devices", here) == here)
+    return bool(place["facts"] in digests_of(plan) and place.get("devices", here) == here)

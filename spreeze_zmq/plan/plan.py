@@ -214,10 +214,13 @@ def gpus_of(plan: Mapping[str, Any]) -> dict[str, str]:
     return {role: kind for role, kind in kinds.items() if kind != "cpu"}
 
 
-def digest_of(plan: Plan) -> str:
-    """A digest of the :func:`facts_of` a plan."""
-    facts = facts_of(json.loads(plan.to_json()))
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+def digests_of(plan: Plan) -> list[str]:
+    """A digest of the :func:`facts_of` a plan, and the one that earlier releases made, of deadlines, too."""
+    tables = json.loads(plan.to_json())
+    facts = facts_of(tables)
+    before = {**facts, "samplers": [facts["samplers"][0], tables["components"][SAMPLER]["options"]]}
+    texts = [json.dumps(each, sort_keys=True).encode() for each in (facts, before)]
+    return [hashlib.sha256(text).hexdigest()[:16] for text in texts]
 
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:

@@ -21,7 +21,7 @@ from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, 
 from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.plan import topology
-from spreeze_zmq.plan.plan import digest_of
+from spreeze_zmq.plan.plan import digests_of
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import CLAIMED
@@ -181,7 +181,7 @@ def test_a_study_of_an_earlier_release_on_a_gpu_is_gone_on_with():
     critic = replace(critic, options={**critic.options, "device": "cuda:0"})
     on_gpu = replace(plan, components={**plan.components, CRITIC_LEARNER: critic})
     assert contents_of(on_gpu) != contents_of(plan)
-    assert digest_of(on_gpu) == digest_of(plan)
+    assert digests_of(on_gpu) == digests_of(plan)
 
 
 @pytest.mark.parametrize("code", [None, 1], ids=["of an earlier search", "just now"])
