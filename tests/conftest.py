@@ -60,24 +60,12 @@ PROCESSES = ("tests/system", "tests/component", "tests/peers")
 LONG_S = 10.0
 
 
-def folder_of(nodeid):
-    """The number of a test's folder among ``PROCESSES``; one more is that of all others."""
-    return next((n for n, each in enumerate(PROCESSES) if nodeid.startswith(each)), len(PROCESSES))
-
-
-def scope_of(nodeid):
-    """What goes to one worker: tests that start processes one by one, those that share something and other
-    files whole.
-    """
-    file = nodeid.split("::")[0]
-    return TOGETHER.get(file, nodeid if file.startswith(PROCESSES) else file)
-
-
 class Scheduler(LoadScopeScheduling):
-    """Hands out scopes."""
+    """Hands out tests that start processes one by one, those that share something and other files whole."""
 
     def _split_scope(self, nodeid):
-        return scope_of(nodeid)
+        file = nodeid.split("::")[0]
+        return TOGETHER.get(file, nodeid if file.startswith(PROCESSES) else file)
 
 
 def pytest_sessionstart():
@@ -98,17 +86,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """The longest first: no worker is left with one of them at the end, while the others have nothing. Then
-    tests that wait for processes and those that compute take turns, so that no core waits.
-    """
-    kinds = {True: {}, False: {}}  # is of processes -> what goes to a worker as one -> its number
-    for item in sorted(items, key=lambda item: folder_of(item.nodeid)):
-        known = kinds[folder_of(item.nodeid) < len(PROCESSES)]
-        known.setdefault(scope_of(item.nodeid), len(known))
+    """The longest first: no worker is left with one of them at the end, while the others have nothing."""
 
     def place(item):
-        known = kinds[folder_of(item.nodeid) < len(PROCESSES)]
-        return item.get_closest_marker("long") is None, known[scope_of(item.nodeid)] / len(known)
+        folder = next((n for n, each in enumerate(PROCESSES) if item.nodeid.startswith(each)), len(PROCESSES))
+        return item.get_closest_marker("long") is None, folder
 
     items.sort(key=place)
     apart = sorted({f"{file} uses {shared}" for item in items for file, shared in shared_apart(item)})

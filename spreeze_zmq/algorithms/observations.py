@@ -142,6 +142,7 @@ class ObservationRows:
         mean, std = np.zeros(self.size, np.float32), np.tile(largest.astype(np.float32), stack)
         self._mean, self._std = (torch.tensor(array, device=device) for array in (mean, std))
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
+        self._centred = normalize
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may share memory with ``obs``."""
@@ -149,7 +150,8 @@ class ObservationRows:
         if not self.normalized:
             return rows
         if self._pixels:
-            return scaled_bytes(rows, self._mean, self._std, CLIP if self.learned else math.inf)
+            limit = CLIP if self.learned else math.inf
+            return scaled_bytes(rows, self._mean, self._std, limit, centred=self._centred)
         return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
 
     def adopt(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
@@ -193,3 +195,4 @@ class ObservationRows:
         for name, target in (("mean", self._mean), ("std", self._std)):
             target.copy_(state[name])
             self._arrays[f"observation_{name}"] = np.array(target.cpu().numpy())
+        self._centred = self.learned or bool(self._arrays["observation_mean"].any())

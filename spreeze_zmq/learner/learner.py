@@ -242,6 +242,7 @@ class Learner:
         num_updates = self.half.num_updates
         self.half.load_state_dict(state["half"])
         self.half.num_updates, self.half.env_steps = num_updates, self.counts.env_steps
+        self._poll_s = 0.0
         self.experience.go_back()
         if self.fusion is not None:
             self.fusion.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -190,16 +190,18 @@ def first_index(plan: Plan, role: str, index: int = 0) -> int:
     return samplers + index * int(plan.components[role].options.get("envs", 1))
 
 
-def facts_of(plan: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(
+    plan: Mapping[str, Any], compared: Callable[[Mapping[str, Any]], Any] = without_deadlines
+) -> dict[str, Any]:
     """The facts of a run.json, by what they are called in words, that a run which goes on from it has to
-    share to give the same numbers.
+    share to give the same numbers; of samplers' options those ``compared``.
     """
     sampler = plan["components"][SAMPLER]
     return {
         "environment": [plan["environment"], plan["run"]["randomize"]],
         "algorithm": plan["algorithm"],
         "balance": plan["balance"],
-        "samplers": [sampler["count"]["initial"], without_deadlines(sampler["options"])],
+        "samplers": [sampler["count"]["initial"], compared(sampler["options"])],
         **({"data": data} if (data := plan.get("data")) else {}),
     }
 
@@ -217,10 +219,8 @@ def gpus_of(plan: Mapping[str, Any]) -> dict[str, str]:
 def digests_of(plan: Plan) -> list[str]:
     """A digest of the :func:`facts_of` a plan, and the one that earlier releases made, of deadlines, too."""
     tables = json.loads(plan.to_json())
-    facts = facts_of(tables)
-    before = {**facts, "samplers": [facts["samplers"][0], tables["components"][SAMPLER]["options"]]}
-    texts = [json.dumps(each, sort_keys=True).encode() for each in (facts, before)]
-    return [hashlib.sha256(text).hexdigest()[:16] for text in texts]
+    texts = [json.dumps(facts_of(tables, compared), sort_keys=True) for compared in (without_deadlines, dict)]
+    return [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
 
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:

@@ -109,7 +109,7 @@ def over_axes(run_dir, before):
         curve = read_curve(run_dir)
     except InputError:  # nothing was evaluated
         return {axis: [] for axis in AXES}, []
-    over = {axis: (places + before.get(axis, 0.0)).tolist() for axis, places in curve.x.items()}
+    over = {axis: (curve.x[axis] + before.get(axis, 0.0)).tolist() for axis in AXES}
     return over, curve.mean_return.tolist()
 
 

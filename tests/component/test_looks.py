@@ -84,7 +84,8 @@ def test_a_round_begins_with_the_weights_that_came_during_the_one_before(peers):
         experience = watched.learner.experience
         if count == 0:
             watched.other.publish()
-            assert poll([watched.policies], timeout_s=DEADLINE_S)
+            for awaited in (watched.policies, watched.puller):  # of the two rollouts one has been taken
+                assert poll([awaited], timeout_s=DEADLINE_S)
         begun.setdefault(experience.rounds, watched.learner.others.version)
         if experience.rounds:
             watched.learner.component.stop("enough")

@@ -114,8 +114,9 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
-    about |= {"contents": contents_of(plan), "cores of a run": max(map(len, shares))}
-    study = Study(folder, space, about, plan.run.seed, every=arguments.every)
+    contents, *earlier = contents_of(plan)
+    about |= {"contents": contents, "cores of a run": max(map(len, shares))}
+    study = Study(folder, space, about, plan.run.seed, every=arguments.every, earlier=earlier)
     search = _search(plan, study, words, shares, folder, arguments)
     alone = f" ({why})" if arguments.jobs is None and (why := _why_alone(plan)) else ""
     at_once = f"{len(shares)} at a time{alone}"
@@ -145,15 +146,20 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def contents_of(plan: Plan) -> str:
-    """A digest of what a topology holds that decides what its runs learn and how fast."""
+def contents_of(plan: Plan) -> list[str]:
+    """A digest of what a topology holds that decides what its runs learn and how fast, and the one that
+    earlier releases made, of deadlines, too.
+    """
     tables = json.loads(plan.to_json())
-    components = {
-        role: [one["use"], one["count"], one["threads"], without_deadlines(one["options"])]
-        for role, one in tables["components"].items()
-    }
-    text = json.dumps([facts_of(tables), tables["groups"], components], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digests = []
+    for compared in (without_deadlines, dict):
+        components = {
+            role: [one["use"], one["count"], one["threads"], compared(one["options"])]
+            for role, one in tables["components"].items()
+        }
+        text = json.dumps([facts_of(tables, compared), tables["groups"], components], sort_keys=True)
+        digests.append(hashlib.sha256(text.encode()).hexdigest()[:16])
+    return digests
 
 
 def _search(

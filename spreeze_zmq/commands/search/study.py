@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -54,6 +54,7 @@ class Study:
         about: what the search is of; a study that is gone on with must be of the same.
         seed: of the choice of values.
         every: try every combination of the choices, each once, and end no run early.
+        earlier: what earlier releases wrote as "contents" of the same.
 
     Raises:
         InputError: optuna is not installed, the folder holds another search or what is none, or another
@@ -61,7 +62,14 @@ class Study:
     """
 
     def __init__(
-        self, folder: Path, space: Sequence[Varied], about: Mapping[str, Any], seed: int, *, every: bool
+        self,
+        folder: Path,
+        space: Sequence[Varied],
+        about: Mapping[str, Any],
+        seed: int,
+        *,
+        every: bool,
+        earlier: Collection[str] = (),
     ) -> None:
         optuna = _optuna()
         self._lock = _locked(folder)
@@ -86,6 +94,8 @@ class Study:
         own = int(np.random.SeedSequence([seed, so_far]).generate_state(1)[0])
         self._study.sampler = optuna.samplers.TPESampler(seed=own, constant_liar=True)
         known = self._study.user_attrs.get(_ABOUT)
+        if known is not None and known.get("contents") in earlier:
+            known = {**known, "contents": about["contents"]}
         if known is None:
             self._study.set_user_attr(_ABOUT, dict(about))
         elif (known := _deciding(known)) != (about := _deciding(about)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -32,6 +33,7 @@ def read_and_preload() -> dict[str, Any]:
                 json.dump({**settings, "preload": False}, again)
                 again.seek(0)
                 os.dup2(again.fileno(), sys.stdin.fileno())
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is a handler again
                 os.execv(sys.executable, sys.orig_argv)
     return settings
 

@@ -43,6 +43,7 @@ def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> Non
     # A stop request goes to the whole process group, but the batch may have steps left to take. A handler and
     # not SIG_IGN, which programs that the environments start would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # it may have begun again
     control = socket.socket(fileno=control_fd)
     settings = read_and_preload()
     slots = Slots(settings.pop("arrays"), slots_fd)

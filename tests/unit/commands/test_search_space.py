@@ -170,18 +170,23 @@ def test_a_search_of_an_edited_topology_is_another():
     edits = ["algorithm.batch_size=64", "components.evaluator.episodes=3", "components.sampler.count=3"]
     edits += ["run.env_kwargs={g = 5.0}", "balance.replay_ratio=1"]
     plans = [topology.load("pendulum", edit, cores=4) for edit in ([], *([each] for each in edits))]
-    assert len({contents_of(plan) for plan in plans}) == len(plans)
+    assert len({contents_of(plan)[0] for plan in plans}) == len(plans)
     assert contents_of(topology.load("pendulum", cores=4)) == contents_of(plans[0])
 
 
-def test_a_study_of_an_earlier_release_on_a_gpu_is_gone_on_with():
-    """Devices are in its digest among the components' options, and nowhere else."""
+def test_a_study_of_an_earlier_release_is_gone_on_with(tmp_path):
+    """Its digest has deadlines, too; devices are in both among the components' options, and nowhere else."""
     plan = topology.load("pendulum", cores=4)
     critic = plan.components[CRITIC_LEARNER]
     critic = replace(critic, options={**critic.options, "device": "cuda:0"})
     on_gpu = replace(plan, components={**plan.components, CRITIC_LEARNER: critic})
-    assert contents_of(on_gpu) != contents_of(plan)
+    assert not {*contents_of(on_gpu)} & {*contents_of(plan)}
     assert digests_of(on_gpu) == digests_of(plan)
+    now, before = contents_of(plan)
+    opened(tmp_path, about={**ABOUT, "contents": before}).close()
+    Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False, earlier=[before]).close()
+    with pytest.raises(InputError, match="choose another folder"):
+        Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False)
 
 
 @pytest.mark.parametrize("code", [None, 1], ids=["of an earlier search", "just now"])
