@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from spreeze_zmq.base.errors import CheckpointError, WireError
 from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
-from spreeze_zmq.plan.roles import ROLES, VIDEOS
+from spreeze_zmq.plan.roles import LEARNERS, ROLES, VIDEOS
 from spreeze_zmq.run.checkpoint import MANIFEST, manifest_of, parts_of, restore_point
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT
@@ -107,11 +107,15 @@ class Archive:
         return [(path.relative_to(self._folder.path).as_posix(), path.open("rb")) for path in found]
 
     def _checkpoint(self, role: str) -> list[tuple[str, BinaryIO]]:
-        """The newest checkpoint, as if it had the parts of this role alone, and the record of its losses."""
+        """The newest checkpoint, as if it had the parts of this role and of the learners beside it alone:
+        they read the same manifest; and the record of this role's losses.
+        """
         losses = self._folder.losses(role)
         files: list[tuple[Path, BinaryIO]] = [(losses, losses.open("rb"))] if losses.exists() else []
         if (found := restore_point(self._folder.checkpoints, self._resume_from)) is not None:
-            place, parts = self._folder.checkpoints / found.path.name, parts_of(role, found.parts)
+            place = self._folder.checkpoints / found.path.name
+            there = [role, *(other for other in LEARNERS if other != role and self._holds(f"{other}-0"))]
+            parts = {name: part for each in there for name, part in parts_of(each, found.parts).items()}
             files += [(place / name, found.part(name).open("rb")) for name in parts]
             text = manifest_of(parts.values(), found.state)
             files.append((place / MANIFEST, io.BytesIO(text.encode())))

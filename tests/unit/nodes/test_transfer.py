@@ -30,7 +30,7 @@ NAME = "evaluator-0"
 class Pair:
     """Two folders of one run, and all messages between them."""
 
-    def __init__(self, folder, process=NAME, resume_from=None):
+    def __init__(self, folder, process=NAME, resume_from=None, beside=()):
         self.router = Router("tcp://127.0.0.1:*", bind=True, kinds=KINDS)
         self.dealer = Dealer(self.router.endpoint, kinds=KINDS)
         self.there, self.here = RunFolder(folder / "there"), RunFolder(folder / "here")
@@ -39,7 +39,10 @@ class Pair:
         self.peer = b""
         self.errands = Errands(self.there, self.dealer.send)
         self.archive = Archive(
-            self.here, resume_from, lambda message: self.router.send(self.peer, message), process.__eq__
+            self.here,
+            resume_from,
+            lambda message: self.router.send(self.peer, message),
+            {process, *beside}.__contains__,
         )
         self.under_way = self.most_under_way = 0
         self.lines = []
@@ -234,6 +237,22 @@ def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin)
         assert (pair.here.checkpoints / mine.name / names[0]).read_bytes() == b"next"
         assert not (mine / names[0]).exists()
         assert fits(f"checkpoints/{mine.name}/MANIFEST.json", ROLES["actor_learner"].writes) is False
+    finally:
+        pair.close()
+
+
+def test_learners_that_move_together_get_a_checkpoint_that_both_can_read(tmp_path):
+    """In one folder: the manifest that one gets is not of its parts alone, as the other reads it, too."""
+    learners = ("critic_learner", "actor_learner")
+    pair = Pair(tmp_path, "critic_learner-0", beside=("actor_learner-0",))
+    try:
+        place = pair.here.checkpoints / "000000000007-000000001"
+        parts = [write_part(place, f"{each}.pt", lambda path: path.write_bytes(b"w")) for each in learners]
+        complete(place, parts, {})
+        for each in learners:
+            pair.until_gone(ask_for(pair.there, f"{each}-0", CHECKPOINT))
+        found = restore_point(pair.there.checkpoints, None)
+        assert {*found.parts} == {f"{each}.pt" for each in learners}
     finally:
         pair.close()
 
