@@ -110,7 +110,7 @@ def counted(run):
 
 
 @pytest.mark.long("runs at once crowd each other")
-@pytest.mark.parametrize("road", thorough_but("dqn", "pqn", of=ROADS))
+@pytest.mark.parametrize("road", thorough_but("dqn", of=ROADS))
 def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
     """Started together, so that they crowd each other: checkpoints and losses are the same. Another seed
     gives others, on any road as on this one.

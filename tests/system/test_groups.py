@@ -88,6 +88,7 @@ def test_two_groups_share_a_model_and_the_run_outlives_the_other(run):
 
 
 @two_cores
+@pytest.mark.thorough
 @pytest.mark.long("a member is started twice")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("run", [1], indirect=True)

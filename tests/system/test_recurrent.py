@@ -12,7 +12,7 @@ import pytest
 from spreeze_zmq import Policy
 from spreeze_zmq.commands.spreeze import main
 from tests.system import recall
-from tests.system.conftest import BORNE_OUT, adds_up
+from tests.system.conftest import BORNE_OUT, adds_up, thorough_but
 
 SETTINGS = {
     "run.env": '"tests.system.recall:Recall"',
@@ -45,7 +45,7 @@ OF = {
 
 @pytest.mark.long("a policy with a memory is trained")
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("topology", OF)
+@pytest.mark.parametrize("topology", thorough_but("cartpole", "pendulum", of=OF))
 def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path, topology):
     """Without one every policy has a mean return of 0. `spreeze eval` and Python play what was scored, and
     another runtime plays as well.

@@ -44,6 +44,12 @@ CASES = {
     "discrete sac masked": ("discrete_sac", MASKED, {}),
 }
 
+#: Those with a memory apart, in torch's bf16 as slow as a CPU has it.
+SLOWEST_APART = [
+    pytest.param(case, id=name, marks=[pytest.mark.thorough] if "recurrent" in name else [])
+    for name, case in CASES.items()
+]
+
 
 def half_of(case, part, precision, native, seed):
     """With all of its layers native or none, whatever is faster."""
@@ -116,9 +122,8 @@ def test_updates_on_a_tape_have_the_same_bits(monkeypatch, case, part, native):
     assert plain.norm() > 0.002 * weights.norm()
 
 
-@pytest.mark.long("of a memory, in torch's bf16, as slow as a CPU has it")
 @pytest.mark.skipif(not library().code or not library().code.spreeze_has_bf16(), reason="no bf16 here")
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", SLOWEST_APART)
 def test_bf16_stays_as_near_to_float32_as_torchs(case):
     """The median of three seeds: the sign of a first step or another greedy action decides much."""
 

@@ -144,7 +144,10 @@ pytestmark = pytest.mark.skipif(
         pytest.param(
             ("-DSPREEZE_EMULATED_TILES",),
             id="emulated tiles",
-            marks=pytest.mark.skipif("AVX512-BF16" not in runnable(), reason="no bf16 here"),
+            marks=[
+                pytest.mark.thorough,
+                pytest.mark.skipif("AVX512-BF16" not in runnable(), reason="no bf16 here"),
+            ],
         ),
     ],
 )

@@ -6,37 +6,40 @@ import signal
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 
 from tests.unit.envs.own_environments import Count
 
 
-class Drawing(Count):
-    """Observes one number of NumPy's generator and one of Python's or torch's."""
+def draw():
+    """One number each of NumPy's generator, of Python's and of torch's."""
+    return np.array([np.random.rand(), random.random(), float(torch.rand(()))])
 
-    def __init__(self, library):
-        super().__init__(length=99)
-        self.draw = {"python": random.random, "torch": lambda: float(torch.rand(()))}[library]
+
+class Drawing(Count):
+    """Observes what is drawn."""
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float64)
 
     def reset(self, **options):
         """Draw."""
         super().reset(**options)
-        return np.array([np.random.rand(), self.draw()]), {}
+        return draw(), {}
 
     def step(self, action):
         """Draw."""
-        return np.array([np.random.rand(), self.draw()]), *super().step(action)[1:]
+        return draw(), *super().step(action)[1:]
 
 
 def test_no_two_workers_and_lives_draw_alike_and_a_seed_repeats_them(make):
     """Workers are forks of one process, whose modules hold the generators."""
-    for library in ("python", "torch"):
-        drawn = []
-        for _ in range(2):
-            env = make(f"{__name__}:Drawing", 3, num_workers=3, seed=7, library=library, max_failures=1)
-            seen = [env.reset()[0], env.step(np.zeros((3, 1)))[0]]
-            for pid in env.slots.pids.tolist()[:1]:
-                os.kill(pid, signal.SIGKILL)
-            seen += [env.step(np.zeros((3, 1)))[0] for _ in range(2)]
-            drawn.append(np.concatenate(seen))
-        np.testing.assert_array_equal(*drawn)
-        assert [len(np.unique(column)) for column in drawn[0].T] == [12, 12]
+    drawn = []
+    for _ in range(2):
+        env = make(f"{__name__}:Drawing", 3, num_workers=3, seed=7, length=99, max_failures=1)
+        seen = [env.reset()[0], env.step(np.zeros((3, 1)))[0]]
+        for pid in env.slots.pids.tolist()[:1]:
+            os.kill(pid, signal.SIGKILL)
+        seen += [env.step(np.zeros((3, 1)))[0] for _ in range(2)]
+        drawn.append(np.concatenate(seen))
+    np.testing.assert_array_equal(*drawn)
+    assert [len(np.unique(column)) for column in drawn[0].T] == [12, 12, 12]
