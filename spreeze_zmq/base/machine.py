@@ -17,6 +17,9 @@ import logging
 import os
 import platform
 import resource
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -265,3 +268,12 @@ def _speed(cpu: int, system: Path) -> int:
         with contextlib.suppress(OSError, ValueError):
             return int((system / f"cpu{cpu}" / name).read_text())
     return 0
+
+
+def program(name: str) -> str:
+    """How to call a program of this installation: by name if the shell finds it, else by path."""
+    beside, found = Path(sys.executable).parent / name, shutil.which(name)
+    if not beside.exists() or (found is not None and Path(found).absolute() == beside):
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))

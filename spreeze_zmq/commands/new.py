@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.machine import shipped_folder
+from spreeze_zmq.base.machine import program, shipped_folder
 from spreeze_zmq.nodes.building import build
 
 #: Kind and language -> the folder below ``components`` that is copied.
@@ -48,5 +48,5 @@ def main(arguments: argparse.Namespace) -> int:
     command = shlex.join(build(folder.absolute(), print).command)
     topology = f" --topology {TOPOLOGIES[example]}" if example in TOPOLOGIES else ""
     say(f'use it:   [components.{arguments.kind}]\n          use = "./{folder.name}"')
-    say(f"check it: spreeze conform {arguments.kind}{topology} -- {command}")
+    say(f"check it: {program('spreeze')} conform {arguments.kind}{topology} -- {command}")
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import DiskFull
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import grant_of, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.parts import StopPlan
@@ -18,7 +19,7 @@ from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
 from spreeze_zmq.screen.terminal.numbers import counted, lasted
-from spreeze_zmq.screen.terminal.words import failure_rows, mistakes, program
+from spreeze_zmq.screen.terminal.words import failure_rows, mistakes
 
 
 def full_disk(folder: RunFolder, input_fault: tuple[str, str] | None) -> str:

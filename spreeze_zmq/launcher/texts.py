@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import available_cores, program
 from spreeze_zmq.base.parent_death import is_within
 from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.nodes.node import Node
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, OBSERVER, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.screen.terminal.words import mistakes, program, stage_of
+from spreeze_zmq.screen.terminal.words import mistakes, stage_of
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.wire.channels import SocketFolder
 

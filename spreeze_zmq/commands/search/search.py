@@ -23,7 +23,7 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, TopologyError
-from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.machine import program, usable_cores
 from spreeze_zmq.commands import picture
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.commands.check import FirstLook
@@ -295,4 +295,5 @@ def _command() -> str:
     if "--study" in words:
         at = words.index("--study")
         words = words[:at] + words[at + 2 :]
-    return shlex.join(["spreeze", "search", *(word for word in words if not word.startswith("--study="))])
+    words = [word for word in words if not word.startswith("--study=")]
+    return f"{program('spreeze')} {shlex.join(['search', *words])}"

@@ -18,6 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.base.files import append_to
 from spreeze_zmq.base.importing import PROGRAM
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.trust import make_importable, with_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
@@ -138,7 +139,7 @@ class VideoSchedule:
 
     def _command(self, policy: Path) -> str:
         """The command that writes the video of a policy."""
-        play = f"spreeze play {shlex.quote(str(policy))} --video {policy.stem}.mp4"
+        play = f"{program('spreeze')} play {shlex.quote(str(policy))} --video {policy.stem}.mp4"
         return with_trust(play, self._trust, "" if self._import_from == os.getcwd() else self._import_from)
 
 

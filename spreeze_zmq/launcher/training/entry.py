@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.importing import is_marked, marked
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import ADDED, folder_now, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
@@ -148,7 +149,7 @@ def _check_end(end: End, env: str | None, folder: RunFolder) -> None:
     if end.code < 0:
         what = " before the run began"
         if folder.run_file.exists():
-            resume = f"spreeze-launch --resume {shlex.quote(str(folder.path))}"
+            resume = f"{program('spreeze-launch')} --resume {shlex.quote(str(folder.path))}"
             goes_on = f"from its last checkpoint, if there is one, goes on {resume}"
             what = f", and the run with it: see {folder.logs}; {goes_on}"
         raise ComponentFailed(

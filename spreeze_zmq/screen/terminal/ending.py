@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.base.charset import say, spell_out
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import with_trust
 from spreeze_zmq.screen.terminal.numbers import core_shares, decimal, lasted, spread
 from spreeze_zmq.screen.terminal.panels import LABEL
@@ -22,7 +23,6 @@ from spreeze_zmq.screen.terminal.words import (
     findings,
     group_lines,
     mistakes,
-    program,
     same_episodes,
 )
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
-import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.plan.roles import SAMPLER
@@ -16,15 +12,6 @@ from spreeze_zmq.screen.terminal.numbers import compact, counted, decimal, memor
 
 #: The stage of a process that is set up and does not wait for another.
 RUNNING = "running"
-
-
-def program(name: str) -> str:
-    """How to call a program of this installation: by name if the shell finds it, else by path."""
-    beside, found = Path(sys.executable).parent / name, shutil.which(name)
-    if not beside.exists() or (found is not None and Path(found).absolute() == beside):
-        return name
-    here = Path.cwd()
-    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def _readable(rows: Iterable[Mapping[str, Any]], types: Mapping[str, type]) -> list[Mapping[str, Any]]:

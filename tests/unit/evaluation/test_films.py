@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.evaluation.video import films
 from spreeze_zmq.run.folder import RunFolder
 
@@ -98,7 +99,8 @@ def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):
     videos.close()
     assert said == [
         f"the video at {steps:,} env steps is abandoned, as the run ends: "
-        f"spreeze play '{folder.path / 'videos' / str(steps)}.safetensors' --video {steps}.mp4 writes it"
+        f"{program('spreeze')} play '{folder.path / 'videos' / str(steps)}.safetensors' "
+        f"--video {steps}.mp4 writes it"
         for steps in (1000, 2000)
     ]
 
@@ -119,4 +121,4 @@ def test_the_command_for_a_video_of_ones_own_environment_says_what_is_trusted(
     assert shlex.split(command)[-4:] == ["--trust", "mine", "--trust", "a.b"]
     assert path == ([] if here else [f"PYTHONPATH={tmp_path}"])
     assert policy == str(folder.path / "videos" / "1000.safetensors")
-    assert (spreeze, play, video, name) == ("spreeze", "play", "--video", "1000.mp4")
+    assert (spreeze, play, video, name) == (program("spreeze"), "play", "--video", "1000.mp4")

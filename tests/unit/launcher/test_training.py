@@ -13,6 +13,7 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.envs import probing
 from spreeze_zmq.envs.named import imported
 from spreeze_zmq.launcher.training import entry, launching
@@ -235,7 +236,7 @@ def test_a_launcher_that_was_killed_is_said_with_what_goes_on(tmp_path, monkeypa
         said = str(failed.value)
         assert begins or said == "SIGKILL ended the launcher before the run began"
     assert said.startswith(f"SIGKILL ended the launcher, and the run with it: see {tmp_path}/run/logs; ")
-    assert said.endswith(f"goes on spreeze-launch --resume {tmp_path}/run")
+    assert said.endswith(f"goes on {program('spreeze-launch')} --resume {tmp_path}/run")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])

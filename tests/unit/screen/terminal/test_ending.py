@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.broker.problems import MISSING, NO_REPORT
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
 from spreeze_zmq.screen.terminal.numbers import decimal
-from spreeze_zmq.screen.terminal.words import ended_by, plain_line, program
+from spreeze_zmq.screen.terminal.words import ended_by, plain_line
 from tests.unit.screen.terminal.drawn import LARGE, shown
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, report
 
