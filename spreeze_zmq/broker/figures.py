@@ -18,6 +18,8 @@ from spreeze_zmq.wire import LARGEST
 
 #: A counter's value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
+#: Longest rest between two bursts of a counter that it is expected to come back from.
+MOST_REST_S = 60.0
 #: Reports that come later than this are said to be late.
 LATE_S = 1.0
 #: Share of the time by which the clocks of two machines may drift apart.
@@ -139,6 +141,7 @@ class Rates:
         self.window_s = window_s
         self._points: dict[str, deque[tuple[float, float]]] = {}
         self._unrisen: set[str] = set()  # those whose only point is no rise
+        self._rest: dict[str, tuple[float, float]] = {}  # the rest that cleared a history, and when
 
     def add(self, name: str, value: float, now_s: float) -> None:
         """Record a counter's value. A smaller value than before, as after a restart, clears its history; so
@@ -157,22 +160,29 @@ class Rates:
             self._unrisen.discard(name)
             if now_s < points[-1][0] + LEAST_GAP_S:
                 now_s, _ = points.pop()
-            elif len(points) > 1 and self._rests(points, now_s):
+            elif len(points) > 1 and self._rests(name, now_s):
+                self._rest[name] = min(now_s - points[-1][0], MOST_REST_S), now_s
                 points.clear()
         points.append((now_s, value))
         # Keep one point from before the window, so that the rate covers all of it.
         while len(points) > 3 and points[1][0] <= now_s - self.window_s:
             points.popleft()
 
-    def _rests(self, points: deque[tuple[float, float]], now_s: float) -> bool:
-        """Whether it has not risen for a whole window, nor twice the time between any two rises."""
+    def _rests(self, name: str, now_s: float) -> bool:
+        """Whether it has not risen for a whole window, nor twice the time between any two rises; of one that
+        comes in bursts, twice the rest before the burst.
+        """
+        points = self._points[name]
         longest_s = max(after[0] - before[0] for before, after in pairwise(points))
+        rest_s, until_s = self._rest.get(name, (0.0, 0.0))
+        if now_s <= until_s + 2 * rest_s:
+            longest_s = max(longest_s, rest_s)
         return now_s - points[-1][0] > max(self.window_s, 2 * longest_s)
 
     def rate(self, name: str, now_s: float) -> float:
         """Counts per second; 0 if the counter is unknown, new, or has stopped to rise."""
         points = self._points.get(name)
-        if not points or len(points) < 2 or self._rests(points, now_s):
+        if not points or len(points) < 2 or self._rests(name, now_s):
             return 0.0
         (began_s, before), (ended_s, after) = points[0], points[-1]
         return (after - before) / (ended_s - began_s)

@@ -152,13 +152,13 @@ class Lives:
     def state(self) -> dict[str, list[Any]]:
         """JSON-able rows of all processes, by name."""
         return {
-            name: [p.role, p.incarnation, p.pid, p.ready, p.gone, p.clock.get("cpu", 0.0)]
+            name: [p.role, p.incarnation, p.pid, p.ready, p.gone, dict(p.clock), p.pushed]
             for name, p in self._processes.items()
         }
 
     def restore(self, state: Mapping[str, Sequence[Any]], now_s: float) -> None:
         """Inverse of :meth:`state`; all were heard now."""
-        for name, (role, incarnation, pid, ready, gone, cpu_s) in state.items():
+        for name, (role, incarnation, pid, ready, gone, clock, pushed) in state.items():
             self._processes[name] = ProcessRecord(
                 role,
                 pid,
@@ -166,7 +166,8 @@ class Lives:
                 incarnation=incarnation,
                 heard_s=now_s,
                 gone=gone,
-                clock={"cpu": cpu_s},
+                clock=clock,
+                pushed=pushed,
             )
 
 

@@ -66,6 +66,21 @@ def test_a_counter_that_rises_once_in_a_round_has_one_rate(round_s):
     assert rates.rate("env_steps", now_s + 2 * round_s + 5) == 0.0
 
 
+@pytest.mark.parametrize(("round_s", "hiccup_s"), [(8.0, 12.0), (20.0, 0.0)])
+def test_a_counter_that_rises_in_bursts_has_the_rate_of_its_rounds(round_s, hiccup_s):
+    """512 a second on the whole, in two rises at once; a rest before the first of them is one of many."""
+    rates, seen = Rates(), []
+    for tick in range(int(20 * round_s)):
+        now_s, in_round_s = tick / 2, tick / 2 % round_s
+        done = 512 * round_s * (now_s // round_s) + 256 * round_s * (in_round_s >= 0.5)
+        late_s = hiccup_s if now_s >= 2 * round_s else 0.0
+        rates.add("env_steps", done, now_s + late_s)
+        if now_s >= 6 * round_s and in_round_s >= 0.5:
+            seen.append(rates.rate("env_steps", now_s + late_s))
+    assert seen == [512.0] * len(seen)
+    assert rates.rate("env_steps", now_s + late_s + 2 * round_s + 5) == 0.0
+
+
 def test_a_counter_that_begins_late_or_goes_on_has_no_rate_of_the_time_without_it():
     """As after a warm-up, or a wait of a minute."""
     rates = Rates()

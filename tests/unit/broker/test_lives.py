@@ -1,5 +1,6 @@
 """A name has one life at a time, as far as the broker hears: nobody else speaks for it."""
 
+import json
 import os
 from dataclasses import replace
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 import pytest
 
 from spreeze_zmq.base.errors import ChannelError, WireError
+from spreeze_zmq.broker import machines
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.plan import topology
@@ -90,6 +92,30 @@ def test_a_hello_that_came_too_early_counts(heard):
         heard.say("hello", FALSE, 1.0)
     heard.say("report", FALSE, 0.7 + SILENT_S)
     assert heard.lives == (FALSE, True)
+
+
+def test_what_was_pushed_before_a_broker_went_is_no_rate_of_the_next_one():
+    """Of two samplers of a machine one reports again before the other; each makes 1,000 a second."""
+    machine = {
+        **dict.fromkeys(machines.FIGURES, 0),
+        **{"node": "node-1", "host": "other", "gone": "", "processes": ["sampler-0", "sampler-1"]},
+    }
+
+    def report(record, index, now_s):
+        fields = {"role": "sampler", "name": f"sampler-{index}", "pid": 1, "counters": {}, "gauges": {}}
+        fields |= {"clock_s": {"busy": now_s}, "cpu_s": now_s, "pushed": {"critic_learner": 1000 * now_s}}
+        record.take_report(f"sampler-{index}", 1, fields, now_s)
+
+    plan, record = topology.load("pendulum"), None
+    for now_s in (300, 301):
+        state, record = record and json.loads(json.dumps(record.to_dict())), RunRecord(plan)
+        if state:
+            record.restore(state, now_s)
+        record.machines.take(machine)
+        for index in (0, 1):
+            report(record, index, now_s)
+            rows = record.machines.rows(record.processes, now_s + 0.5 * index)
+    assert rows["machines"]["node-1"].env_steps_per_s <= 2000
 
 
 def test_a_life_that_says_hello_takes_the_name_from_one_that_has_not():
