@@ -99,6 +99,15 @@ def test_two_words_are_a_whole_topology(topology):
     assert plan.channels["policy"].endpoint is None
 
 
+@pytest.mark.parametrize("name", ["cartpole", "cartpole_pqn", "halfcheetah_ppo", "hopper_ppo"])
+def test_a_shipped_round_is_as_long_on_many_cores(name):
+    """Epochs, batch and learning rate are chosen for it."""
+    few, many = (load(name, cores=cores) for cores in (2, 64))
+    assert few.learning.on_policy
+    assert many.balance.rollout_transitions == few.balance.rollout_transitions
+    assert many.components["sampler"].count == few.components["sampler"].count
+
+
 def test_a_shipped_component_is_started_by_this_interpreter():
     """``python`` in a component.toml means the interpreter that has the package."""
     component = load("pendulum").components["sampler"]
