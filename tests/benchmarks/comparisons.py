@@ -52,7 +52,9 @@ def add_options(parser):
     """The options of all scripts that run these tasks."""
     parser.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--out", type=Path, required=True, help="folder of all results")
+    parser.add_argument(
+        "--out", type=Path, default=Path("comparisons"), help="folder of all results, comparisons by default"
+    )
     parser.add_argument("--cores", type=int, nargs="+", help="ids of the cores to use; all by default")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
 

@@ -79,7 +79,7 @@ def check_data(
     if not isinstance(options, ReplayOptions):
         problem = f"{algorithm.__name__} trains on rollouts of its own policy and keeps no replay"
         place = ("data",) if sources else ("components", SAMPLER, "count")
-        mistakes.add(place, problem, "take an algorithm with a replay: td3_bc, sac, td3 or dqn")
+        mistakes.add(place, problem, "take an algorithm with a replay: td3_bc, sac, td3, dqn or discrete_sac")
         return
     _check_shares(sources, options, mistakes, offline=offline)
     placed = [role for role in (*LEARNERS, MEMBER) if role in elsewhere]
