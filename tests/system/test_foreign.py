@@ -90,7 +90,7 @@ def test_a_new_sampler_is_ready_to_use(built_cpp, tmp_path, monkeypatch, capsys,
     said = capsys.readouterr().out
     assert 'use = "./mine"' in said
     assert re.search(
-        r"^check it: spreeze conform sampler (--topology halfcheetah )?-- \S", said, re.MULTILINE
+        r"^check it: \S*spreeze conform sampler (--topology halfcheetah )?-- \S", said, re.MULTILINE
     )
     (tmp_path / "t.toml").write_text('[run]\nenv = "HalfCheetah-v5"\n[components.sampler]\nuse = "./mine"\n')
     assert said_in(tmp_path, "t.toml", "--check")[0] == 0
