@@ -78,14 +78,19 @@ class Joint:
     high: Array
 
 
-def read_curve(folder: Path) -> Curve:
+def read_curve(folder: Path, *, with_cut: bool = True) -> Curve:
     """The looks of a run: fresh episodes of the best policies are left out, as those were chosen.
+
+    Args:
+        folder: of the run.
+        with_cut: with the looks that a limit of time has cut, whose means compare with no other.
 
     Raises:
         InputError: nothing was evaluated, or no evaluation is whole.
     """
     with JournalLines(RunFolder(folder).metrics, ("evaluation", "status", RESUMED)) as lines:
         looks = [*filter(is_look, lines.read("evaluation"))]
+        looks = [look for look in looks if with_cut or not look.get("timed_out")]
         evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
         names = ("env_steps", "trained_transitions", "t_s", "core_s", "beyond", "trained_beyond")
         resumed_s = sorted(time_of(each) or 0.0 for each in lines.read(RESUMED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,15 @@ def show_trials(rows: Sequence[Row], space: Sequence[Varied]) -> None:
 
 
 def show_finalists(finalists: Sequence[Finalist]) -> None:
-    """Print a line for each setting that ran with fresh seeds."""
+    """Print a line for each setting that ran with fresh seeds; in brackets what compares with no other."""
     rows = []
     for one in finalists:
-        returns = " ".join(decimal(run.result) for run in one.runs)
-        rows.append((one.name, decimal(one.mean_return), returns, shown(one.values)))
+        returns = [decimal(run.result) for run in one.runs]
+        returns = [f"({text})" if run.cut else text for run, text in zip(one.runs, returns, strict=True)]
+        mean = one.mean_return
+        rows.append(
+            (one.name, decimal(mean if mean > -math.inf else None), " ".join(returns), shown(one.values))
+        )
     say("")
     table.show(("setting", "mean return", "with fresh seeds", "values"), rows)
 
@@ -64,7 +69,7 @@ def draw(rows: Sequence[Row], space: Sequence[Varied], path: Path) -> None:
             panel.set_xscale("log")
         panel.set_xlabel(varied.key)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("return (crosses: ended early)")
+    panels[0].set_ylabel("return (crosses: ended early, or cut by time)")
     try:
         with output(path) as file:
             picture.save(figure, file)

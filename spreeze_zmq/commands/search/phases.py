@@ -40,8 +40,10 @@ class Finalist:
 
     @property
     def mean_return(self) -> float:
-        """Over all its runs; minus infinity where one has failed or was never evaluated, and without any."""
-        scores = [-np.inf if (score := run.result) is None else score for run in self.runs]
+        """Over all its runs; minus infinity where one has failed, was never evaluated or was cut by time, and
+        without any.
+        """
+        scores = [-np.inf if run.cut or (score := run.result) is None else score for run in self.runs]
         return float(np.mean(scores or [-np.inf]))
 
 
@@ -109,7 +111,8 @@ class Search:
     def _end(self, trial: Trial) -> None:
         """Take a trial's result."""
         score = _result(trial)
-        self.study.tell(trial.number, score, pruned=bool(trial.pruned) and score is not None)
+        pruned = bool(trial.pruned) and score is not None
+        self.study.tell(trial.number, score, pruned=pruned, cut=trial.cut)
         self.failures = 0 if score is not None else self.failures + 1
         if self.failures >= MOST_FAILURES:
             raise ComponentFailed(
@@ -157,12 +160,14 @@ def best_of(finalists: Sequence[Finalist]) -> Finalist:
     """The one with the highest mean return; of equal ones the first.
 
     Raises:
-        ComponentFailed: no setting has a return with each seed.
+        ComponentFailed: no setting has a return with each seed that compares with others.
     """
     best = max(finalists, key=lambda one: one.mean_return)
     if best.mean_return == -np.inf:
-        failed = [run for one in finalists for run in one.runs if not run.has_ended]
-        why = [f"{run.name} failed: {run.last_line}; see {run.log}" for run in failed]
+        runs = [run for one in finalists for run in one.runs]
+        why = [f"{run.name} failed: {run.last_line}; see {run.log}" for run in runs if not run.has_ended]
+        if cut := [f"{run.name} has {run.cut}" for run in runs if run.has_ended and run.cut]:
+            why.append(f"of its episodes, {', '.join(cut)}: raise components.evaluator.max_s")
         raise ComponentFailed(
             f"no setting was evaluated with every seed: {'; '.join(why) or 'give the runs more time'}"
         )
@@ -178,6 +183,6 @@ def _result(run: Trial) -> float | None:
     """Say what a run that has ended has reached: its score, None where it has failed."""
     score = run.result
     found = f"failed: {run.last_line}" if score is None else decimal(score)
-    pruned = f" ({run.pruned})" if run.pruned else ""
-    say(f"{run.name}: {found}{pruned}; {shown(run.values)}", flush=True)
+    notes = "".join(f" ({note})" for note in (run.pruned, "" if score is None else run.cut) if note)
+    say(f"{run.name}: {found}{notes}; {shown(run.values)}", flush=True)
     return score

@@ -36,7 +36,8 @@ class Row(NamedTuple):
         number: optuna's.
         values: key -> value as TOML.
         score: the mean return of its best policy; None where nothing was evaluated.
-        state: one of ``STATES``; empty where it ran to its end.
+        state: one of ``STATES``, or how many episodes of its score time has cut; empty where it ran to its
+            end and its score compares with others.
     """
 
     number: int
@@ -160,11 +161,12 @@ class Study:
                     return reported, True
         return reported, False
 
-    def tell(self, number: int, score: float | None, *, pruned: bool) -> None:
-        """End a trial; ``score`` is None where it has failed."""
+    def tell(self, number: int, score: float | None, *, pruned: bool, cut: str = "") -> None:
+        """End a trial; ``score`` is None where it has failed; ``cut`` as of ``Trial``."""
         trial = self._open.pop(number)
         trial.set_user_attr("score", score)
-        if pruned:
+        trial.set_user_attr("cut", cut)
+        if pruned or (cut and score is not None):  # its score decides nothing
             self._study.tell(trial, state=self._states.PRUNED)
         elif score is None:
             self._study.tell(trial, state=self._states.FAIL)
@@ -176,13 +178,15 @@ class Study:
         self._lock.close()
 
     def rows(self) -> list[Row]:
-        """The trials that are over, the best one first, those that were ended early or failed last."""
+        """The trials that are over, the best one first, those that were ended early or failed last, and
+        those whose scores compare with no other.
+        """
         found = []
         for trial in self._study.get_trials(deepcopy=False):
             about, failed = trial.user_attrs, trial.state == self._states.FAIL
             # else it is under way, or was when a search was killed, and has been tried again
             if trial.state.is_finished() and "score" in about and failed == (about["score"] is None):
-                state = STATES[trial.state.name]
+                state = about.get("cut") or STATES[trial.state.name]
                 found.append(Row(trial.number, dict(about["values"]), about["score"], state))
         return sorted(found, key=lambda row: (row.state != "", math.inf if row.score is None else -row.score))
 

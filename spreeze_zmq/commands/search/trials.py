@@ -12,6 +12,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.run.curves import Curve, read_curve
 from spreeze_zmq.run.history import read_run
+from spreeze_zmq.screen.terminal.words import cut_by_time
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
 
 #: A run that is asked to end has this long until it is asked once more, which leaves its last evaluation out,
@@ -72,6 +73,14 @@ class Trial:
         return None if best is None else float(best)
 
     @property
+    def cut(self) -> str:
+        """How many episodes of its score time has cut: it compares with no other then; empty for none."""
+        try:
+            return cut_by_time(read_run(self.folder).summary.get("best"))
+        except InputError:
+            return ""
+
+    @property
     def has_ended(self) -> bool:
         """Whether it has ended in good order, perhaps for an earlier search: its folder says so."""
         try:
@@ -99,9 +108,9 @@ class Trial:
 
     @property
     def curve(self) -> Curve | None:
-        """Its evaluations so far; None before the first."""
+        """Its evaluations so far, without those that time has cut; None before the first."""
         try:
-            return read_curve(self.folder)
+            return read_curve(self.folder, with_cut=False)
         except (InputError, OSError):
             return None
 

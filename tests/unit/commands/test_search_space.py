@@ -4,6 +4,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import time
 from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,43 @@ def test_a_finalist_that_failed_does_not_count_and_runs_again(tmp_path, reason, 
             best_of([finalist])
 
 
+def ended(folder, name, best_return, num_cut, values=None):
+    """A run that has ended, of whose ten episodes time has cut so many."""
+    run = Trial(name, folder / name, values or {}, 1, code=0)
+    run.folder.mkdir()
+    (run.folder / "run.json").write_text(topology.load("pendulum").to_json())
+    best = {
+        "mean_return": best_return,
+        "num_episodes": 10,
+        "num_truncated": num_cut,
+        "timed_out": num_cut > 0,
+    }
+    summary = {"best_return": best_return, "best": best, "exit_reason": "minutes 2.00 >= 2"}
+    (run.folder / "summary.json").write_text(json.dumps(summary))
+    return run
+
+
+def test_a_score_that_time_has_cut_compares_with_no_other(tmp_path, capsys):
+    """Fewer steps of negative rewards are a higher return: such a trial ranks last, a setting with such a run
+    is never best, and where all have one no topology is.
+    """
+    study = opened(tmp_path)
+    search = Search(study, Trials((), [frozenset()]), tmp_path, 1, "wall_s", 60.0, "core_s")
+    for best_return, num_cut in ((-20.0, 7), (-150.0, 0)):
+        number, values = study.ask()
+        search._end(replace(ended(tmp_path, f"trial-{number}", best_return, num_cut, values), number=number))
+    assert "trial-0: -20.0 (7 of 10 cut by time);" in capsys.readouterr().out
+    assert [(row.number, row.state) for row in study.rows()] == [(1, ""), (0, "7 of 10 cut by time")]
+    assert study._study.best_trial.number == 1
+    cut = Finalist("trial 0", {"a.b": "1"}, [ended(tmp_path, "zero-seed-1", -20.0, 7)])
+    whole = Finalist("trial 1", {"a.b": "2"}, [ended(tmp_path, "one-seed-1", -150.0, 0)])
+    assert best_of([cut, whole]) is whole
+    outcome.show_finalists([cut, whole])
+    assert re.search(r"^trial 0 +- +\(-20\.0\) ", capsys.readouterr().out, re.MULTILINE)
+    with pytest.raises(ComponentFailed, match=r"zero-seed-1 has 7 of 10 cut by time: raise components\."):
+        best_of([cut])
+
+
 def test_a_run_of_a_killed_search_is_waited_for(tmp_path):
     """Its last processes still write into its folder, which another run takes then."""
     folder = tmp_path / f"as-it-is-seed-{1 + FRESH_SEEDS}"
@@ -240,10 +278,10 @@ def test_what_is_read_of_a_run_takes_little_of_its_cores(tmp_path, monkeypatch):
     """However long its journal has become: the pause is as many times as long as the look was."""
     read = []
 
-    def slow(folder):
+    def slow(folder, **options):
         read.append(folder)
         time.sleep(0.1)
-        return read_curve(folder)
+        return read_curve(folder, **options)
 
     monkeypatch.setattr(trials, "read_curve", slow)
     search = Search(opened(tmp_path), Trials((), []), tmp_path, 1, "wall_s", 60.0, "core_s")
