@@ -44,9 +44,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 def machines_of(run: PastRun) -> list[dict[str, Any]]:
     """The rows of ``machines`` as the journal has them last, with ``node``, ``joined_s``, and ``lost_s`` for
-    those that are no part of the run any more: in seconds of the run's clock.
+    those that are no part of the run any more, and for all of a run that is over: in seconds of the run's
+    clock.
     """
     found: dict[str, dict[str, Any]] = {}
+    now_s = 0.0
     for status in read_journal(RunFolder(run.folder).metrics, ("status",)):
         if status.get("inherited"):
             continue
@@ -56,6 +58,9 @@ def machines_of(run: PastRun) -> list[dict[str, Any]]:
             found[node] = {"node": node, **about, "joined_s": joined_s, "lost_s": None}
         for node in found.keys() - rows.keys():
             found[node]["lost_s"] = now_s if found[node]["lost_s"] is None else found[node]["lost_s"]
+    if run.state != "running":
+        for machine in found.values():
+            machine["lost_s"] = now_s if machine["lost_s"] is None else machine["lost_s"]
     return sorted(found.values(), key=lambda machine: machine["lost_s"] is not None)
 
 
