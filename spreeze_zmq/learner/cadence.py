@@ -115,12 +115,14 @@ class Cadence:
         self._num_bytes = sum(array.nbytes for array in message.arrays.values())
 
     def figures(self) -> dict[str, float]:
-        """Mean ``interval_s`` between the last publications, ``cost`` of all publications as a share of the
-        time of all updates, and ``bytes`` of the last one.
+        """Mean ``interval_s`` between the last publications, or the time since the last one where that is
+        longer; ``cost`` of all publications as a share of the time of all updates, and ``bytes`` of the last.
         """
-        gaps = len(self._times_s) - 1
+        times_s, interval_s = self._times_s, 0.0
+        if len(times_s) > 1:
+            interval_s = max((times_s[-1] - times_s[0]) / (len(times_s) - 1), self._clock() - times_s[-1])
         return {
-            "interval_s": (self._times_s[-1] - self._times_s[0]) / gaps if gaps > 0 else 0.0,
+            "interval_s": interval_s,
             "cost": self._publishing_s / self._updating_s if self._updating_s else 0.0,
             "bytes": self._num_bytes,
         }

@@ -53,6 +53,21 @@ def publications(publish_s, update_s=0.01, updates=2000, **options):
     return cadence, np.diff(times)
 
 
+def test_the_interval_grows_while_nothing_is_published():
+    """The figure is of the last sixteen, and of a learner that waits it is no rate of long ago."""
+    clock = Clock()
+    cadence = Cadence(0.05, 0, clock=clock, work_clock=clock)
+    assert cadence.figures()["interval_s"] == 0.0
+    for _ in range(20):
+        clock.now_s += 0.5
+        cadence.sent(Message("critic", {}, {}))
+    assert cadence.figures()["interval_s"] == pytest.approx(0.5)
+    clock.now_s += 60.0
+    assert cadence.figures()["interval_s"] == pytest.approx(60.0)
+    cadence.sent(Message("critic", {}, {}))
+    assert cadence.figures()["interval_s"] < 10.0
+
+
 def test_cheap_publications_keep_the_least_interval():
     """0.5 ms of 50 ms is 1 %: below the 2 % that are allowed."""
     cadence, gaps = publications(lambda _: 0.0005)
