@@ -73,10 +73,11 @@ def measure(job: Job) -> Section:
                 "sampler": whole.turn,
             }
             rates = in_turn(ways, job.seconds)
+            num_processes = len(whole.processes())
     finally:
         env.close()
     about = f"{job.env_id}, {NUM_ENVS} environments on one core; limit: {limit_name}; acting: {job.algorithm}"
-    return Section("sampler", about, figures(rates, env.backend))
+    return Section("sampler", about, figures(rates, env.backend, num_processes))
 
 
 def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
@@ -86,15 +87,16 @@ def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
     return topology.load({"run": run, "components": {"sampler": sampler}})
 
 
-def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:
-    """The figures made of the rates of ``limit``, ``engine`` and ``sampler``."""
+def figures(rates: dict[str, list[Rate]], backend: str, num_processes: int) -> list[Figure]:
+    """The figures made of the rates of ``limit``, ``engine`` and ``sampler``, which has so many processes."""
     by_wall = by_clock(rates)
     by_cpu = {name: [rate.per_cpu_s for rate in measured] for name, measured in rates.items()}
     unit, cpu_unit = "env steps/s", "env steps/CPU s"
+    of_all = f"of {num_processes} processes" if num_processes > 1 else ""
     return [
         paired("environment engine", unit, by_wall["limit"], by_wall["engine"], backend),
         paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"], "to learners, ipc"),
-        paired("whole sampler, of a core", cpu_unit, by_cpu["limit"], by_cpu["sampler"]),
+        paired("whole sampler, of a core", cpu_unit, by_cpu["limit"], by_cpu["sampler"], of_all),
     ]
 
 
@@ -135,9 +137,14 @@ class WholeSampler:
         self.process.suspend()
         return Rate(transitions / wall_s, transitions / max(cpu_s, 1e-9))
 
+    def processes(self) -> list[psutil.Process]:
+        """The sampler, and the workers in which it steps a slow environment."""
+        return [self.process, *self.process.children(recursive=True)]
+
     def cpu_s(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        """CPU time of all of them."""
+        times = [process.cpu_times() for process in self.processes()]
+        return float(sum(each.user + each.system for each in times))
 
     def pull_one(self) -> int:
         """Wait for the next rollout; returns its number of transitions."""

@@ -14,7 +14,9 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.bench import bench, isolated, start
@@ -23,7 +25,18 @@ from spreeze_zmq.commands.bench import figures as bench_figures
 from spreeze_zmq.commands.bench import sampler as bench_sampler
 from spreeze_zmq.commands.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
 from spreeze_zmq.nn.native.library import prepare
+from spreeze_zmq.plan import topology
 from tests.pace import slowness
+
+
+class Working(CartPoleEnv):
+    """Each step computes for 2 ms."""
+
+    def step(self, action):
+        until_s = time.thread_time() + 0.002
+        while time.thread_time() < until_s:
+            pass
+        return super().step(action)
 
 
 def run(*words):
@@ -99,11 +112,10 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
             assert figure["details"]["flops_per_update"] > 500_000 * batch_size
         assert each[0]["reached"] < min(figure["reached"] for figure in each[1:])
         assert figures[f"over torch, fp32 {batch_size}"]["ratio"] > 0
-    boxes, choices = ("sac 256", "td3 256"), ("dqn 256", "pqn 64")
-    shipped = [f"{one}, CartPole-v1" for one in choices] + [
-        f"{one}, Pendulum-v1" for one in ("ppo 64", *boxes)
-    ]
-    assert sorted(list(figures)[:5]) == sorted(shipped)
+    lines = [re.fullmatch(r"(\w+) \d+, (\w+)-v1", name) for name in list(figures)[: len(algorithms.names())]]
+    in_choices = {line[1]: line[2] == "CartPole" for line in lines}
+    assert in_choices.keys() == {*algorithms.names()}
+    assert {name for name, choices in in_choices.items() if choices} == {"discrete_sac", "dqn", "pqn"}
 
 
 def test_another_algorithm_is_measured_alone(tmp_path, capsys):
@@ -158,6 +170,23 @@ def test_an_environment_beside_is_found_and_no_neighbour_is_run_for_a_library(tm
         assert whole.process.is_running()  # its first rollout has come
     with pytest.raises(InputError, match="neither registers 'Other' nor has a callable"):
         isolated.figures_of("learner", Job("mine:Other", "dqn", 0.1))
+
+
+def test_the_cpu_time_of_a_sampler_has_that_of_its_workers():
+    """Which step the environments, and take nearly all of it where these compute long."""
+    run = {"env": "tests.unit.commands.bench.test_bench:Working", "algorithm": "dqn"}
+    plan = topology.load({"run": run, "components": {"sampler": {"count": 1, "envs": 4, "workers": 2}}})
+    with bench_sampler.running_sampler(plan, bench_sampler.policy_message(plan)) as whole:
+        sampler, *workers = whole.processes()
+        assert workers
+        own_s, all_s = sum(sampler.cpu_times()[:2]), whole.cpu_s()
+        rate = whole.turn(1.0)
+        own_s, all_s = sum(sampler.cpu_times()[:2]) - own_s, whole.cpu_s() - all_s
+        assert all_s > 2 * own_s
+        assert 0 < rate.per_cpu_s < rate.per_s / own_s
+    rates = {way: [rate] for way in ("limit", "engine", "sampler")}
+    *_, of_a_core = bench_sampler.figures(rates, "numpy", len(workers) + 1)
+    assert of_a_core.note == f"of {len(workers) + 1} processes"
 
 
 def test_a_section_that_fails_in_its_process_says_why():

@@ -27,6 +27,9 @@ class Whole:
     def turn(self, turn_s):
         return Rate(1.0, 1.0)
 
+    def processes(self):
+        return [self]
+
 
 @pytest.mark.parametrize(
     ("env_id", "algorithm"),
