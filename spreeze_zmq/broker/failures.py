@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.errors import kind_of
+from spreeze_zmq.plan.roles import SAMPLER
 
 #: Most failures that are kept with their tracebacks.
 FAILURES_KEPT = 100
@@ -51,13 +52,14 @@ class FailureRecord:
     Attributes:
         first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, ``survived``, and others.
         count: of all failures.
-        survived: of those of environments, whose processes went on.
+        survived: of those of environments, whose processes went on; ``of_samplers``, of samplers among these.
         kinds: the newest failure of each kind, the newest kind last.
     """
 
     first: list[dict[str, Any]] = field(default_factory=list)
     count: int = 0
     survived: int = 0
+    of_samplers: int = 0
     kinds: dict[str, FailureRow] = field(default_factory=dict)
 
     def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
@@ -66,11 +68,13 @@ class FailureRecord:
         """
         new = fields.get("count", 1)
         self.count += new
+        role = fields["name"].rpartition("-")[0]
         self.survived += new * survived
+        self.of_samplers += new * (survived and role == SAMPLER)
         if len(self.first) < FAILURES_KEPT:
             self.first.append({"t_s": now_s, **fields, "survived": survived})
         name, summary = fields["name"], fields["summary"][:LONGEST]
-        kind = f"{name.rpartition('-')[0]} {kind_of(summary)}"
+        kind = f"{role} {kind_of(summary)}"
         before = self.kinds.pop(kind, None)
         count = new + (before.count if before else 0)
         self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)

@@ -45,7 +45,7 @@ class RunRecord:
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         requests: what callbacks have asked for.
-        went_back: learners that went back to a checkpoint, the newest last.
+        went_back: learners that went back to a checkpoint, the newest last; ``num_went_back`` counts all.
         stopped: roles that the launcher has stopped.
         accounts: of the samples, by learner.
         lives: which life of each name is heard.
@@ -60,6 +60,7 @@ class RunRecord:
     workers: dict[str, list[list[Any]]] = kept(dict)
     moves: dict[str, list[list[Any]]] = kept(dict)
     went_back: list[WentBack] = kept(list)
+    num_went_back: int = kept(int)
     restarts: int = kept(int)
     core_s: float = kept(float)
     resumed: dict[str, Any] | None = kept(lambda: None)
@@ -190,7 +191,7 @@ class RunRecord:
         env_steps, updates = int(self.learning.counts["env_steps"]), fields.get("updates", 0)
         checkpoint, why = fields["checkpoint"][:80], fields["summary"][:400]
         row = WentBack(round(now_s, 3), fields["name"], env_steps, updates, checkpoint, why)
-        self.went_back = [*self.went_back, row][-FAILURES_KEPT:]
+        self.went_back, self.num_went_back = [*self.went_back, row][-FAILURES_KEPT:], self.num_went_back + 1
         return row
 
     def take_refused(

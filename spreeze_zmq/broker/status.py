@@ -88,6 +88,7 @@ class StatusMessage:
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         num_refused: messages that broke a rule, those of rows that are left out too.
+        num_sampler_failures: of ``num_failures``, those of environments that a sampler goes on after.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
         requests: the last ones; only where there were any.
         values: ``values``, option -> the number that was set; only where one was, in an earlier run too.
@@ -116,7 +117,9 @@ class StatusMessage:
     refusals: Sequence[Refused]
     num_refused: int
     went_back: Sequence[WentBack]
+    num_went_back: int
     num_failures: int
+    num_sampler_failures: int
     failures: Sequence[FailureRow]
     requests: Mapping[str, Sequence[Request]] = field(metadata=SPREAD)
     values: Mapping[str, Mapping[str, float]] = field(metadata=SPREAD)
@@ -153,7 +156,9 @@ class StatusMessage:
             refusals=record.refusals.rows(now_s, SHOWN_ROWS),
             num_refused=record.refusals.mistakes,
             went_back=record.went_back[-SHOWN_ROWS:],
+            num_went_back=record.num_went_back,
             num_failures=record.failures.count,
+            num_sampler_failures=record.failures.of_samplers,
             failures=record.failures.rows(SHOWN_ROWS),
             requests={"requests": record.requests.last} if record.requests.last else {},
             values={"values": record.requests.values} if record.requests.values else {},

@@ -132,8 +132,9 @@ KINDS: dict[str, KindSpec] = {
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
             "processes: rows?, others: rows?, machines: rows?, groups: rows?, gauges: map?, "
             "reports_late_s: number?, experience: map?, machine: map?, findings: maps?, efficiency: any?, "
-            "balance: map?, refusals: maps?, num_refused: count?, went_back: maps?, num_failures: count?, "
-            "failures: maps?, requests: maps?, values: numbers?"
+            "balance: map?, refusals: maps?, num_refused: count?, went_back: maps?, num_went_back: count?, "
+            "num_failures: count?, num_sampler_failures: count?, failures: maps?, requests: maps?, "
+            "values: numbers?"
         ),
         retained=True,
     ),

@@ -249,10 +249,10 @@ def no_success(vitals: Vitals) -> Finding | None:
 
 
 def many_failures(vitals: Vitals) -> Finding | None:
-    """The environment fails in a large part of all episodes, or of those of the last minutes."""
-    in_all = int(vitals.status.get("num_failures", 0)), vitals.num_episodes, ""
+    """The samplers' environment fails in a large part of all episodes, or of those of the last minutes."""
+    in_all = int(vitals.status.get("num_sampler_failures", 0)), vitals.num_episodes, ""
     lately = f" in the last {LATELY_S / 60:.0f} minutes"
-    of_late = int(vitals.played.gain("num_failures")), int(vitals.played.gain("episodes")), lately
+    of_late = int(vitals.played.gain("failures")), int(vitals.played.gain("episodes")), lately
     for failures, episodes, when in (in_all, of_late):
         if failures >= max(MANY_FAILURES, FAILURE_SHARE * episodes):
             return Finding(

@@ -109,9 +109,11 @@ def temperature(vitals: Vitals) -> Finding | None:
 
 
 def exploration(vitals: Vitals) -> Finding | None:
-    """A policy without a temperature whose noise is gone or larger than the bounds."""
-    entropy = vitals.typical("entropy")
-    if entropy is None or vitals.steady("temperature") or vitals.has_risen:
+    """A policy without a temperature whose noise is gone or larger than the bounds; where most actions are
+    illegal, as much of it is all there can be.
+    """
+    entropy, is_masked = vitals.typical("entropy"), vitals.environment.get("action_mask")
+    if entropy is None or is_masked or vitals.steady("temperature") or vitals.has_risen:
         return None
     sizes = whole_numbers(vitals.environment.get("action_sizes"))
     if sizes:

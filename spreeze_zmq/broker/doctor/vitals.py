@@ -115,6 +115,7 @@ class Vitals:
         before, self.t_s, self.status = self.status or status, t_s, status
         more = status.get("env_steps", 0) - before.get("env_steps", 0)
         self.steps_each += max(0.0, more) / max(self._num_envs(before), self._num_envs(status))
+        status.setdefault("num_sampler_failures", status.get("num_failures", 0))  # of all in earlier releases
         if self.first_step_s is None and self.env_steps > 0:
             self.first_step_s = t_s
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
@@ -125,7 +126,7 @@ class Vitals:
         self.critic_loss.add(status["gauges"].get("critic_loss"), t_s)
         went_back = about.get("went_back")
         if isinstance(went_back, list) and went_back:
-            self.went_back = max(self.went_back, len(went_back))
+            self.went_back = int(status.get("num_went_back", len(went_back)))
             self.went_back_s = numbers(went_back[-1]).get("t_s", t_s)
         waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}
         status["machines"] = machine_rows(about.get("machines"))
@@ -140,8 +141,8 @@ class Vitals:
     def _count(self, t_s: float) -> None:
         if self.first_update_s is not None:
             self.trained.add(t_s, {"critic_updates": self.updates})
-        played = {"episodes": self.num_episodes, "num_failures": self.status.get("num_failures", 0)}
-        self.played.add(t_s, played)
+        failures = self.status.get("num_sampler_failures", 0)
+        self.played.add(t_s, {"episodes": self.num_episodes, "failures": failures})
 
     def _widen(self, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():

@@ -166,6 +166,17 @@ def test_entropy_that_is_gone_is_named_without_a_temperature():
     assert "exploration" not in run.live(30)
 
 
+def test_a_choice_among_few_legal_actions_is_no_lack_of_entropy():
+    """Of 2 of 512 it is at most 0.7 nats, and 0 where one is legal."""
+    run = Lived(name="cartpole")
+    plan = json.loads(run.record.plan.to_json())
+    run.gauges = {"entropy": 0.0001}
+    assert "exploration" in run.live(12)
+    plan["environment"]["action_mask"] = True
+    run.record.doctor.vitals.plan = plan
+    assert "exploration" not in run.live(30)
+
+
 def test_a_crowded_machine_is_named_and_leaves():
     """Once when it comes, once when it is over."""
     run = Lived()
@@ -265,6 +276,22 @@ def test_what_was_well_for_long_hides_nothing_of_the_last_minutes():
     assert "in the last 10 minutes" in rows["many_failures"]["seen"]
 
 
+def test_failures_of_no_training_episode_are_not_laid_to_the_samplers():
+    """An evaluator's environment, and a sampler that is killed, leave nothing to learn from."""
+    run = Lived()
+    run.live(15, episodes=4)
+    for taker, name in (("evaluator-0", "evaluator-0"), ("launcher", "sampler-0")):
+        for _ in range(25):
+            run.record.take_failure(taker, {"name": name, "summary": "raised", "traceback": ""}, run.t_s)
+    assert "many_failures" not in run.live(10, episodes=0)
+    for _ in range(25):
+        raised = {"name": "sampler-0", "summary": "raised", "traceback": ""}
+        run.record.take_failure("sampler-0", raised, run.t_s)
+    assert "many_failures" in run.live(10, episodes=0)
+    rows = {row["name"]: row for row in run.record.doctor.rows()}
+    assert rows["many_failures"]["seen"].startswith("25 failures beside ")
+
+
 def test_a_learner_that_has_gone_back_is_named_while_that_is_news():
     """It has trained on since."""
     run = Lived()
@@ -272,5 +299,10 @@ def test_a_learner_that_has_gone_back_is_named_while_that_is_news():
     nan = {"name": "critic_learner-0", "summary": "critic_loss is nan", "updates": 900, "checkpoint": "1"}
     run.record.take_failure("critic_learner-0", nan, run.t_s)
     assert run.live(5) == ["not_finite"]
+    for _ in range(11):
+        run.record.take_failure("critic_learner-0", nan, run.t_s)
+        run.live(1)
+    [found] = run.record.doctor.rows()
+    assert found["seen"] == "a learner went back to a checkpoint 12 times"  # and a status has rows of eight
     run.t_s += 600.0
     assert run.live(20) == []

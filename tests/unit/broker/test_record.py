@@ -490,7 +490,8 @@ def test_the_keys_of_status_and_summary_stay(tmp_path):
     shared += ["publication", "devices", *(f"{name}_per_s" for name in counts)]
     status = ["t_s", "state", *shared, "samples", "workers", "episodes", "evaluation", "stop", "processes"]
     status += ["gauges", "experience", "machine", "findings", "efficiency", "balance", "refusals"]
-    status += ["num_refused", "went_back", "num_failures", "failures"]
+    status += ["num_refused", "went_back", "num_went_back", "num_failures"]
+    status += ["num_sampler_failures", "failures"]
     assert list(run.status("training", BALANCE, 1.0)) == status
     few = ("others", "machines", "groups", "reports_late_s", "requests", "values")  # runs have them
     assert KINDS["status"].fields.keys() <= {*status, *few}
