@@ -33,8 +33,14 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
 
-# Beside other tests an example may take any time.
-settings.register_profile("beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Beside other tests an example may take any time. The same are tried each time, as what passes
+# here must pass elsewhere; others where SPREEZE_CASES is set.
+settings.register_profile(
+    "beside others",
+    deadline=None,
+    derandomize="SPREEZE_CASES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("beside others")
 
 #: Files whose tests share a whole run or a compiled program, and therefore a worker.

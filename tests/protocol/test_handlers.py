@@ -138,8 +138,8 @@ def test_a_machine_takes_any_file_for_its_processes(tmp_path_factory, kind, data
     folder.outbox.mkdir(parents=True)
     heard = travelled(Message(kind, changed(data, MESSAGES[kind].fields), MESSAGES[kind].arrays))
     if heard is not None:
-        with suppress(WireError):
-            Errands(folder, lambda message: None).hear(heard)
+        with closing(Errands(folder, lambda message: None)) as errands, suppress(WireError):
+            errands.hear(heard)
     assert {path.name for path in folder.path.parent.rglob("*") if path.is_file()} <= {"policy.safetensors"}
 
 
