@@ -68,7 +68,7 @@ def stranger(launch, mistake):
         options += ["components.sampler.start_timeout_s=12"]
     if mistake == "deaf":  # all that it does is asked at the end
         options += ["run.stop.env_steps=3000"]
-    if mistake == "no heartbeat":  # told after three seconds, and it ends by its timeout
+    if mistake in ("no heartbeat", "report without a field"):  # its rollouts get through until it is told
         options += ["run.stop.env_steps=10000000"]
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
     return launch(*sets, "--without", "evaluator", topology="cartpole_dqn")

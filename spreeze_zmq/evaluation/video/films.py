@@ -120,6 +120,7 @@ class VideoSchedule:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=prepare,
+                process_group=0,  # what ends the run ends the evaluator, which then says what it abandons
             )
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Videos at stated env steps, written by processes of their own."""
 
+import os
 import shlex
 import sys
 import time
@@ -91,11 +92,14 @@ def test_a_run_that_goes_on_shows_nothing_of_what_the_one_before_has_shown(sched
 
 
 def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):
-    """With the command that writes each from the policy that stays."""
+    """With the command that writes each from the policy that stays; a signal to the group of the evaluator is
+    not for the one that writes, which would be gone before it is abandoned.
+    """
     make, folder, said = schedule
     folder.best_policy.write_text("early")
     videos = make(1000, 2000, 9000, slow=60)
     videos.reached(2000)
+    assert os.getpgid(videos._writer.pid) != os.getpgrp()
     videos.close()
     assert said == [
         f"the video at {steps:,} env steps is abandoned, as the run ends: "
