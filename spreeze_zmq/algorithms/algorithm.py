@@ -194,7 +194,8 @@ class Algorithm(ABC):
             greedy: whether to act without exploration, as the evaluator does.
 
         Returns:
-            ``[N, *action_shape]`` in the environment's units, float32 or int64.
+            ``[N, *action_shape]`` in the environment's units, float32 or int64; those beyond the bounds of a
+            box are clipped, for the environment and the replay alike.
         """
         raise NotImplementedError
 

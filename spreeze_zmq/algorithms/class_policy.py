@@ -26,6 +26,7 @@ from spreeze_zmq.policy.actor import (
 )
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
+from spreeze_zmq.policy.own_environment import limits_of
 
 #: Most entries of an option of a shipped algorithm, such as its hidden sizes.
 MOST_LAYERS = 100
@@ -102,6 +103,8 @@ class ClassPolicy:
         self._rows = ObservationScaling(description["observation"], arrays)
         num_outputs = self.algorithm.distribution().num_outputs
         self._head = make_head(description["distribution"], arrays, num_outputs)
+        low, high = env.action_low, env.action_high
+        self._bounds = limits_of(description["environment"]) if low is None or high is None else (low, high)
         self.acts_by_itself = kind.acts_by_itself()
         self.memory_size = kind.memory_size(self.algorithm.options)
 
@@ -151,9 +154,14 @@ class ClassPolicy:
         return output
 
     def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
+        """What the algorithm's ``act`` chooses, within the bounds: learners are to see the action that the
+        environment is given. One that is not finite is left as it is, for the caller to refuse.
+        """
         with self._torch.inference_mode():
             action: Actions = self.algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
-        return action
+        if self._bounds is None or not np.isfinite(action).all():
+            return action
+        return np.clip(action, *self._bounds)
 
 
 def _acting_part(networks: Networks) -> Mapping[str, Any]:

@@ -110,7 +110,7 @@ class OwnEnvironment:
         start = self.action_start = _integers(environment, "action_start")
         if start and len(start) != (num := len(choices(description["distribution"]))):
             raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
-        self.limits = _limits(environment)
+        self.limits = limits_of(environment)
         self.parts = [ObservationPart.described(table) for table in environment.get("obs_parts", [])]
         size = sum(part.size for part in self.parts)
         if self.parts and (size,) != (shape := counts(description["observation"], "shape")):
@@ -205,7 +205,8 @@ def _integers(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return tuple(np.asarray(values, np.int64).tolist())
 
 
-def _limits(table: Mapping[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+def limits_of(table: Mapping[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """The ``limits`` of an environment's table. Raises ValueError for other than pairs of numbers or null."""
     rows = table.get("action_limits") or None
     if rows is None:
         return None

@@ -11,4 +11,4 @@ class Noisy(SAC):
     def act(self, obs, greedy):
         """``[N, size]`` to ``[N, actions]``."""
         mode = self.actions.mode(self.policy(obs))
-        return mode if greedy else (mode + 0.3 * torch.randn_like(mode)).clamp(-1.0, 1.0)
+        return mode if greedy else mode + 0.3 * torch.randn_like(mode)

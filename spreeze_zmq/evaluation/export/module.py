@@ -51,7 +51,7 @@ class Deterministic(nn.Module):
             self.parts = nn.ModuleDict(policy.actor.modules)
             algorithm = policy.actor.algorithm
             self._network: Callable[..., Any] = lambda rows, *memory: algorithm.act(rows, True)
-            self._choose: Step = lambda action: action if squashed or not box else _clipped(box)(action)
+            self._choose: Step = _clipped(box) if box else lambda action: action
         else:
             self._network = self._network_of(policy, rows.size)
             if distribution["kind"] == "epsilon_greedy":

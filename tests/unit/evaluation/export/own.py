@@ -4,6 +4,7 @@ import torch
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.declarations import Networks
+from spreeze_zmq.algorithms.distributions import Normal
 from spreeze_zmq.algorithms.sac import SAC
 
 
@@ -35,6 +36,16 @@ class Waving(Gated):
     def act(self, obs, greedy):
         """``[N, size]`` to ``[N, 2]``, beyond the bounds too."""
         return self.policy(obs)[:, :2].sin() * 3.0
+
+
+class Roaming(Waving):
+    """It acts where not all actions have bounds."""
+
+    needs_bounds = False
+
+    def __init__(self, options, env):
+        super(SAC, self).__init__(options, env)
+        self.actions = Normal(env, -5.0, 2.0)
 
 
 class Hesitating(Gated):

@@ -15,10 +15,11 @@ from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.export import export_onnx, export_torchscript, files
 from spreeze_zmq.policy import Policy, actor, register_class_loader
-from tests.unit.algorithms.shipped import BOX, DISCRETE, SEVERAL, UNBOUNDED
+from tests.unit.algorithms.shipped import BOX, DISCRETE, HIGH, LOW, SEVERAL, UNBOUNDED
 
 FRAMES = EnvironmentSpec("none", {}, (44, 40), "uint8", "discrete", action_sizes=(6,))
 COLOURS = EnvironmentSpec("none", {}, (40, 36, 3), "uint8", "discrete", action_sizes=(6,))
+IN_PART = replace(UNBOUNDED, action_limits=((0.0, None), (None, 0.0)))
 SMALL = {"hidden_sizes": (16, 16)}
 #: Algorithm, environment, options.
 POLICIES = {
@@ -34,7 +35,7 @@ POLICIES = {
     "pqn stack": ("pqn", FRAMES, {"network": "nature_cnn", "frame_stack": 4}),
     "ppo": ("ppo", BOX, SMALL),
     "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
-    "ppo bounded in part": ("ppo", replace(UNBOUNDED, action_limits=((0.0, None), (None, 0.0))), SMALL),
+    "ppo bounded in part": ("ppo", IN_PART, SMALL),
     "ppo discrete": ("ppo", DISCRETE, SMALL),
     "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
     "ppo starts": ("ppo", replace(SEVERAL, action_start=(5, -1)), SMALL),
@@ -45,6 +46,7 @@ POLICIES = {
     "td3 memory": ("td3", BOX, {"memory_size": 8, **SMALL}),
     "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.evaluation.export.own:Waving", BOX, SMALL),
+    "own act bounded in part": ("tests.unit.evaluation.export.own:Roaming", IN_PART, SMALL),
 }
 
 
@@ -84,6 +86,7 @@ ALIKE = (
     "ppo discrete",
     "ppo multi-discrete",
     "ppo stack",
+    "own act bounded in part",
 )
 
 
@@ -126,6 +129,24 @@ def test_an_action_stays_within_what_bounds_there_are(policy, tmp_path):
     within = np.stack([free[:, 0].clip(0.0, None), free[:, 1].clip(None, 0.0)], 1)
     assert (free != within).any(0).all()
     np.testing.assert_array_equal(policy(**inputs), within)
+
+
+@pytest.mark.parametrize(
+    ("policy", "low", "high"),
+    [("own act", LOW, HIGH), ("own act bounded in part", [0.0, -np.inf], [np.inf, 0.0])],
+    indirect=["policy"],
+)
+def test_what_an_act_of_ones_own_gives_beyond_the_bounds_is_clipped(policy, low, high):
+    """Drawn, as samplers put it into rollouts, and without exploration, as everybody else takes it."""
+    inputs = files.random_inputs(policy, 1000, policy.env.obs_dtype, seed=5)
+    rows = torch.from_numpy(policy.actor._rows(inputs["obs"]))
+    free = policy.actor.algorithm.act(rows, greedy=True).numpy()
+    expected = np.clip(free, low, high)
+    assert (free != expected).any(0).all()
+    drawn, _ = policy.act(inputs["obs"], np.random.default_rng(0))
+    for action in (drawn, policy.mode(inputs["obs"]), policy(**inputs)):
+        np.testing.assert_array_equal(action, expected)
+        assert action.dtype == np.float32
 
 
 @pytest.mark.parametrize(
