@@ -153,6 +153,8 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
     """Why a run in order will not give the numbers that one run of all its steps gives, in words; empty where
     it will.
     """
+    if plan.offline:
+        return "the learners of a run on data alone write at no common count"
     if not origin.checkpoint.state.get("exact"):
         return (
             "its checkpoint is not one at which all learners of a run in order had done the same, "

@@ -262,11 +262,24 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     assert any("is left behind" in line and "cannot be used" in line for line in said)
 
 
-def test_only_a_replay_that_samplers_fill_is_waited_for(parent, tmp_path, monkeypatch):
-    """A run on data alone has its whole replay at once."""
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """Settings of a run on data alone."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     dataset("own-v0")
-    alone = ["run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0"]
+    return ["run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0"]
+
+
+def test_a_run_on_data_alone_says_its_own_reason(parent, alone):
+    """Whatever its checkpoint: its learners have no samples by which they could rest at one count."""
+    plan = topology.load("pendulum", [*alone, "balance.mode=lockstep"])
+    parent.run_file.write_text(plan.to_json())
+    said = why_not_exact(plan, Origin.of(parent.path))
+    assert said == "the learners of a run on data alone write at no common count"
+
+
+def test_only_a_replay_that_samplers_fill_is_waited_for(parent, tmp_path, alone):
+    """A run on data alone has its whole replay at once."""
     for number, settings in enumerate(([], alone)):
         _, said = resume(tmp_path / f"child-{number}", parent, topology.load("pendulum", settings))
         assert any("updates wait until a tenth" in line for line in said) == (settings == [])
