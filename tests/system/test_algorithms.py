@@ -9,6 +9,12 @@ from tests.system.conftest import adds_up, thorough_but
 ROADS = {
     "sac": ("pendulum", "--set", "algorithm.hidden_sizes=[16]"),
     "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
+    "td3_bc": ("pendulum", "--set", "run.algorithm=td3_bc", "--set", "algorithm.hidden_sizes=[16]"),
+    "discrete_sac": (
+        "cartpole_dqn",
+        *("--set", "run.algorithm=discrete_sac"),
+        *("--set", "algorithm.hidden_sizes=[16]"),
+    ),
     "own noise": (
         "pendulum",
         *("--set", "run.algorithm=tests.system.noisy:Noisy"),

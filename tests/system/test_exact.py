@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from spreeze_zmq import algorithms
+from spreeze_zmq.plan import topology
 from spreeze_zmq.run.checkpoint import latest
 from tests.system.conftest import thorough_but
 from tests.system.test_algorithms import LOCKSTEP, ROADS, counted
@@ -14,8 +16,8 @@ POINTS = (512, 1100, 1900, 2560)
 #: Options that follow the limit of a run would differ between runs that end elsewhere.
 STEADY = ("--set", "algorithm.learning_rate=1e-3")
 #: A road and the points at which it is resumed.
-ALL = ("sac", "td3", "dqn", "ppo", "pqn", "hindsight", "camera", "recurrent", "sequences", "sac sequences")
-ALL += ("own noise",)
+ALL = ("sac", "td3", "td3_bc", "discrete_sac", "dqn", "ppo", "pqn", "hindsight", "camera")
+ALL += ("recurrent", "sequences", "sac sequences", "own noise")
 CHAINS = [(road, POINTS[:-1]) for road in ALL]
 #: How often a run is saved that is killed on the way, and env steps that follow its checkpoint.
 OFTEN, FURTHER = ("--set", "run.checkpoint_minutes=0.05"), 2048
@@ -36,6 +38,12 @@ def manifest(run):
     """The newest manifest's state."""
     folder = max((run.folder / "checkpoints").iterdir())
     return json.loads((folder / "MANIFEST.json").read_text())["state"]
+
+
+def test_every_shipped_algorithm_has_a_road():
+    """Which both of the tests below take."""
+    found = {topology.load(name, settings[1::2]).run.algorithm for name, *settings in map(ROADS.get, ALL)}
+    assert {*algorithms.names()} <= found
 
 
 @pytest.mark.long("three runs, one after the other")
