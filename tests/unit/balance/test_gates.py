@@ -127,6 +127,20 @@ def test_the_actor_may_be_ahead_by_its_slack_and_no_further():
     assert gate.actor_updates == 13
 
 
+def test_an_actor_that_could_not_follow_makes_up_for_nothing():
+    """It follows the same critic from where that is by then, at its delay."""
+    gate = DelayGate(policy_delay=2, slack=0)
+    gate.meet(100)
+    gate.hear(5100)
+    assert gate.may_update
+    gate.meet_again()
+    assert not gate.may_update
+    gate.hear(5104)
+    while gate.may_update:
+        gate.actor_updates += 1
+    assert gate.actor_updates == 2
+
+
 def quantiles(p50, p99, most, recent_p50, recent_p99):
     """As a learner reports them."""
     recent = {"recent_p50": recent_p50, "recent_p99": recent_p99}

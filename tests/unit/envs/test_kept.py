@@ -131,6 +131,7 @@ CASES = {
     "one's own": (f"{HERE}:Own", {}),
     "one whose spaces draw": (f"{HERE}:Changing", {}),
     "one that speaks for itself": (f"{HERE}:Speaking", {}),
+    "masks": ("tests.masked:Game", {"action_mask": True, "limit": True}),
 }
 
 
@@ -141,13 +142,21 @@ def made(env_id, seed, options):
     return batch
 
 
+def legal(batch, action):
+    """The same actions, but the first legal one for each that is not, where masks say so."""
+    mask = batch.action_mask
+    return action if mask is None else np.where(mask[np.arange(3), action], action, mask.argmax(1))
+
+
 def played(batch, actions):
     """What a batch returns of some steps."""
     found = []
     for action in actions:
-        obs, reward, terminated, truncated, info = batch.step(action)
+        obs, reward, terminated, truncated, info = batch.step(legal(batch, action))
         episode = info.get("episode", {"r": np.zeros(3), "l": np.zeros(3)})
-        found.append((obs, reward, terminated, truncated, info.get("final_obs", obs), *episode.values()))
+        masks = [info[name] for name in ("action_mask", "final_action_mask") if name in info]
+        last_obs = info.get("final_obs", obs)
+        found.append((obs, reward, terminated, truncated, last_obs, *episode.values(), *masks))
     return found
 
 
@@ -163,8 +172,8 @@ def test_what_an_environment_draws_from_its_own_spaces_follows_from_the_seed():
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_batch_goes_on_where_another_one_was(case):
-    """Through ends of episodes, with the same observations, rewards, lengths and returns; and its state, as
-    bytes, is that one's.
+    """Through ends of episodes, with the same observations, masks, rewards, lengths and returns; and its
+    state, as bytes, is that one's.
     """
     env_id, options = CASES[case]
     one, other = made(env_id, 1, options), made(env_id, 2, options)
@@ -175,6 +184,7 @@ def test_a_batch_goes_on_where_another_one_was(case):
     state = packed(one.get_state())
     other.set_state(unpacked(state))
     assert packed(other.get_state()) == state
+    np.testing.assert_array_equal(other.action_mask, one.action_mask)
     expected, got = played(one, actions[20:]), played(other, actions[20:])
     assert any(step[2].any() or step[3].any() for step in expected) or "MuJoCo" in case
     for step, same in zip(expected, got, strict=True):

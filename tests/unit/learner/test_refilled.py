@@ -1,0 +1,104 @@
+"""A learner that goes on with its replay trains at once, and one that has lost it makes up for nothing."""
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.cadence import Cadence
+from spreeze_zmq.learner.delayed import DelayExperience
+from spreeze_zmq.learner.experience import Counts
+from spreeze_zmq.learner.lag import CollectionLimits
+from spreeze_zmq.learner.ratio import RatioExperience
+from spreeze_zmq.learner.setup import PART_OF, algorithm_of
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER
+from spreeze_zmq.replay import Relabelling
+from spreeze_zmq.wire import Message
+from tests.unit.learner.test_sources import many
+
+SMALL = ("hidden_sizes=[8]", "batch_size=64", "learning_starts=1000", "replay_capacity=20000")
+ENV_STEPS, STARTS = 6000, 1000
+
+
+def learned_from(kind, role, algorithm="sac"):
+    """What a learner learns from that goes on at 6,000 env steps, its peers without messages."""
+    settings = [f"algorithm.{each}" for each in SMALL]
+    plan = topology.load("pendulum", [f"run.algorithm={algorithm}", *settings])
+    component = SimpleNamespace(
+        plan=plan,
+        role=role,
+        environment=plan.environment,
+        options={**plan.components[role].options, "device": "cpu"},
+        open=lambda *_: SimpleNamespace(),
+        figures={},
+        on=lambda *_: None,
+        stopping_roles=set(),
+    )
+    half = algorithms.make(PART_OF[role], *algorithm_of(plan), plan.environment, "cpu", 1)
+    outlet = SimpleNamespace(
+        cadence=Cadence(1e9, 0), limits=CollectionLimits(plan), observe=lambda rollout: None, owed=[]
+    )
+    others = SimpleNamespace(num_taken=1, version=1)
+    return kind(component, half, outlet, others, Counts(env_steps=ENV_STEPS))
+
+
+def whole(env, num_steps):
+    """A rollout of episodes that are as long."""
+    rollout = random_rollout(env, num_steps)
+    ended = np.zeros_like(rollout.terminated)
+    ended[-1] = True
+    index = np.argwhere(ended).astype(np.int32)
+    return replace(rollout, terminated=ended, final_obs=rollout.obs[-1], final_index=index)
+
+
+@pytest.mark.parametrize("times", [0, 1], ids=["plain", "relabelled"])
+def test_a_critic_learner_whose_replay_came_back_trains_after_one_more_rollout(tmp_path, times):
+    """What the replay has of samplers counts as received and trained on; each step once, though its episode
+    is kept once more in hindsight.
+    """
+    before, after = (learned_from(RatioExperience, CRITIC_LEARNER) for _ in range(2))
+    for one in (before, after):
+        if times:
+            one.replay.relabel_by(Relabelling(partial(many, times), None, 1))
+    before.replay.add(whole(before.component.environment, ENV_STEPS // 16))
+    before.replay.save(tmp_path)
+    after.replay.load(tmp_path)
+    assert len(after.replay) == ENV_STEPS * (1 + times)
+    after.restore(before.state())
+    gate = after.gate
+    assert (after.replay.num_sampled, after.refill) == (ENV_STEPS, 0)
+    assert (gate.received, gate.trained) == (ENV_STEPS, int(gate.replay_ratio * (ENV_STEPS - STARTS)))
+    assert not gate.may_update
+    after.add(random_rollout(after.component.environment))
+    assert gate.may_update
+
+
+def test_an_actor_learner_that_lost_its_replay_makes_up_for_no_update():
+    """Those of the critics meanwhile count for nothing, once as much has come as it waits for."""
+    actor = learned_from(DelayExperience, ACTOR_LEARNER, "td3")
+    actor.restore(actor.state())
+    assert actor.refill == STARTS
+    rollout = random_rollout(actor.component.environment)
+
+    def meet(updates):
+        fields = {"critic_updates": updates, "env_steps": ENV_STEPS}
+        actor.meet(Message("critic", fields, {}, "critic_learner-0", 1))
+
+    meet(100)
+    for updates in range(1100, 5100, 1000):
+        meet(updates)
+        assert not actor.ready
+        actor.add(rollout)
+    assert actor.replay.num_sampled >= STARTS
+    assert not actor.ready
+    meet(4104)
+    num_updates = 0
+    while actor.gate.may_update:
+        actor.trained(None)
+        num_updates += 1
+    assert num_updates == (4 + actor.gate.slack) // actor.options.policy_delay
