@@ -13,7 +13,7 @@ from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironme
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.policy import Policy, actor, register_class_loader
 from spreeze_zmq.replay import Minibatches, RoundStore
-from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS, UNBOUNDED
+from tests.unit.algorithms.shipped import BOX, DISCRETE, MASKED, PIXELS, UNBOUNDED
 
 PPO = algorithms.get("ppo")
 OPTIONS = PPO.Options(memory_size=6, hidden_sizes=(8,))
@@ -34,16 +34,23 @@ def policy_of(half, version=1):
 
 
 def rollouts_of(policy, env, num=2, seed=0):
-    """Rollouts one after the other in which episodes end at random; observations are noise."""
+    """Rollouts one after the other in which episodes end at random; observations are noise, and half of all
+    actions are legal where masks say so.
+    """
     rng, shape = np.random.default_rng(seed), (STEPS, ENVS)
+    legal, masked = masks(rng, (1, ENVS), env), {}
     frames = policy.frame_stack()
     frames.begin(rng.standard_normal((ENVS, *env.obs_shape)).astype(np.float32))
     for number in range(num):
         memory, obs, actions, log_probs = frames.memory.copy(), [frames.seen], [], []
         ended = rng.random((2, *shape)) < 0.15
         ended[1] &= ~ended[0]
+        if env.action_mask:
+            legal = np.concatenate([legal[-1:], masks(rng, shape, env)])
+            masked = {"action_mask": legal, "final_action_mask": masks(rng, (ended.sum(),), env)}
         for t in range(STEPS):
-            action, log_prob = policy.act(frames.seen, rng, log_prob=True, memory=frames.memory)
+            about = {"action_mask": legal[t]} if env.action_mask else {}
+            action, log_prob = policy.act(frames.seen, rng, log_prob=True, memory=frames.memory, **about)
             actions.append(action)
             log_probs.append(log_prob)
             obs.append(rng.standard_normal((ENVS, *env.obs_shape)).astype(np.float32))
@@ -59,7 +66,15 @@ def rollouts_of(policy, env, num=2, seed=0):
             final_index=np.argwhere(ended[0] | ended[1]).astype(np.int32),
             log_prob=np.stack(log_probs),
             memory=memory,
+            **masked,
         )
+
+
+def masks(rng, shape, env):
+    """One action is legal, and others at random."""
+    legal = rng.random((*shape, env.num_choices)) < 0.5
+    legal[..., :1] |= ~legal.any(-1, keepdims=True)
+    return legal
 
 
 def round_of(policy, env):
@@ -78,7 +93,9 @@ def test_a_policy_that_arrives_draws_nothing():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("env", [BOX, DISCRETE, UNBOUNDED], ids=["box", "discrete", "unbounded"])
+@pytest.mark.parametrize(
+    "env", [BOX, DISCRETE, MASKED, UNBOUNDED], ids=["box", "discrete", "masked", "unbounded"]
+)
 def test_the_learner_finds_the_odds_that_the_sampler_had(env):
     """Through episodes that end within rollouts, and from one rollout into the next: no step is stale."""
     half = algorithms.make("policy", PPO, OPTIONS, env, "cpu", 1)
