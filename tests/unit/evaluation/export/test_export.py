@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from gymnasium.spaces import MultiBinary
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
@@ -15,7 +16,7 @@ from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.export import export_onnx, export_torchscript, files
 from spreeze_zmq.policy import Policy, actor, register_class_loader
-from tests.unit.algorithms.shipped import BOX, DISCRETE, HIGH, LOW, SEVERAL, UNBOUNDED
+from tests.unit.algorithms.shipped import BOX, DISCRETE, HIGH, LOW, MASKED, SEVERAL, UNBOUNDED
 
 FRAMES = EnvironmentSpec("none", {}, (44, 40), "uint8", "discrete", action_sizes=(6,))
 COLOURS = EnvironmentSpec("none", {}, (40, 36, 3), "uint8", "discrete", action_sizes=(6,))
@@ -44,6 +45,10 @@ POLICIES = {
     "dqn memory": ("dqn", DISCRETE, {"memory_size": 8, **SMALL}),
     "sac memory": ("sac", BOX, {"memory_size": 8, **SMALL}),
     "td3 memory": ("td3", BOX, {"memory_size": 8, **SMALL}),
+    "ppo masks": ("ppo", replace(SEVERAL, action_mask=True), SMALL),
+    "ppo flags": ("ppo", replace(SEVERAL, action_shape=(4,), action_sizes=(2,) * 4), SMALL),
+    "dqn masks memory": ("dqn", MASKED, {"memory_size": 8, **SMALL}),
+    "dqn masks c51": ("dqn", MASKED, {"num_atoms": 11, **SMALL}),
     "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.evaluation.export.own:Waving", BOX, SMALL),
     "own act bounded in part": ("tests.unit.evaluation.export.own:Roaming", IN_PART, SMALL),
@@ -86,6 +91,8 @@ ALIKE = (
     "ppo discrete",
     "ppo multi-discrete",
     "ppo stack",
+    "ppo flags",
+    "dqn masks c51",
     "own act bounded in part",
 )
 
@@ -105,10 +112,11 @@ def test_onnx_acts_as_the_policy_does(policy, tmp_path):
     inputs = files.random_inputs(policy, 1000, policy.env.obs_dtype, seed=5)
     actual, *after = session.run(None, inputs)
     names = [*(each.name for each in session.get_inputs()), *(each.name for each in session.get_outputs())]
-    if policy.memory_size:
-        assert names == ["obs", "memory", "action", "next_memory"]
-    else:
-        assert names == ["obs", "action"]
+    remembers, masked = bool(policy.memory_size), policy.env.action_mask
+    assert names == [
+        *("obs", *["memory"] * remembers, *["action_mask"] * masked),
+        *("action", *["next_memory"] * remembers),
+    ]
     given = {name: rows.copy() for name, rows in inputs.items()}
     expected = policy(**given)
     if after:
@@ -129,6 +137,15 @@ def test_an_action_stays_within_what_bounds_there_are(policy, tmp_path):
     within = np.stack([free[:, 0].clip(0.0, None), free[:, 1].clip(None, 0.0)], 1)
     assert (free != within).any(0).all()
     np.testing.assert_array_equal(policy(**inputs), within)
+
+
+@pytest.mark.parametrize("policy", ["ppo flags"], indirect=True)
+def test_flags_are_what_their_space_takes(policy):
+    """Each row, as a batch or alone."""
+    obs = files.random_inputs(policy, 100, policy.env.obs_dtype, seed=5)["obs"]
+    rows = policy(obs)
+    assert {*rows.ravel().tolist()} == {0, 1}
+    assert all(map(MultiBinary(4).contains, [*rows, policy(obs[0])]))
 
 
 @pytest.mark.parametrize(
