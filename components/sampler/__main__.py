@@ -24,7 +24,7 @@ from spreeze_zmq.envs.seeds import seed_for, shared_generators_seeded
 from spreeze_zmq.evaluation.arena import timing_of, workers_of_sampler
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.policy import FrameStack, MaskRows, Played, Policy, played, usable
+from spreeze_zmq.policy import FrameStack, MaskRows, Played, Policy, places, played, usable
 from spreeze_zmq.policy.own_environment import choices
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ EPISODES_INTERVAL_S = 0.5
 #: Time for the learners to drain their queues before this process closes its sockets: messages that the
 #: kernel holds for a full queue are lost then.
 SETTLE_S = 0.2
-#: Multiples of it, modulo 1, are spread evenly over [0, 1) however many there are.
-GOLDEN = (5**0.5 - 1) / 2
 
 
 class Collector:
@@ -55,7 +53,7 @@ class Collector:
         self.log_prob = log_prob
         self.num_steps: int = component.options["rollout_steps"]
         self.num_envs: int = component.options["envs"]
-        self.place = self.places()
+        self.place = places(self.num_envs, component.index)
         seeds = component.seed_sequence()
         first, shared = map(int, seeds.generate_state(2))
         with shared_generators_seeded(shared):
@@ -100,15 +98,6 @@ class Collector:
             randomize=component.plan.run.randomize,
             first_index=first_index(component.plan, SAMPLER, component.index),
         )
-
-    def places(self) -> NDArray[np.float32]:
-        """``[N]``: the place of each environment among all, from 0 to 1. Those at the start of the run are
-        evenly apart; those of samplers that come later, however many, are spread by the golden ratio.
-        """
-        total = self.component.plan.components[SAMPLER].count.initial * self.num_envs
-        mine = self.component.index * self.num_envs + np.arange(self.num_envs)
-        later = mine * GOLDEN % 1.0
-        return np.where(mine < total, mine / max(total - 1, 1), later).astype(np.float32)
 
     def check_choices(self, policy: Policy) -> None:
         """Raise WireError if the policy chooses among more or fewer actions than the environments take."""

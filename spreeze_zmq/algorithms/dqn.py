@@ -49,8 +49,7 @@ class ActionValueOptions(EncoderOptions):
     exploration_steps: int = option(10_000, "transitions sampled until final_epsilon is reached", minimum=1)
     epsilon_spread: float = option(
         0.0,
-        "environments explore with powers of epsilon from 1, the first, to 1 + this, the last; "
-        "7 in 1803.00933",
+        "environments explore with powers of epsilon evenly between 1 and 1 + this; 7 in 1803.00933",
         minimum=0.0,
     )
 

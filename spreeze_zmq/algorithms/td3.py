@@ -47,10 +47,10 @@ class TD3(SharedEncoderAlgorithm):
         )
         target_noise_clip: float = option(0.5, "that noise is no larger than this", minimum=0.0)
         noise_min: float = option(
-            0.1, "deviation of the exploration in the first environment, in actions of [-1, 1]", minimum=0.0
+            0.1, "least deviation of the exploration, in actions of [-1, 1]", minimum=0.0
         )
         noise_max: float = option(
-            0.4, "deviation in the last environment; the others are evenly between", minimum=0.0
+            0.4, "largest one; the environments are evenly between, a single one in the middle", minimum=0.0
         )
 
         def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ torch is imported only for a network with a convolution.
 
 from __future__ import annotations
 
-from spreeze_zmq.policy.actor import register_class_loader
+from spreeze_zmq.policy.actor import places, register_class_loader
 from spreeze_zmq.policy.file import read_file
 from spreeze_zmq.policy.legal import MaskRows
 from spreeze_zmq.policy.observations import FrameStack, Played, played, with_noise, without_noise
@@ -16,6 +16,7 @@ __all__ = [
     "MaskRows",
     "Played",
     "Policy",
+    "places",
     "played",
     "read_file",
     "register_class_loader",

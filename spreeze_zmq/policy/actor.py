@@ -23,6 +23,8 @@ Drawn = tuple[Actions, Floats | None]
 trusted: set[str] = set()
 #: The package of the shipped algorithms.
 SHIPPED = "spreeze_zmq.algorithms."
+#: Multiples of it, modulo 1, are spread evenly over [0, 1) however many there are.
+GOLDEN = (5**0.5 - 1) / 2
 
 _loaders: list[ClassLoader] = []
 
@@ -151,9 +153,14 @@ class Box:
         return self.stretch(unit), np.full(num, -self.num * math.log(2.0), np.float32)
 
 
-def evenly_spread(num: int) -> Floats:
-    """Places ``[num]`` from 0 to 1 for environments that are all of the run's; 0 for a single one."""
-    return np.linspace(0.0, 1.0, num, dtype=np.float32)
+def places(num: int, index: int = 0) -> Floats:
+    """``[num]`` within [0, 1]: the place of each environment of sampler ``index`` among all of the run's.
+
+    Each of ``num`` equal parts of [0, 1] has one, shifted within it by ``index`` times the golden ratio:
+    those of samplers 0 to k are spread evenly for each k, as samplers come and go.
+    """
+    shift = (0.5 + index * GOLDEN) % 1.0
+    return ((np.arange(num) + shift) / num).astype(np.float32)
 
 
 def register_class_loader(loader: ClassLoader) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.policy.actor import ActionDistribution, Actions, Actor, Arrays, Drawn, Floats, evenly_spread
+from spreeze_zmq.policy.actor import ActionDistribution, Actions, Actor, Arrays, Drawn, Floats, places
 from spreeze_zmq.policy.description import count, counts, number, numbers_in_order
 from spreeze_zmq.policy.legal import LegalChoices, LegalEpsilonGreedy
 
@@ -100,8 +100,8 @@ class EpsilonGreedy(ActionDistribution):
 
     def epsilon(self, num: int, place: Floats | None) -> NDArray[np.float64]:
         """The probability ``[num]`` of a random action in each environment."""
-        places = evenly_spread(num) if place is None else np.asarray(place)
-        return np.asarray(self._epsilon ** (1.0 + self._spread * places.astype(np.float64)))
+        place = places(num) if place is None else np.asarray(place)
+        return np.asarray(self._epsilon ** (1.0 + self._spread * place.astype(np.float64)))
 
     def among(self, legal: NDArray[np.bool_]) -> Actor:
         """See :class:`Actor`."""

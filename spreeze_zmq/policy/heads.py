@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.policy.actor import ActionDistribution, Actions, Arrays, Box, Drawn, Floats, evenly_spread
+from spreeze_zmq.policy.actor import ActionDistribution, Actions, Arrays, Box, Drawn, Floats, places
 from spreeze_zmq.policy.choices import Categorical, EpsilonGreedy
 from spreeze_zmq.policy.description import number, numbers_in_order
 
@@ -159,8 +159,8 @@ class Deterministic(ActionDistribution):
         """
         if log_prob:
             raise ValueError("a deterministic policy has no log_prob, but it is asked for")
-        places = evenly_spread(len(output)) if place is None else np.asarray(place, np.float32)
-        sigma = self._noise_min + (self._noise_max - self._noise_min) * places
+        place = places(len(output)) if place is None else np.asarray(place, np.float32)
+        sigma = self._noise_min + (self._noise_max - self._noise_min) * place
         unit = rng.standard_normal(output.shape, np.float32)
         unit *= sigma[:, None]
         unit += np.tanh(output)

@@ -174,7 +174,7 @@ class Policy:
             obs: ``[N, *obs_shape]``, or the ``seen`` of a :meth:`frame_stack`, which stacks need.
             rng: source of all randomness.
             place: ``[N]`` in [0, 1], the position of each environment among all of the run's, which may
-                explore differently; by default evenly spread, 0 for a single one.
+                explore differently; by default evenly spread, 1/2 for a single one.
             log_prob: return log densities too.
             memory: ``[N, memory_size]`` of a recurrent policy, that of its :meth:`frame_stack`; overwritten
                 with the next step's.

@@ -43,10 +43,10 @@ def publish(peers, version, output, distribution, **arrays):
     peers.publish("policy", "policy", arrays, description=description, extras={}, **counts)
 
 
-def sampled(peers, version, output, distribution):
+def sampled(peers, version, output, distribution, index=0):
     """The first rollout of a sampler under this policy."""
     publish(peers, version, output, distribution)
-    peers.start()
+    peers.start(index)
     return rollout_from(peers.next("rollout", CRITIC))
 
 
@@ -81,7 +81,7 @@ def test_a_normal_policy_is_clipped_for_the_environment_alone(peers):
 SPREAD = {
     "kind": "epsilon_greedy",
     "num_actions": 2,
-    "epsilon": 0.5,
+    "epsilon": 0.98,
     "spread": 400.0,
     "atoms": 1,
     "v_min": 0.0,
@@ -91,14 +91,14 @@ SPREAD = {
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=2"]], indirect=True)
 def test_environments_explore_by_their_place_among_all_samplers(peers):
-    """Of two samplers with 16 environments each the first one's first explores half the time, and even its
-    second one (0.5 ** (1 + 400 / 31)) hardly ever.
+    """The second sampler's 16 environments have one place in each sixteenth, at the golden ratio less 1/2 in
+    it: the first explores nearly always, the last hardly ever.
     """
     plays(peers, "CartPole-v1")
-    rollout = sampled(peers, 3, [0.0, 1.0], SPREAD)
-    epsilon = 0.5 ** (1 + 400.0 * np.arange(16) / 31)
+    rollout = sampled(peers, 3, [0.0, 1.0], SPREAD, index=1)
+    epsilon = 0.98 ** (1 + 400.0 * (np.arange(16) + 0.11803399) / 16)
     assert 0 < (rollout.action[:, 0] == 0).sum() < 16
-    assert (rollout.action[:, 2:] == 1).all()
+    assert (rollout.action[:, -1] == 1).all()
     expected = np.log(epsilon / 2 + (1 - epsilon) * (rollout.action == 1))
     np.testing.assert_allclose(rollout.log_prob, expected, atol=1e-5)
 

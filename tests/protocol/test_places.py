@@ -3,34 +3,26 @@
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from spreeze_zmq.components.sampler.__main__ import Collector
+
+from spreeze_zmq.policy import places
 
 EXAMPLES = Path(__file__).parents[2] / "components" / "examples"
-INITIAL, NUM = 3, 4
-
-
-def shipped(index):
-    """Of the shipped sampler."""
-    count = SimpleNamespace(initial=INITIAL)
-    plan = SimpleNamespace(components={"sampler": SimpleNamespace(count=count)})
-    component = SimpleNamespace(plan=plan, index=index)
-    return Collector.places(SimpleNamespace(component=component, num_envs=NUM))
+NUM = 4
 
 
 def in_python(index):
     """Of the example in Python."""
     names = {}
     exec((EXAMPLES / "sampler_python" / "policy.py").read_text(), names)
-    return names["places"](index, NUM, INITIAL)
+    return names["places"](index, NUM)
 
 
 def in_javascript(index):
     """Of the example in JavaScript."""
-    return of_javascript("policy.js", f"its.places({index}, {NUM}, {INITIAL})")
+    return of_javascript("policy.js", f"its.places({index}, {NUM})")
 
 
 def of_javascript(name, expression):
@@ -44,11 +36,22 @@ def of_javascript(name, expression):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("places", [in_python, in_javascript])
-def test_an_example_explores_where_the_shipped_sampler_would(places):
-    """Samplers that come later too: they do not all stand at the end."""
-    for index in (0, INITIAL - 1, INITIAL, INITIAL + 6):
-        np.testing.assert_allclose(places(index), shipped(index), atol=1e-6)
+@pytest.mark.parametrize("num", [1, 4, 16])
+def test_the_samplers_that_a_run_keeps_explore_in_all_ways(num):
+    """The balancer stops those of the highest numbers: the first few still cover all places, neighbours at
+    most twice as far apart as evenly.
+    """
+    for count in range(1, 63):
+        found = np.sort(np.concatenate([places(num, index) for index in range(count)]))
+        apart = np.diff(found, prepend=0.0, append=1.0)
+        assert apart.max() <= 2 / (count * num), f"{count} samplers of {num} environments"
+
+
+@pytest.mark.parametrize("of_example", [in_python, in_javascript])
+def test_an_example_explores_where_the_shipped_sampler_would(of_example):
+    """Each environment of each sampler."""
+    for index in (0, 2, 3, 9):
+        np.testing.assert_allclose(of_example(index), places(NUM, index), atol=1e-6)
 
 
 @pytest.mark.parametrize(

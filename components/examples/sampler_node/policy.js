@@ -40,11 +40,10 @@ function network({ observation, layers }, { parameters, observation_mean: middle
   return x;
 }
 
-/** Where each of a sampler's N environments stands among all, 0 to 1; those of samplers that come later are spread. */
-function places(index, N, initial) {
-  const [total, golden] = [initial * N, (Math.sqrt(5) - 1) / 2];
-  const numbers = Array.from({ length: N }, (_, n) => index * N + n);
-  return numbers.map((one) => (one < total ? one / Math.max(total - 1, 1) : (one * golden) % 1));
+/** Where each of a sampler's N environments stands among all, 0 to 1; those of the first samplers are spread evenly. */
+function places(index, N) {
+  const shift = (0.5 + (index * (Math.sqrt(5) - 1)) / 2) % 1;
+  return Array.from({ length: N }, (_, n) => (n + shift) / N);
 }
 
 /** The action as it is drawn and its log density; without `random` the deterministic one. */

@@ -185,7 +185,7 @@ async function collect(policy) {
 
 async function main() {
   let [policy, limit, news] = [null, -1, []];
-  batch = places(index, N, mine.count.initial).map((place) => begin({ env: new Environment(), place }));
+  batch = places(index, N).map((place) => begin({ env: new Environment(), place }));
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => (stopping = true));
   let greeted = Infinity;
   const greet = () => {

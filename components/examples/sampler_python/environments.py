@@ -34,7 +34,7 @@ class Environments:
 
     def __init__(self, plan, index, num, rng):
         self.about, self.num, self.rng = plan["environment"], num, rng
-        self.place = places(index, num, plan["components"]["sampler"]["count"]["initial"])
+        self.place = places(index, num)
         groups = plan["groups"]["count"]
         first = 3 + plan["components"]["evaluator"]["options"].get("episodes", 0) + 2 * groups
         first += (index * groups + plan["groups"]["number"]) * num

@@ -48,12 +48,11 @@ def network(fields, arrays, obs):
     return x
 
 
-def places(index, num_envs, initial):
-    """Where each of a sampler's environments stands among all, [num_envs], 0 to 1: evenly apart those of the
-    ``initial`` samplers, the others spread by the golden ratio.
+def places(index, num_envs):
+    """Where each of a sampler's environments stands among all, [num_envs], 0 to 1: those of the first
+    samplers are spread evenly, however many these are.
     """
-    total, number = initial * num_envs, index * num_envs + np.arange(num_envs)
-    return np.where(number < total, number / max(total - 1, 1), number * (5**0.5 - 1) / 2 % 1)
+    return (np.arange(num_envs) + (0.5 + index * (5**0.5 - 1) / 2) % 1) / num_envs
 
 
 def act(fields, arrays, obs, rng=None, place=0.0, action_mask=None):

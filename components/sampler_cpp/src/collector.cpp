@@ -19,11 +19,6 @@ Random random_of(const Component& component) {
     return Random(std::seed_seq(seeds.begin(), seeds.end()));
 }
 
-/// Samplers with which the run begins.
-int64_t num_at_start(const Component& component) {
-    return component.plan.at("components").at("sampler").at("count").at("initial");
-}
-
 int64_t product(const Json& shape) {
     const auto sizes = shape.get<std::vector<int64_t>>();
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<int64_t>());
@@ -60,7 +55,7 @@ Collector::Collector(Component& component, bool log_prob)
                                                           : about_.at("max_episode_steps").get<int>()),
       limits_(limits_of(about_)),
       obs_(size_t(num_envs) * size_),
-      places_(places_of(int64_t(component.index) * num_envs, num_envs, num_at_start(component) * num_envs)),
+      places_(places_of(component.index, num_envs)),
       returns_(num_envs),
       lengths_(num_envs) {
     check_spaces();

@@ -13,13 +13,10 @@ std::vector<float> floats(const Arrays& arrays, const std::string& name) {
 
 }  // namespace
 
-std::vector<float> places_of(int64_t first, int count, int64_t total) {
-    const double golden = (std::sqrt(5.0) - 1) / 2, last = double(std::max<int64_t>(total - 1, 1));
+std::vector<float> places_of(int index, int count) {
+    const double shift = std::fmod(0.5 + index * ((std::sqrt(5.0) - 1) / 2), 1.0);
     std::vector<float> places(count);
-    for (int n = 0; n < count; ++n) {
-        const int64_t number = first + n;
-        places[n] = float(number < total ? double(number) / last : std::fmod(double(number) * golden, 1.0));
-    }
+    for (int n = 0; n < count; ++n) places[n] = float((n + shift) / count);
     return places;
 }
 

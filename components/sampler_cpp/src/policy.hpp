@@ -4,9 +4,9 @@
 #include "heads.hpp"
 #include "layers.hpp"
 
-/// The place among all environments of the run, 0 to 1, of those from number `first` on. The `total` with which it
-/// begins are evenly apart; those that come later, however many, are spread by the golden ratio.
-std::vector<float> places_of(int64_t first, int count, int64_t total);
+/// The place among all environments of the run, 0 to 1, of the `count` of sampler `index`: one in each of `count` equal
+/// parts, shifted within it by the golden ratio, so that those of the first samplers are spread evenly, however many.
+std::vector<float> places_of(int index, int count);
 
 class Policy {
   public:

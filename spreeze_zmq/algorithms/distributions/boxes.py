@@ -180,8 +180,9 @@ class Deterministic(_Box):
 
     Args:
         env: has a bounded box of actions.
-        noise_min: standard deviation in the run's first environment, in unit actions.
-        noise_max: standard deviation in the last one.
+        noise_min: least standard deviation, in unit actions; those of a run's environments are spread evenly
+            from it ...
+        noise_max: ... to this, the largest.
     """
 
     def __init__(self, env: EnvironmentSpec, noise_min: float, noise_max: float) -> None:

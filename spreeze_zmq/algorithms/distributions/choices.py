@@ -64,8 +64,8 @@ class EpsilonGreedy(Distribution):
     """The action of the highest value, or with a small probability a uniformly random one.
 
     Environment ``i`` of the run takes a random action with the probability ``epsilon ** (1 + spread * p_i)``,
-    with ``p_i`` from 0 for the first to 1 for the last (Horgan et al. 2018, arXiv 1803.00933, section 4.1,
-    with a spread of 7).
+    with ``p_i`` spread evenly from 0 to 1 over all environments (Horgan et al. 2018, arXiv 1803.00933,
+    section 4.1, with a spread of 7).
 
     Args:
         env: has the number of actions.

@@ -1,6 +1,6 @@
 // Plays the parts of the sampler in C++ without a run.
 //     probe act < frames and observations        one line of numbers for each observation
-//     probe places FIRST COUNT TOTAL        one number for each environment
+//     probe places INDEX COUNT        one number for each environment
 //     probe play ENV NQ NV NOISE IS_NORMAL SEED < actions        one JSON line for each step and reset
 #include <cstdio>
 #include <iostream>
@@ -91,8 +91,8 @@ int play(char** words) {
 
 int main(int argc, char** argv) {
     try {
-        if (argc == 5)
-            for (const float place : places_of(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4])))
+        if (argc == 4)
+            for (const float place : places_of(std::atoi(argv[2]), std::atoi(argv[3])))
                 std::printf("%.9g\n", place);
         else
             return argc == 8 ? play(argv + 2) : act(argc > 2 ? std::atoi(argv[2]) : 16);

@@ -4,16 +4,15 @@ import json
 import platform
 import struct
 import subprocess
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from components.sampler.__main__ import Collector
 from components.sampler_cpp import __main__ as program
 from spreeze_zmq.base.machine import ELF
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.plan import topology
+from spreeze_zmq.policy import places
 from spreeze_zmq.run.folder import RunFolder, write_plan
 
 SPEC = topology.load("pendulum", []).environment
@@ -36,18 +35,12 @@ def test_a_policy_that_breaks_a_rule_is_passed_over(probe, mistake):
     assert said_of(probe, garbage.policies(whole)[mistake]).startswith(f"{word}: ")
 
 
-@pytest.mark.parametrize(
-    ("index", "envs", "initial"), [(0, 4, 3), (2, 4, 3), (1, 4, 1), (9, 16, 2), (0, 1, 1)]
-)
-def test_environments_stand_where_those_of_the_shipped_sampler_do(probe, index, envs, initial):
-    """Those of samplers that come later do not all explore alike."""
-    count = SimpleNamespace(count=SimpleNamespace(initial=initial))
-    component = SimpleNamespace(index=index, plan=SimpleNamespace(components={"sampler": count}))
-    ours = Collector.places(SimpleNamespace(component=component, num_envs=envs))
-    words = [probe, "places", str(index * envs), str(envs), str(initial * envs)]
+@pytest.mark.parametrize(("index", "envs"), [(0, 4), (2, 4), (61, 1), (99_999, 16)])
+def test_environments_stand_where_those_of_the_shipped_sampler_do(probe, index, envs):
+    """To the bit."""
+    words = [probe, "places", str(index), str(envs)]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    assert np.array_equal(np.array(said, np.float32), ours)
-    assert len(set(said)) == envs
+    assert np.array_equal(np.array(said, np.float32), places(envs, index))
 
 
 def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):

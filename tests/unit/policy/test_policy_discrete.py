@@ -121,7 +121,7 @@ def test_epsilon_falls_over_the_places_as_in_ape_x():
     epsilon = np.array([0.4, 0.0161908, 0.00065536])
     assert (np.abs(others - epsilon * 2 / 3) < [0.006, 0.002, 0.0004]).all()
     by_default, _ = policy.act(rows(3), rng())
-    spread, _ = policy.act(rows(3), rng(), place=np.array([0.0, 0.5, 1.0], np.float32))
+    spread, _ = policy.act(rows(3), rng(), place=np.array([1 / 6, 0.5, 5 / 6], np.float32))
     assert by_default.tolist() == spread.tolist()
 
 

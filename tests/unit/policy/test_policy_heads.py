@@ -110,9 +110,9 @@ def test_noise_grows_over_the_places():
 
 
 def test_places_are_evenly_spread_by_default():
-    """Three environments get 0.1, 0.3 and 0.5; a single one gets 0.1."""
-    policy = giving([0.0, 0.0], {**NOISY, "noise_max": 0.5}, **BOUNDS)
-    for num, sigma in ((3, [0.1, 0.3, 0.5]), (1, [0.1])):
+    """The middle of each third of 0.1 to 0.7 for three environments; of the whole for a single one."""
+    policy = giving([0.0, 0.0], {**NOISY, "noise_max": 0.7}, **BOUNDS)
+    for num, sigma in ((3, [0.2, 0.4, 0.6]), (1, [0.4])):
         noise = rng().standard_normal((num, 2), np.float32)
         action, _ = policy.act(rows(num), rng())
         np.testing.assert_allclose(action[:, 0], np.clip(np.array(sigma) * noise[:, 0], -1, 1), atol=1e-6)
