@@ -11,7 +11,7 @@ from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import BROKER, FUSED, LEARNERS, MODELS, ROLES, SAMPLER, channels_of
-from spreeze_zmq.plan.topology import dial, resolve
+from spreeze_zmq.plan.topology import resolve
 
 #: What the run's own group has alone: its evaluator names the best policy, its page shows the run.
 _LAUNCHED = (BROKER, SAMPLER, *LEARNERS)
@@ -42,12 +42,6 @@ def plan_of_member(plan: Plan, number: int, cores: int, life: Sequence[int] = ()
         if not ROLES[role].grouped
     }
     components = _fitting(components, learners, plan.groups.left_open, cores)
-    balance, num_samplers = plan.balance, components[SAMPLER].count.initial
-    if plan.learning.on_policy:
-        components = dial.with_fixed_samplers(components)
-    if plan.learning.on_policy and balance.publish_every_updates:
-        updates = dial.updates_of_a_round(num_samplers * balance.rollout_transitions, plan.learning)
-        balance = replace(balance, publish_every_updates=updates)
     return replace(
         plan,
         name=f"{plan.name}-{number}",
@@ -58,7 +52,6 @@ def plan_of_member(plan: Plan, number: int, cores: int, life: Sequence[int] = ()
             save_replay=False,
             resume_from=None,
         ),
-        balance=balance,
         components=components,
         channels={**fresh, **shared},
         groups=replace(plan.groups, number=number),

@@ -21,6 +21,8 @@ from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 
 #: Steps of a rollout for which nothing else speaks.
 ROLLOUT_STEPS = 16
+#: Least of them where "auto" samplers share a round: advantages of shorter rollouts rest on the values alone.
+SHARED_ROUND_STEPS = 128
 #: What somebody may call the name of the algorithm in its own table.
 _NAMES_OF_ONE = frozenset({"name", "type", "class", "algorithm", "algo"})
 
@@ -177,11 +179,27 @@ def with_rollouts(
     if sampler.options.get("rollout_steps") != "auto":
         return dict(components)
     length = getattr(options, "sequence_length", 0) if algorithm.memory_size(options) else 0
-    of_vectors = _is_box_of_vectors(env, getattr(options, "network", "auto"))
-    round_size = algorithm.box_round if of_vectors else 0
+    round_size = _round_that_suits(algorithm, options, env)
     together = max(1, sampler.count.initial) * int(sampler.options.get("envs", 1))
     steps = length or max(ROLLOUT_STEPS, round_size // together)
     return {**components, SAMPLER: replace(sampler, options={**sampler.options, "rollout_steps": steps})}
+
+
+def rollouts_of_round(
+    algorithm: type[Algorithm], options: Any, env: EnvironmentSpec, sampler: Mapping[str, Any]
+) -> int:
+    """The samplers that "auto" has at most for an on-policy algorithm, by the options of one: its round is a
+    rollout of each, so that more would make it longer, unless "auto" rollouts share one that suits it.
+    """
+    round_size = _round_that_suits(algorithm, options, env)
+    if sampler.get("rollout_steps") != "auto":
+        return 1
+    return max(1, round_size // (int(sampler.get("envs", 1)) * SHARED_ROUND_STEPS))
+
+
+def _round_that_suits(algorithm: type[Algorithm], options: Any, env: EnvironmentSpec) -> int:
+    """Transitions of it; 0 where the algorithm says of none."""
+    return algorithm.box_round if _is_box_of_vectors(env, getattr(options, "network", "auto")) else 0
 
 
 def check_sequences(options: Any, sampler: Mapping[str, Any], mistakes: Mistakes) -> None:

@@ -15,6 +15,7 @@ from spreeze_zmq.plan.roles import (
     CRITIC_LEARNER,
     LEARNERS,
     MEMBER,
+    MOST_PROCESSES,
     ROLES,
     SAMPLER,
     channels_of,
@@ -167,22 +168,26 @@ def component_plans(
     cores: int,
     elsewhere: Collection[str] = (),
     num_groups: int = 1,
+    of_use: int = MOST_PROCESSES,
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a group that has ``cores`` cores, where the roles
-    elsewhere take none of them.
+    elsewhere take none of them, and at most ``of_use`` samplers are of use.
     """
     num_learners = max(1, len(set(learner_roles) - set(elsewhere)))
     channels = channels_of(learner_roles, grouped=num_groups > 1, named=declared)
     most = resolve.most_samplers(declared, num_groups, by_hand=SAMPLER in without)
-    samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners, most)
+    counts = {
+        role: resolve.resolve_count(role, found.common["count"], cores, num_learners, most, of_use)
+        for role, found in declared.items()
+    }
     is_auto = any(one.options[name] == "auto" for one in declared.values() for name in _devices(one.file))
     num_devices = resolve.num_cuda_devices() if is_auto and resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)
-        common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners, most)
-        threads = common["threads"]
-        common["threads"] = resolve.resolve_threads(role, threads, cores, samplers.initial, num_learners)
+        common["count"], threads = counts[role], common["threads"]
+        num_samplers = counts[SAMPLER].initial
+        common["threads"] = resolve.resolve_threads(role, threads, cores, num_samplers, num_learners)
         for name in _devices(found.file):
             options[name] = resolve.resolve_device(role, options[name], num_devices)
         plans[role] = ComponentPlan(
@@ -199,13 +204,16 @@ def component_plans(
     return plans
 
 
-def left_to_members(declared: Mapping[str, Declared], learners: Sequence[str]) -> tuple[str, ...]:
-    """The keys that are "auto" and that each member decides by its own cores and devices."""
+def left_to_members(declared: Mapping[str, Declared], learning: LearningPlan) -> tuple[str, ...]:
+    """The keys that are "auto" and that each member decides by its own cores and devices. On-policy the
+    number of samplers is the run's, as are the rounds.
+    """
     return tuple(
         f"{role}.{name}"
-        for role in (SAMPLER, *learners)
+        for role in (SAMPLER, *learning.learners)
         for name in ("count", "threads", *_devices(declared[role].file))
         if {**declared[role].common, **declared[role].options}[name] == "auto"
+        and not (learning.on_policy and name == "count")
     )
 
 

@@ -18,7 +18,7 @@ from spreeze_zmq.envs import Look
 from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.plan.parts import RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import MOST_PROCESSES, SAMPLER
 from spreeze_zmq.plan.topology.algorithm import (
     asked_fields,
     check_hindsight,
@@ -29,6 +29,7 @@ from spreeze_zmq.plan.topology.algorithm import (
     learners_of,
     learning_plan,
     read_algorithm,
+    rollouts_of_round,
     with_rollouts,
     with_suited,
 )
@@ -124,7 +125,10 @@ def load(
         mistakes.add(("run", "env"), str(error))
         raise TopologyError(read.shown, mistakes.found) from None
     learning = learning_plan(algorithm, options)
-    components = component_plans(declared, learners, without, cores, placement, groups.count)
+    of_use = MOST_PROCESSES
+    if learning.on_policy:
+        of_use = rollouts_of_round(algorithm, options, environment, declared[SAMPLER].options)
+    components = component_plans(declared, learners, without, cores, placement, groups.count, of_use)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
     components = with_rollouts(components, algorithm, options, environment)
@@ -152,7 +156,7 @@ def load(
         channels=channels,
         placement=placement,
         data=sources,
-        groups=replace(groups, left_open=left_to_members(declared, learners) if grouped else ()),
+        groups=replace(groups, left_open=left_to_members(declared, learning) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
         replaced=replaced(declared, components, in_order=balance.in_order),
         # The number of threads changes the order of sums, so a run in a fixed order measures none.

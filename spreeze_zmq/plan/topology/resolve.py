@@ -47,12 +47,17 @@ def check_count(written: int | list[int] | str, most: int, mistakes: Mistakes) -
 
 
 def resolve_count(
-    role: str, written: int | list[int] | str, cores: int, num_learners: int, most: int = MOST_LAUNCHED
+    role: str,
+    written: int | list[int] | str,
+    cores: int,
+    num_learners: int,
+    most: int = MOST_LAUNCHED,
+    of_use: int = MOST_PROCESSES,
 ) -> Count:
     """Number of processes at the start, and its range: samplers get the cores that learners leave, and are
-    at most ``most``.
+    at most ``most``; unless a number is written, they begin with at most ``of_use``.
     """
-    automatic = max(1, cores - num_learners) if role == SAMPLER else 1
+    automatic = min(max(1, cores - num_learners), of_use) if role == SAMPLER else 1
     if isinstance(written, int):
         return Count(written, written, written)
     if isinstance(written, str):

@@ -1,6 +1,5 @@
 """The plan of a member: a run of its own, but for the channels of the model that all groups share."""
 
-import math
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -73,14 +72,14 @@ def test_no_two_environments_of_a_run_have_the_same_number():
     assert min(after - first for first, after in pairwise(sorted(firsts))) == envs
 
 
-def test_rounds_of_a_member_are_of_all_its_samplers():
-    """A round needs a rollout of each: their number stays, and a policy comes after as many updates."""
-    plan = topology.load("hopper_ppo", ["groups.count=2", "components.sampler.count=auto"], cores=2)
+def test_rounds_of_a_member_are_those_of_the_run():
+    """Though its machine has more cores: as many rollouts, and a policy after as many updates."""
+    overrides = ["groups.count=2", "components.sampler.count=auto", "components.sampler.rollout_steps=auto"]
+    plan = topology.load("hopper_ppo", overrides, cores=8)
     own = plan_of_member(plan, 1, 16)
-    assert own.components["sampler"].count == Count(14, 14, 14)
+    assert own.components["sampler"].count == plan.components["sampler"].count == Count(2, 2, 2)
     assert not tuning.movable(own)
-    updates = own.learning.epochs * math.ceil(14 * plan.balance.rollout_transitions / own.learning.batch_size)
-    assert own.balance.publish_every_updates == updates != plan.balance.publish_every_updates
+    assert own.balance == plan.balance
 
 
 def test_groups_have_cores_of_their_own():
