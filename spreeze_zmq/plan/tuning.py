@@ -1,7 +1,10 @@
-"""The number of samplers that a run settled on, kept in the user's cache: the next run begins with it."""
+"""The number of samplers that a run begins with: the one that a run before it settled on, kept in the user's
+cache; else no more than feed its learners.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +16,10 @@ from spreeze_zmq.plan.roles import SAMPLER, without_deadlines
 
 #: A larger count in the cache is nonsense.
 MOST = 100_000
+#: Updates a second that learners make at most: one of small networks takes a GPU 0.3 ms, a core longer.
+MOST_UPDATES_PER_S = 4_000
+#: What a sampler takes for a step of all of its environments beside theirs: a policy of vectors, rollouts.
+ACTING_S = 200e-6
 
 
 @dataclass(frozen=True)
@@ -31,24 +38,43 @@ class Tuning:
 
 
 def begin(plan: Plan) -> tuple[Plan, str]:
-    """The plan with the number that the last run settled on, and one line on its source, which
-    ``measured["samplers"]`` of the plan holds too.
+    """The plan with the number that the last run settled on, or with fewer than it has where these feed its
+    learners, and one line on its source, which ``measured["samplers"]`` of the plan holds too.
 
-    The plan is unchanged and the line empty where nothing is known, the topology fixes the number, or the run
+    The plan is unchanged and the line empty where neither is so, the topology fixes the number, or the run
     is in lock-step and so must repeat itself.
     """
-    sampler = plan.components[SAMPLER]
-    known = recall(plan) if movable(plan) else None
-    if known is None:
+    if not movable(plan):
         return plan, ""
-    initial = min(max(known.samplers, sampler.count.minimum), sampler.count.maximum)
-    sampler = replace(sampler, count=replace(sampler.count, initial=initial))
-    why = (
-        f"as on this machine before: {known.samplers} gave {known.env_steps_per_s:,.0f} env steps and "
-        f"{known.trained_transitions_per_s:,.0f} trained transitions a second"
-    )
-    measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
+    count = plan.components[SAMPLER].count
+    if (known := recall(plan)) is not None:
+        initial = min(max(known.samplers, count.minimum), count.maximum)
+        why = (
+            f"as on this machine before: {known.samplers} gave {known.env_steps_per_s:,.0f} env steps and "
+            f"{known.trained_transitions_per_s:,.0f} trained transitions a second"
+        )
+    elif (initial := max(count.minimum, enough(plan))) < count.initial:
+        why = f"enough for {MOST_UPDATES_PER_S:,} updates a second by the time that one environment took"
+    else:
+        return plan, ""
+    sampler = replace(plan.components[SAMPLER], count=replace(count, initial=initial))
+    measured = {**plan.measured, "samplers": {"chosen": initial, "source": why}}
     return replace(plan, components={**plan.components, SAMPLER: sampler}, measured=measured), why
+
+
+def enough(plan: Plan) -> int:
+    """As many samplers as feed the fastest learners: what more of them make waits in front of these, and
+    grows old. ``MOST`` where that cannot be said: for images, an environment that was not stepped, or a batch
+    that is not known yet; and where versions are counted, whose size follows from the number at the start.
+    """
+    env, batch_size, balance = plan.environment, plan.learning.batch_size, plan.balance
+    sees = len(env.obs_shape) > 1 or any(part.get("pixels") for part in env.obs_parts)
+    step_s = float(plan.timing.get("step_s", 0.0))
+    if sees or not step_s or not batch_size or balance.publish_every_updates:
+        return MOST
+    wanted_per_s = MOST_UPDATES_PER_S * batch_size / balance.replay_ratio
+    each_s = step_s + ACTING_S / int(plan.components[SAMPLER].options.get("envs", 1))
+    return min(MOST, math.ceil(wanted_per_s * each_s))
 
 
 def movable(plan: Plan) -> bool:

@@ -76,13 +76,17 @@ def test_the_machine_of_a_run_is_no_setting(plan, tmp_path):
         assert setting(made, tmp_path) == setting(plan, tmp_path)
 
 
-@pytest.mark.parametrize("run", [("hopper_ppo",), ("pendulum", "balance.mode=lockstep")])
-def test_the_samplers_of_a_round_are_part_of_its_setting(run, tmp_path):
-    """Where each round takes a rollout of each, another machine's number of them learns otherwise."""
-    name, *given = run
-    overrides = [*given, "components.sampler.count=auto"]
-    one, other = (setting(topology.load(name, overrides, cores=cores), tmp_path) for cores in (2, 16))
-    assert one != other
+def test_the_samplers_of_a_round_are_part_of_its_setting(tmp_path):
+    """Where each round takes a rollout of each, another machine's number of them learns otherwise; on-policy
+    it has the same one.
+    """
+    auto = "components.sampler.count=auto"
+    for name, mode, same in (("hopper_ppo", "free", True), ("pendulum", "lockstep", False)):
+        plans = [topology.load(name, [auto, f"balance.mode={mode}"], cores=cores) for cores in (2, 16)]
+        one, other = (setting(plan, tmp_path) for plan in plans)
+        assert (one == other) is same
+    two = topology.load("hopper_ppo", ["components.sampler.count=[2, 4]"])
+    assert setting(two, tmp_path) != setting(topology.load("hopper_ppo", [auto]), tmp_path)
 
 
 def test_what_was_set_while_a_run_trained_is_said(plan, tmp_path, capsys):

@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.plan import topology, tuning
+from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.tuning import Tuning
 
 FOUND = Tuning(5, 1000.0, 8000.0)
@@ -17,9 +18,16 @@ def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def plan(*overrides):
+def plan(*overrides, cores=2):
     """The pendulum topology."""
-    return topology.load("pendulum", overrides)
+    return topology.load("pendulum", overrides, cores=cores)
+
+
+def first_count(*overrides, cores, step_s=1e-4):
+    """The samplers that a run begins with whose environment takes so long for a step."""
+    made = plan(*overrides, cores=cores)
+    begun, _ = tuning.begin(replace(made, timing={**made.timing, "step_s": step_s}))
+    return begun.components["sampler"].count
 
 
 def test_the_next_run_begins_where_the_last_one_settled():
@@ -36,6 +44,35 @@ def test_what_is_known_stands_in_the_plan():
     tuning.remember(plan(), FOUND)
     begun, why = tuning.begin(plan())
     assert begun.measured["samplers"] == {"chosen": 5, "source": why}
+
+
+def test_no_more_samplers_begin_than_feed_the_learners():
+    """What 62 of them made would wait in front of the learners, ten rollouts of each: the task is learned
+    from a fifteenth of that. A slow step needs them all, as may a larger batch or fewer updates on each.
+    """
+    counts = {cores: first_count(cores=cores).initial for cores in (2, 4, 8, 16, 64)}
+    assert counts == {2: 1, 4: 2, 8: 4, 16: 4, 64: 4}
+    assert first_count(cores=64) == Count(4, 1, 64)
+    assert first_count(cores=64, step_s=0.01).initial == 62
+    assert first_count("balance.replay_ratio=1", cores=64).initial == 62
+    assert first_count("algorithm.batch_size=8192", cores=64).initial == 62
+    assert first_count("components.sampler.count=[7, 64]", cores=64).initial == 7
+    assert tuning.MOST_UPDATES_PER_S * 256 / 32 <= 4 / 1e-4
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "balance.mode=bounded",
+        "balance.mode=lockstep",
+        "algorithm.batch_size=auto",
+        "components.sampler.count=9",
+    ],
+)
+def test_what_one_step_took_changes_no_count_that_others_follow_from(override):
+    """Versions by count, a fixed order and a stated number; and a batch that is measured later."""
+    made = plan(override, cores=64)
+    assert tuning.begin(made) == (made, "")
 
 
 def test_the_seed_and_the_stop_condition_do_not_matter():
