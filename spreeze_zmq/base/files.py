@@ -31,6 +31,8 @@ Way = Callable[[Path], contextlib.AbstractContextManager[Path]]
 LEAST_INHERITED = 200
 #: What a file system says that has no fsync of folders.
 CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP)
+#: Of Linux, and the folder whose files are in memory.
+MFD_CLOEXEC, SHARED_MEMORY = 1, "/dev/shm"
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
 
@@ -152,6 +154,33 @@ def _sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def memory_file(name: str) -> int:
+    """The descriptor of an empty file in memory, which programs that are executed do not inherit.
+
+    Pythons built against a glibc before 2.27, as those of conda and uv, have no ``os.memfd_create``, though
+    the machine's library may; where neither has it, the file is one without a name in /dev/shm.
+
+    Args:
+        name: that /proc shows.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    import ctypes  # few Pythons need it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "memfd_create"):
+        descriptor: int = libc.memfd_create(name.encode(), MFD_CLOEXEC)
+        if descriptor < 0:
+            raise OSError(number := ctypes.get_errno(), os.strerror(number))
+        return descriptor
+    folder = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.dup(file.fileno())
 
 
 def for_children(descriptor: int) -> int:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.files import for_children
+from spreeze_zmq.base.files import for_children, memory_file
 
 #: The environment variable with the descriptor of a process's kept memory.
 VARIABLE = "SPREEZE_KEPT_MEMORY"
 
 
 def create(name: str) -> int:
-    return for_children(os.memfd_create(f"spreeze-{name}"))
+    return for_children(memory_file(f"spreeze-{name}"))
 
 
 def inherited() -> int | None:

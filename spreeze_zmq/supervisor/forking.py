@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import append_text
+from spreeze_zmq.base.files import append_text, memory_file
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.process import (
@@ -77,7 +77,7 @@ class ForkServer:
     def ask(self, process: ForkedProcess, log: int, output: int) -> bool:
         """Ask for a process, which is told its process id later; returns whether that was possible."""
         try:
-            with open(os.memfd_create("spreeze-request"), "w+b", buffering=0) as body:
+            with open(memory_file("spreeze-request"), "w+b", buffering=0) as body:
                 body.write(_request(process.spec))
                 body.seek(0)
                 inherited = [body.fileno(), output, log, *process.spec.descriptors]

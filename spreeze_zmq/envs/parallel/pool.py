@@ -19,6 +19,7 @@ from gymnasium import Space
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
+from spreeze_zmq.base.files import memory_file
 from spreeze_zmq.envs.processes import interpreter
 
 #: The number of a unit: a request to step it, or the report that it is done. In a report the complement
@@ -97,7 +98,7 @@ class Slots:
         for name, (shape, dtype) in arrays.items():
             offsets[name] = size
             size += -(-math.prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
-        self.fd = os.memfd_create("spreeze-envs") if fd is None else fd
+        self.fd = memory_file("spreeze-envs") if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, size)
         memory = mmap.mmap(self.fd, size)

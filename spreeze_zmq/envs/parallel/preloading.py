@@ -11,6 +11,7 @@ from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
 
+from spreeze_zmq.base.files import memory_file
 from spreeze_zmq.envs.processes import descendants, end
 from spreeze_zmq.envs.source import find
 
@@ -29,7 +30,7 @@ def read_and_preload() -> dict[str, Any]:
         preload(settings["env_id"])
         if _num_threads() > before:
             end(descendants(os.getpid()))
-            with open(os.memfd_create("settings"), "w+") as again:
+            with open(memory_file("settings"), "w+") as again:
                 json.dump({**settings, "preload": False}, again)
                 again.seek(0)
                 os.dup2(again.fileno(), sys.stdin.fileno())

@@ -1,14 +1,18 @@
 """A file appears when it is complete, or not at all."""
 
+import ctypes
 import errno
+import mmap
 import os
 import stat
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import output, replacing, write_json
+from spreeze_zmq.base.files import memory_file, output, replacing, write_json
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -132,3 +136,34 @@ def test_a_link_that_leads_nowhere_is_named_with_its_end(tmp_path):
     write_json(fresh, {"a": 1}, output)
     assert fresh.is_symlink()
     assert (tmp_path / "made.json").read_text() == '{\n "a": 1\n}\n'
+
+
+@pytest.mark.parametrize("is_in_libc", [True, False])
+def test_a_python_of_an_older_glibc_has_files_in_memory(monkeypatch, is_in_libc):
+    """Those of conda and uv have no ``os.memfd_create``, and an old system none in its library either."""
+    monkeypatch.delattr(os, "memfd_create")
+    if not is_in_libc:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+    descriptor = memory_file("kept")
+    os.ftruncate(descriptor, mmap.PAGESIZE)
+    with mmap.mmap(descriptor, mmap.PAGESIZE) as memory:
+        memory[:4] = b"rows"
+    assert os.pread(descriptor, 4, 0) == b"rows"
+    assert not os.get_inheritable(descriptor)
+    assert os.fstat(descriptor).st_nlink == 0
+    os.close(descriptor)
+
+
+def test_a_file_in_memory_that_has_no_room_says_so(monkeypatch):
+    """As ``os.memfd_create`` does: whoever asks for one waits, or does without, on OSError."""
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        memory_file("n" * 300)  # the kernel takes fewer than 250 letters
+
+
+def test_files_in_memory_are_made_in_one_place():
+    """Another module that calls ``os.memfd_create`` would fail in the Pythons that lack it."""
+    root = Path(__file__).parents[3]
+    modules = [path for top in ("spreeze_zmq", "components") for path in (root / top).rglob("*.py")]
+    naming = [path for path in modules if "os.memfd_create(" in path.read_text()]
+    assert [str(path.relative_to(root)) for path in naming] == ["spreeze_zmq/base/files.py"]
