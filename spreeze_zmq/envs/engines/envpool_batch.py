@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
+from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.schema import near_ones
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step
@@ -38,7 +40,7 @@ class EnvPoolBatch(BatchedEnv):
         num_envs: number of environments.
         batch_size: number of environments that ``recv`` waits for: ``num_envs`` or a smaller divisor of it.
         seed: environment ``i`` is seeded with ``seed + i``.
-        kwargs: fields of EnvPool's configuration.
+        kwargs: fields of EnvPool's configuration; ``num_threads`` of them is its own by default.
 
     Raises:
         InvalidEnvironment: EnvPool is not installed, or cannot make the environment.
@@ -90,8 +92,9 @@ class EnvPoolBatch(BatchedEnv):
         if wrong:
             raise InvalidEnvironment(f"{env_id}: '{wrong[0]}' of EnvPool is set by the system")
         config = {"num_envs": num_envs, "batch_size": self.batch_size, "env_seed": [s % 2**31 for s in seeds]}
+        config["num_threads"] = num_threads(self.batch_size)
         try:
-            return envpool.make(env_id, env_type="gymnasium", **config, **self._kwargs)
+            return envpool.make(env_id, env_type="gymnasium", **(config | self._kwargs))
         except Exception as error:
             raise InvalidEnvironment(f"{env_id}: EnvPool could not make it: {in_one_line(error)}") from error
 
@@ -201,6 +204,15 @@ class EnvPoolBatch(BatchedEnv):
         """End EnvPool's threads."""
         if hasattr(self, "_pool"):
             self._pool.close()
+
+
+def num_threads(batch_size: int) -> int:
+    """How many threads step ``batch_size`` environments: no more than OMP_NUM_THREADS says, which a launcher
+    sets for each process, else than this process has cores. EnvPool alone counts all of the machine's.
+    """
+    stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a number for each level
+    most = int(stated) if stated.isdecimal() else 0
+    return min(batch_size, most or available_cores())
 
 
 #: What the table of engines calls it.

@@ -18,10 +18,11 @@ class Pool:
     spec = SimpleNamespace(
         observation_space=Box(-1e9, 1e9, (1,)), action_space=Box(-1.0, 1.0, (1,)), config=config
     )
-    made = 0
+    made, config_given = 0, {}
 
     def __init__(self, env_id, num_envs, **config):
         Pool.made += 1
+        Pool.config_given = config
         self.steps = np.zeros(num_envs)
 
     def reset(self, rows):
@@ -64,3 +65,23 @@ def test_one_bad_number_costs_one_episode(batch):
         batch.step(np.zeros((3, 1)))
     with pytest.raises(EnvironmentFailure, match="3 failures within 100 episodes"):
         batch.step(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("variable", "stated", "given"),
+    [
+        ("1", {}, 1),  # of a sampler among others
+        ("4", {}, 3),  # more than environments would idle
+        ("2,1", {}, 2),
+        (None, {}, 2),  # of a script alone: the cores that it may use
+        ("1", {"num_threads": 0}, 0),  # in EnvPool as many as the machine has cores
+    ],
+)
+def test_it_has_no_more_threads_than_its_process_was_given(batch, monkeypatch, variable, stated, given):
+    """Fifteen samplers on sixteen cores would have 240 by EnvPool's own count."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(envpool_batch, "available_cores", lambda: 2)
+    envs.make("Fake-v0", 3, backend="envpool", **stated)
+    assert Pool.config_given["num_threads"] == given
