@@ -64,6 +64,17 @@ def num_usable_gpus() -> int:
     return min(seen, usable)
 
 
+def are_of_one_model() -> bool:
+    """Whether all GPUs that this process may use are of one model, as far as that is known. Which of several
+    models a number of CUDA's stands for is known where its order is that of the bus, as NVML's is.
+    """
+    models = of_nvml(NVML) or gpu_models()
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
+    if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" and all(map(str.isdecimal, listed)):
+        models = [models[int(number)] for number in listed if int(number) < len(models)]
+    return len(set(models)) < 2
+
+
 def of_nvml(library: str) -> list[str] | None:
     """The models of the GPUs that NVIDIA's library of management finds; None where it cannot be loaded."""
     import ctypes

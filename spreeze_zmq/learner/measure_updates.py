@@ -25,6 +25,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
 from spreeze_zmq.nn.device import WARM_UP_CALLS, claim
+from spreeze_zmq.plan.devices import device_of
 from spreeze_zmq.plan.knee import climb, doublings, knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
@@ -118,13 +119,17 @@ def largest_batch(plan: Plan, free: int) -> int:
         InputError: not even a batch of ``SMALLEST`` fits.
     """
     algorithm, options = algorithm_of(plan)
-    devices = {role: plan.components[role].options.get("device", "cpu") for role in plan.learning.learners}
-    device, sizes = devices[CRITIC_LEARNER], replay_bytes(plan)
-    sharing = [role for role in devices if devices[role] == device]
-    replays = plan.groups_here * sum(sizes[role] for role in sharing)
+    device, sizes = device_of(plan, CRITIC_LEARNER), replay_bytes(plan)
+    sharing = [
+        role
+        for number in range(plan.groups_here)
+        for role in plan.learning.learners
+        if device_of(plan, role, number) == device
+    ]
+    replays = sum(sizes[role] for role in sharing)
     drawn = sizes[CRITIC_LEARNER] // options.replay_capacity
     drawn += batch_bytes(algorithm, options, plan.environment)
-    largest: int = int(MEMORY_SHARE * free - replays) // (plan.groups_here * len(sharing) * drawn)
+    largest: int = int(MEMORY_SHARE * free - replays) // (len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
             f"{BATCH_SIZE}: {device} has {free / 1e6:,.1f} MB free; the replays take "

@@ -16,6 +16,7 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner.arithmetic import flops_per_transition
+from spreeze_zmq.plan.devices import device_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
@@ -62,18 +63,21 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
     """
     sizes = replay_bytes(plan)
     here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
-    devices = {each: str(plan.components[each].options.get("device", "cpu")) for each in here}
-    num_groups = 1 if role in plan.placement else plan.groups_here
-    for device in sorted({"cpu", devices.get(role, "cpu")}):
-        sharing = sorted(each for each in here if devices[each] == device)
-        total = num_groups * sum(sizes[each] for each in sharing)
+    groups = range(1 if role in plan.placement else plan.groups_here)
+    own = device_of(plan, role) if role in here else "cpu"
+    for device in sorted({"cpu", own}):
+        sharing = sorted(
+            each for number in groups for each in here if device_of(plan, each, number) == device
+        )
+        total = sum(sizes[each] for each in sharing)
         room, there_is = _room_of(torch.device(device))
         if total > MEMORY_SHARE * room:
-            groups = f" of {num_groups} groups" if num_groups > 1 else ""
+            num_groups = max(map(sharing.count, sharing))
+            of_groups = f" of {num_groups} groups" if num_groups > 1 else ""
             capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * room / total)
             raise InputError(
-                f"the replays of {' and '.join(sharing)}{groups} take {total / 1e9:.1f} GB together, "
-                f"{there_is}: lower algorithm.replay_capacity to at most {capacity:,}"
+                f"the replays of {' and '.join(dict.fromkeys(sharing))}{of_groups} take {total / 1e9:.1f} GB "
+                f"together, {there_is}: lower algorithm.replay_capacity to at most {capacity:,}"
             )
     return sizes
 

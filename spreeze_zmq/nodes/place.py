@@ -20,10 +20,10 @@ from spreeze_zmq.envs.packed import sent
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import places, unpack
 from spreeze_zmq.nodes.packages import engine_of_samplers
+from spreeze_zmq.plan import devices
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER, publisher_of_policy
-from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import VersionFile
@@ -232,7 +232,6 @@ def _fitting(plan: Plan, free_cores: int) -> Plan:
     """The plan with the threads and devices of this machine, where the topology leaves them to it, and with
     the engine that steps the environments at the head.
     """
-    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     components, sampler = dict(plan.components), plan.components[SAMPLER]
     if engine := engine_of_samplers(plan):
         components[SAMPLER] = replace(sampler, options={**sampler.options, "backend": engine})
@@ -242,7 +241,7 @@ def _fitting(plan: Plan, free_cores: int) -> Plan:
             threads = max(1, free_cores) if role in LEARNERS else 1
             components[role] = replace(components[role], threads=threads)
         else:
-            device = resolve.resolve_device(role, "auto", num_devices)
+            device = devices.resolve_device(role, "auto", devices.num_auto_devices())
             options = {**components[role].options, name: device}
             components[role] = replace(components[role], options=options)
     return replace(plan, components=components)
@@ -250,7 +249,7 @@ def _fitting(plan: Plan, free_cores: int) -> Plan:
 
 def _check_device(role: str, component: ComponentPlan) -> None:
     device = str(component.options.get("device", "cpu"))
-    if why := resolve.device_problem(device, resolve.num_cuda_devices(), resolve.torch_has_cuda()):
+    if why := devices.device_problem(device, devices.num_cuda_devices(), devices.torch_has_cuda()):
         raise InputError(f"components.{role}.device: {why}; place it elsewhere, or take another device")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spreeze_zmq.plan import devices
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
@@ -41,7 +42,7 @@ def plan_of_member(plan: Plan, number: int, cores: int, life: Sequence[int] = ()
         for role, component in plan.components.items()
         if not ROLES[role].grouped
     }
-    components = _fitting(components, learners, plan.groups.left_open, cores)
+    components = _fitting(components, learners, plan.groups.left_open, cores, number)
     return replace(
         plan,
         name=f"{plan.name}-{number}",
@@ -73,11 +74,14 @@ def _own(channel: ChannelPlan) -> ChannelPlan:
 
 
 def _fitting(
-    components: Mapping[str, ComponentPlan], learners: Sequence[str], left_open: Sequence[str], cores: int
+    components: Mapping[str, ComponentPlan],
+    learners: Sequence[str],
+    left_open: Sequence[str],
+    cores: int,
+    number: int,
 ) -> dict[str, ComponentPlan]:
-    """The components with what the topology leaves open as it suits these cores."""
+    """The components with what the topology leaves open as it suits these cores, and group ``number``."""
     fitted = dict(components)
-    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     if f"{SAMPLER}.count" in left_open:
         most = resolve.most_samplers(components, 1, by_hand=False)
         count = resolve.resolve_count(SAMPLER, "auto", cores, len(learners), most)
@@ -88,6 +92,6 @@ def _fitting(
             threads = resolve.resolve_threads(role, "auto", cores, num_samplers, len(learners))
             fitted[role] = replace(fitted[role], threads=threads)
         elif name != "count":
-            options = {**fitted[role].options, name: resolve.resolve_device(role, "auto", num_devices)}
-            fitted[role] = replace(fitted[role], options=options)
+            device = devices.resolve_device(role, "auto", devices.num_auto_devices(), number)
+            fitted[role] = replace(fitted[role], options={**fitted[role].options, name: device})
     return fitted

@@ -25,7 +25,7 @@ from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands.arguments import add_json_file
 from spreeze_zmq.commands.bench.figures import Job, Section, number
-from spreeze_zmq.plan.topology.resolve import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
+from spreeze_zmq.plan.devices import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
 
 WIDTH = 100
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")

@@ -9,6 +9,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.base.schema import did_you_mean, one_of, show, suggestion
+from spreeze_zmq.plan import devices
 from spreeze_zmq.plan.parts import LearningPlan
 from spreeze_zmq.plan.processes import ComponentPlan, Count
 from spreeze_zmq.plan.roles import (
@@ -121,7 +122,7 @@ def _read_component(
     for name in _devices(file) if here else ():
         if not own[name].startswith("cuda"):  # then nobody asks for this machine's GPUs
             continue
-        if problem := resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda()):
+        if problem := devices.device_problem(own[name], devices.num_cuda_devices(), devices.torch_has_cuda()):
             mistakes.add((*key, name), problem, 'write "cpu" or "auto"')
     return Declared(file, values, own)
 
@@ -181,7 +182,7 @@ def component_plans(
         for role, found in declared.items()
     }
     is_auto = any(one.options[name] == "auto" for one in declared.values() for name in _devices(one.file))
-    num_devices = resolve.num_cuda_devices() if is_auto and resolve.torch_has_cuda() else 0
+    num_devices = devices.num_auto_devices() if is_auto else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)
@@ -189,7 +190,7 @@ def component_plans(
         num_samplers = counts[SAMPLER].initial
         common["threads"] = resolve.resolve_threads(role, threads, cores, num_samplers, num_learners)
         for name in _devices(found.file):
-            options[name] = resolve.resolve_device(role, options[name], num_devices)
+            options[name] = devices.resolve_device(role, options[name], num_devices)
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),
             command=found.file.command,

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from spreeze_zmq.base import gpus
-from spreeze_zmq.plan.topology import resolve
+from spreeze_zmq.plan import devices
 
 NVML = """
 #include <cstdio>
@@ -45,7 +45,7 @@ def machine(tmp_path, monkeypatch):
             monkeypatch.setattr(gpus, name, path)
         monkeypatch.setattr(gpus, "wsl_gpus", gpus.wsl_gpus.__wrapped__)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        return resolve.num_cuda_devices.__wrapped__
+        return devices.num_cuda_devices.__wrapped__
 
     return give
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.learner import setup
-from spreeze_zmq.plan import topology
+from spreeze_zmq.learner import measure_updates, setup
+from spreeze_zmq.plan import devices, topology
 from spreeze_zmq.replay import replay_of
 
 
@@ -74,3 +74,22 @@ def test_replays_that_share_a_gpu_are_added_up(monkeypatch, devices, fits):
         with pytest.raises(InputError, match=r"actor_learner and critic_learner take .*, cuda:0 has"):
             setup.check_memory(plan, role)
     assert asked == list(devices)
+
+
+@pytest.mark.parametrize(("num_gpus", "fits"), [(4, True), (2, False)])
+def test_only_groups_that_share_a_gpu_are_added_up(monkeypatch, num_gpus, fits):
+    """Four learners have one each of four GPUs, and on two of them each the other's beside it."""
+    monkeypatch.setattr(devices, "num_auto_devices", lambda: num_gpus)
+    plan = topology.load("pendulum", ["groups.count=2"], cores=8)
+    sizes = setup.replay_bytes(plan)
+    whole = 1.1 * max(sizes.values()) / setup.MEMORY_SHARE
+    room = SimpleNamespace(total_memory=whole)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: room)
+    if fits:
+        assert setup.check_memory(plan, "critic_learner") == sizes
+        assert measure_updates.largest_batch(plan, int(whole)) > measure_updates.SMALLEST
+        return
+    with pytest.raises(InputError, match=r"actor_learner and critic_learner take .*, cuda:0 has"):
+        setup.check_memory(plan, "critic_learner")
+    with pytest.raises(InputError, match="cuda:0 has"):
+        measure_updates.largest_batch(plan, int(whole))
