@@ -9,6 +9,7 @@ one warning: runs do without.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -40,6 +41,8 @@ PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 MOST_FILES = 1 << 16
 #: What /proc/cpuinfo has of a core in place of a name, on ARM, RISC-V and POWER.
 CORE_KINDS = ("CPU implementer", "CPU variant", "CPU part", "mvendorid", "marchid", "mimpid", "cpu")
+#: What flock says on a file system that has no locks, as Lustre and some network file systems.
+HAS_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 #: The first bytes of a library and of a program.
 ELF = b"\x7fELF"
 
@@ -175,10 +178,16 @@ def digest(*parts: str | bytes) -> str:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """One process makes a file while the others wait for it. Raises OSError."""
+    """One process makes a file while the others wait for it; where the file system has no locks, each makes
+    it, and the last one stays. Raises OSError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in HAS_NO_LOCKS:
+                raise
         yield
 
 

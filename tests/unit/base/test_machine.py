@@ -1,5 +1,6 @@
 """The cores of a process follow its affinity and the quotas of its control groups."""
 
+import errno
 import os
 import platform
 import threading
@@ -179,6 +180,17 @@ def test_a_file_is_made_once_and_whole(tmp_path):
     for text in (b"first", b"second"):
         made_once(path, lambda beside, text=text: beside.write_bytes(ELF + text))
     assert path.read_bytes() == ELF + b"first"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_a_cache_on_a_file_system_without_locks_is_used(tmp_path, monkeypatch, number):
+    """As Lustre's and some of NFS; a run would lose the native layers for it."""
+
+    def flock(lock, how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    assert made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF)).read_bytes() == ELF
 
 
 def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
