@@ -82,6 +82,23 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
     return sizes
 
 
+def bytes_in_memory(plan: Plan) -> int:
+    """Bytes of the full replays on the CPU of the machine where the run is started, of all groups there."""
+    sizes = replay_bytes(plan)
+    here = [each for each in sizes if each not in plan.placement]
+    return sum(
+        sizes[each]
+        for number in range(plan.groups_here)
+        for each in here
+        if device_of(plan, each, number) == "cpu"
+    )
+
+
+def room_in_memory() -> int:
+    """Bytes that replays may take of this machine's free memory."""
+    return int(MEMORY_SHARE * free_bytes(torch.device("cpu")))
+
+
 def _room_of(device: torch.device) -> tuple[int, str]:
     """The bytes that replays may share on a device, and in words: of a CPU what is free, of a GPU all, as the
     replay of another learner may be there already.

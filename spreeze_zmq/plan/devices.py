@@ -51,6 +51,19 @@ def num_auto_devices() -> int:
     return num_devices if num_devices < 2 or are_of_one_model() else 1
 
 
+def divided_gpus(parts: int) -> list[str]:
+    """CUDA_VISIBLE_DEVICES of each of several runs beside each other, as many GPUs each as possible; none
+    where there are no two for "auto".
+    """
+    if parts < 2 or (num_devices := num_auto_devices()) < 2:
+        return []
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(index) for index in range(num_devices)] if listed is None else listed.split(",")
+    each = max(1, num_devices // parts)
+    own = ([names[(part * each + i) % num_devices].strip() for i in range(each)] for part in range(parts))
+    return [",".join(part) for part in own]
+
+
 def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
     """Why this machine cannot use a device; empty if it can."""
     if not written.startswith("cuda"):

@@ -13,7 +13,6 @@ import argparse
 import hashlib
 import json
 import math
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,26 +22,24 @@ from typing import Any
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, TopologyError
-from spreeze_zmq.base.machine import program, usable_cores
+from spreeze_zmq.base.machine import program
 from spreeze_zmq.commands import picture
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.commands.search import outcome
+from spreeze_zmq.commands.search.beside import CORES, Beside, beside
 from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
-from spreeze_zmq.envs.numbering import has_number
-from spreeze_zmq.launcher.pinning import divided
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
-from spreeze_zmq.plan.roles import without_deadlines
+from spreeze_zmq.plan.roles import LEARNERS, without_deadlines
+from spreeze_zmq.plan.topology.document import read_source
 from spreeze_zmq.run.curves import OWN_STEPS
 from spreeze_zmq.run.folder import RunFolder
 
-#: Cores of each run, where there are as many.
-CORES = 4
 NUM_TRIALS = 20
 #: Length of each run.
 MINUTES = 2.0
@@ -106,8 +103,9 @@ def main(arguments: argparse.Namespace) -> int:
     space = parse_all(arguments.over)
     _check_numbers(arguments, space)
     source, words = _source(arguments)
-    plan = _checked(source, arguments, space)
-    shares = _shares(arguments.jobs, plan)
+    plans = _checked(source, arguments, space)
+    plan, states_device = plans[0], _states_device(source, arguments, space)
+    at_once = beside(arguments.jobs, plans, states_device=states_device)
     folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,12 +113,11 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
     contents, *earlier = contents_of(plan)
-    about |= {"contents": contents, "cores of a run": max(map(len, shares))}
+    about |= {"contents": contents, "cores of a run": max(map(len, at_once.cpus))}
     study = Study(folder, space, about, plan.run.seed, every=arguments.every, earlier=earlier)
-    search = _search(plan, study, words, shares, folder, arguments)
-    alone = f" ({why})" if arguments.jobs is None and (why := _why_alone(plan)) else ""
-    at_once = f"{len(shares)} at a time{alone}"
-    say(f"trials: {arguments.trials}, {at_once}, {study.num_over} of them before; in {folder}")
+    search = _search(plan, study, words, at_once, folder, arguments)
+    number = f"{len(at_once.cpus)} at a time" + (f" ({at_once.why})" if at_once.why else "")
+    say(f"trials: {arguments.trials}, {number}, {study.num_over} of them before; in {folder}")
     try:
         search.try_values(arguments.trials)
         _report(study, space, arguments)
@@ -166,7 +163,7 @@ def _search(
     plan: Plan,
     study: Study,
     words: Sequence[str],
-    shares: Sequence[frozenset[int]],
+    at_once: Beside,
     folder: Path,
     arguments: argparse.Namespace,
 ) -> Search:
@@ -175,7 +172,9 @@ def _search(
     if arguments.env_steps is not None:
         axis, length, cost = OWN_STEPS, arguments.env_steps, "env_steps"
     command = [*words, *(f"--set={word}" for word in (*arguments.set, _stop(arguments)))]
-    return Search(study, Trials(command, shares), folder, plan.run.seed, axis, length, cost)
+    return Search(
+        study, Trials(command, at_once.cpus, at_once.gpus), folder, plan.run.seed, axis, length, cost
+    )
 
 
 def _stop(arguments: argparse.Namespace) -> str:
@@ -183,29 +182,6 @@ def _stop(arguments: argparse.Namespace) -> str:
     if arguments.env_steps is not None:
         return f"run.stop={{ env_steps = {arguments.env_steps} }}"
     return f"run.stop={{ minutes = {arguments.minutes} }}"
-
-
-def _shares(jobs: int | None, plan: Plan) -> list[frozenset[int]]:
-    """The CPUs of each run that may live at once; all for one where two would take the same ports."""
-    cores = usable_cores(os.sched_getaffinity(0))
-    alone = _why_alone(plan)
-    jobs = jobs or (1 if alone else max(1, len(cores) // CORES))
-    if alone and jobs > 1:
-        raise InputError(f"--jobs {jobs}: {alone}; leave --jobs out")
-    if jobs > len(cores):
-        raise InputError(f"--jobs {jobs}: this machine has {len(cores)} cores, and each run needs one")
-    return divided(cores, jobs)
-
-
-def _why_alone(plan: Plan) -> str:
-    """Why no two runs of a topology may live at once; empty where they may."""
-    if has_number(plan.environment.kwargs):
-        return "env_kwargs has '{index}', and runs beside each other have the same numbers"
-    stated = [f"channels.{name}.endpoint" for name, channel in plan.channels.items() if channel.endpoint]
-    stated += [
-        f"components.{role}.port" for role, each in plan.components.items() if each.options.get("port")
-    ]
-    return f"{stated[0]} is stated, and runs beside each other would share it" if stated else ""
 
 
 def _check_numbers(arguments: argparse.Namespace, space: Sequence[Varied]) -> None:
@@ -257,15 +233,22 @@ def _stated(arguments: argparse.Namespace) -> list[str]:
     return [*chosen, *arguments.set]
 
 
-def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]) -> Plan:
-    """The plan as it is, once every key has been tried at its ends or at each of its choices.
+def _states_device(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]) -> bool:
+    """Whether the topology or what is varied names a learner's device."""
+    tables = read_source(source, _stated(arguments)).values.get("components", {})
+    stated = any(tables.get(role, {}).get("device", "auto") != "auto" for role in LEARNERS)
+    return stated or any(varied.key.endswith(".device") for varied in space)
+
+
+def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]) -> list[Plan]:
+    """The plan as it is, and that with every key at each of its ends or choices.
 
     Raises:
         InputError: the topology has a mistake, or does not allow one of the values, or the end of a run.
     """
     look, stated = FirstLook(), _stated(arguments)
-    plan = topology.load(source, stated, look=look)
-    need_no_machine(plan, may_listen=False)
+    plans = [topology.load(source, stated, look=look)]
+    need_no_machine(plans[0], may_listen=False)
     stated.append(_stop(arguments))
     try:
         topology.load(source, stated, look=look)
@@ -275,10 +258,10 @@ def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]
     for varied in space:
         for text in varied.tried:
             try:
-                topology.load(source, [*stated, f"{varied.key}={text}"], look=look)
+                plans.append(topology.load(source, [*stated, f"{varied.key}={text}"], look=look))
             except TopologyError as error:
                 raise InputError(f"--over {varied.key}, at {text}: {error.mistakes[0]}") from None
-    return plan
+    return plans
 
 
 def _report(study: Study, space: Sequence[Varied], arguments: argparse.Namespace) -> None:

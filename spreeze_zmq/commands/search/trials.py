@@ -121,11 +121,14 @@ class Trials:
     Args:
         command: words of ``spreeze-launch`` that all have in common.
         shares: the CPUs of each run that may live at once.
+        gpus: CUDA_VISIBLE_DEVICES of each; empty where each has all.
     """
 
-    def __init__(self, command: Sequence[str], shares: Sequence[frozenset[int]]) -> None:
+    def __init__(
+        self, command: Sequence[str], shares: Sequence[frozenset[int]], gpus: Sequence[str] = ()
+    ) -> None:
         self.live: list[Trial] = []
-        self._command, self._shares = tuple(command), shares
+        self._command, self._shares, self._gpus = tuple(command), shares, gpus
         self._spawner = GroupSpawner()
         self._processes: dict[str, Process] = {}
 
@@ -143,6 +146,7 @@ class Trials:
             name=f"{trial.name}-0",
             command=(*PROGRAM, "spreeze_zmq.commands.launch", *self._command, *own),
             log_path=trial.log,
+            environment={"CUDA_VISIBLE_DEVICES": self._gpus[trial.slot]} if self._gpus else {},
             threads=0,
             parent_death_signal=signal.SIGTERM,
             cpus=self._shares[trial.slot],

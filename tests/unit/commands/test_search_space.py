@@ -16,8 +16,9 @@ import pytest
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.search import outcome, trials
+from spreeze_zmq.commands.search.beside import Beside
 from spreeze_zmq.commands.search.phases import FRESH_SEEDS, MOST_FAILURES, POLL_S, Finalist, Search, best_of
-from spreeze_zmq.commands.search.search import _search, _shares, contents_of
+from spreeze_zmq.commands.search.search import _search, contents_of
 from spreeze_zmq.commands.search.space import Choices, Range, parse, parse_all, split
 from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
@@ -302,7 +303,7 @@ def test_a_run_of_groups_has_the_length_of_its_own_steps(tmp_path):
         study.progress(number, np.array([1.0, 1e5]), np.full(2, float(score)), -1, may_end=True)
         study.tell(number, float(score), pruned=False)
     arguments = Namespace(env_steps=1000, minutes=2.0, set=[])
-    search = _search(topology.load("pendulum", cores=4), study, [], [], tmp_path, arguments)
+    search = _search(topology.load("pendulum", cores=4), study, [], Beside([]), tmp_path, arguments)
     number, values = study.ask()
     trial = Trial("trial", tmp_path / "trial", values, 1, number, asked_s=[0.0])
     trial.folder.mkdir()
@@ -433,28 +434,3 @@ def test_no_setting_is_best_where_none_was_evaluated():
     """Such as of runs that were too short."""
     with pytest.raises(ComponentFailed, match="give the runs more time"):
         best_of([Finalist("as it is", {}), Finalist("trial 0", {"a.b": "1"})])
-
-
-def test_runs_that_would_take_the_same_ports_are_never_beside_each_other(monkeypatch):
-    """Two at once would take the same port."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.setattr(
-        "spreeze_zmq.commands.search.search.usable_cores", lambda cores: [(core,) for core in sorted(cores)]
-    )
-    plain, port = (
-        topology.load({"run": {"env": "tests.unit.envs.test_numbering:Port", "env_kwargs": kwargs}})
-        for kwargs in ({"port": 5001}, {"port": "50{index:02d}"})
-    )
-    endpoint, page = (
-        topology.load("pendulum", [each])
-        for each in ('channels.report.endpoint="tcp://127.0.0.1:5001"', "components.visualizer.port=5001")
-    )
-    assert [len(_shares(jobs, plain)) for jobs in (None, 3)] == [2, 3]
-    for plan, why in (
-        (port, r"env_kwargs has '\{index\}', "),
-        (endpoint, r"channels\.report\.endpoint is stated, "),
-        (page, r"components\.visualizer\.port is stated, "),
-    ):
-        assert [len(_shares(jobs, plan)) for jobs in (None, 1)] == [1, 1]
-        with pytest.raises(InputError, match=rf"--jobs 2: {why}.* leave --jobs out"):
-            _shares(2, plan)
