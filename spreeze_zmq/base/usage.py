@@ -88,6 +88,15 @@ class Threads:
         return found
 
 
+def age_s() -> float:
+    """Seconds since this process was started, to a tick. What psutil says is late by the part of a second at
+    which the system has booted, and follows the wall clock where that is set.
+    """
+    with open("/proc/self/stat", "rb") as stat:
+        started = int(stat.read().rpartition(b")")[2].split()[19])  # starttime of proc(5), since the boot
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / TICKS_PER_S)
+
+
 def starved_s(pid: int | None = None) -> float:
     """Seconds in which the main thread of a process, by default this thread, could have run so far and waited
     for a core; 0 where the system does not count that.

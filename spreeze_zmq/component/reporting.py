@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from spreeze_zmq.base.usage import Family
+from spreeze_zmq.base.usage import Family, age_s
 from spreeze_zmq.component.process import Waits
 from spreeze_zmq.wire import channels
 
@@ -42,9 +42,8 @@ class Reporting:
         self.waits = Waits(name)
         self.reports_dropped = 0
         self._channels: dict[str, channels.Channel] = {}
-        process = psutil.Process()
-        self._began_s = time.monotonic() - (time.time() - process.create_time())
-        self._family = Family(process)
+        self._began_s = time.monotonic() - age_s()
+        self._family = Family(psutil.Process())
         self._is_thread = threading.current_thread() is not threading.main_thread()
         self._is_ready, self._preparations, self._hello_s = False, 0, 0.0
 

@@ -46,7 +46,7 @@ lock.truncate(0)
 print(os.getpid(), incarnation, file=lock, flush=True)
 options = plan["components"]["sampler"]["options"]
 T, N = options.get("rollout_steps", 16), options.get("envs", 8)
-context, began_s, stopping = zmq.Context(), time.time(), ""
+context, began_s, stopping = zmq.Context(), time.monotonic(), ""
 taken = {}  # messages of each sender and kind
 
 
@@ -110,7 +110,7 @@ policies = Channel("policy", zmq.SUB)
 mine = plan["components"]["sampler"]["channels"]
 outlets = [Channel(channel, zmq.PUSH) for channel in mine if channel.startswith("experience.")]
 clock_s, report_due_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}, 0.0
-awake_s, waits, waits_since_s, greeted_s = time.time(), "", 0.0, float("inf")
+awake_s, waits, waits_since_s, greeted_s = time.monotonic(), "", 0.0, float("inf")
 returns, lengths, ended = np.zeros(N), np.zeros(N, int), []
 
 
@@ -122,7 +122,7 @@ def about_me():
         "name": name,
         "pid": os.getpid(),
         "time_s": time.time(),
-        "uptime_s": time.time() - began_s,
+        "uptime_s": time.monotonic() - began_s,
         "cpu_s": cpu.user + cpu.system,
         "rss_bytes": int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
         "clock_s": clock_s,
@@ -130,14 +130,14 @@ def about_me():
         "gauges": {},
         "refused": [{**row, "good": taken.get(key[:2], 0)} for key, row in refused.items()],
         "pushed": {outlet.about["binds"]: outlet.produced for outlet in outlets},
-        "waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",
+        "waiting_for": waits if waits and time.monotonic() > waits_since_s + 1 else "",
     }
 
 
 def greet():
     """Say that everything is set up."""
     global greeted_s
-    greeted_s = time.time()
+    greeted_s = time.monotonic()
     about = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": socket.gethostname()}
     report.send("hello", about, {})
 
@@ -147,7 +147,7 @@ def is_unheard(status):
     rows = status.get("processes")
     row = rows.get(name) if isinstance(rows, dict) else None
     known = isinstance(row, dict) and (row.get("pid"), row.get("ready")) == (os.getpid(), False)
-    return known and time.time() - greeted_s > 2
+    return known and time.monotonic() - greeted_s > 2
 
 
 def tell_episodes(wait_ms=0):
@@ -164,8 +164,8 @@ def tell_episodes(wait_ms=0):
 def attend(charge="busy", waiting_for=None, what=""):
     """Hear the broker and report when due; meanwhile wait up to 0.2 s for a channel."""
     global stopping, report_due_s, awake_s, waits, waits_since_s, dropped
-    clock_s["busy"] += time.time() - awake_s
-    from_s = time.time()
+    clock_s["busy"] += time.monotonic() - awake_s
+    from_s = time.monotonic()
     if waiting_for is not None:
         poller = zmq.Poller()
         poller.register(control.socket, zmq.POLLIN)
@@ -179,11 +179,11 @@ def attend(charge="busy", waiting_for=None, what=""):
             greet()
         if kind == "stop" and {"sampler", "*"} & set(fields["roles"]):
             stopping = stopping or fields["reason"]
-    if time.time() >= report_due_s:
-        report_due_s = time.time() + 0.5
+    if time.monotonic() >= report_due_s:
+        report_due_s = time.monotonic() + 0.5
         dropped += not report.send("report", about_me(), {})
         tell_episodes()
-    awake_s = time.time()
+    awake_s = time.monotonic()
     clock_s[charge] += awake_s - from_s
 
 
@@ -233,7 +233,7 @@ def collect(policy, frames, masks):
             returns[n] = lengths[n] = 0
         frames = np.concatenate([frames[1:], following[None]])
         frames[:, terminated | truncated] = following[terminated | truncated]
-        if time.time() >= report_due_s:
+        if time.monotonic() >= report_due_s:
             attend()
     columns = map(np.stack, zip(*rows, strict=True))
     obs_rows, actions, rewards, terminated, truncated, log_probs, mask_rows = columns
