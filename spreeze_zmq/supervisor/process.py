@@ -29,6 +29,11 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TOP_PAD_": "67108864",
 }
 
+#: Asks for a child that has ended, without waiting for one or reaping it.
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
+#: Time between two looks for orphans of a group that lives.
+ORPHANS_INTERVAL_S = 1.0
+
 
 def with_threads(number: int) -> dict[str, str]:
     """The variables of a process whose linear algebra libraries have this number of threads."""
@@ -205,6 +210,7 @@ class GroupProcess:
     def __init__(self, child: Child, log_start: int, output: int, on_end: Callable[[int], None]) -> None:
         self._child, self.log_start, self._output, self._on_end = child, log_start, output, on_end
         self._has_printed = False
+        self._reaps_at_s = 0.0
 
     @property
     def has_printed(self) -> bool:
@@ -220,7 +226,8 @@ class GroupProcess:
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
         if self._child.returncode is None:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if os.waitid(os.P_PID, self.pid, ENDED) is None:
+                self._reap_orphans()
                 return None
             # The leader is not reaped yet, so no other group can have its number.
             self.signal(signal.SIGKILL)
@@ -230,6 +237,16 @@ class GroupProcess:
             self._output = -1
             self._on_end(self.pid)
         return self._child.returncode
+
+    def _reap_orphans(self) -> None:
+        """Reap those of its group that have ended, which this process has adopted, such as programs that an
+        environment starts at each reset. No group has any other child of this process but its leader.
+        """
+        if time.monotonic() < self._reaps_at_s:
+            return
+        while (ended := os.waitid(os.P_PGID, self.pid, ENDED)) is not None and ended.si_pid != self.pid:
+            os.waitpid(ended.si_pid, 0)
+        self._reaps_at_s = time.monotonic() + ORPHANS_INTERVAL_S
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; does nothing once the leader's exit has been polled."""
