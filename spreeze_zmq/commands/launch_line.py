@@ -20,7 +20,7 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
-from spreeze_zmq.plan.topology.document import shipped_topologies
+from spreeze_zmq.plan.topology.document import Key, shipped_topologies, split_key
 from spreeze_zmq.run.folder import RunFolder
 
 WHAT = (
@@ -124,6 +124,7 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
         raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
     source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
     chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
+    arguments.callback = list(dict.fromkeys(arguments.callback))  # of a resumed run and the one before
     named = json.dumps(arguments.callback, ensure_ascii=False)
     chosen += [f"components.{OBSERVER}.callbacks={named}"] if arguments.callback else []
     overrides = [*chosen, *arguments.set, *overrides]
@@ -246,6 +247,11 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
         shipped = arguments.topology in shipped_topologies() and not Path(arguments.topology).exists()
         words = [arguments.topology if shipped else plan.topology_file]
     words += [f"--algorithm={arguments.algorithm}"] if arguments.algorithm else []
-    for name in ("set", "without", "callback"):
-        words += [f"--{name}={value}" for value in getattr(arguments, name)]
-    return (*words, f"--set=run.seed={plan.run.seed}")
+    words += [f"--without={role}" for role in dict.fromkeys(arguments.without)]
+    words += [f"--callback={name}" for name in arguments.callback]
+    settings: dict[Key, str] = {}
+    for setting in (*arguments.set, f"run.seed={plan.run.seed}"):
+        key = split_key(setting.partition("=")[0])
+        settings.pop(key, None)  # set last, stands last: a table may come between
+        settings[key] = setting
+    return (*words, *(f"--set={setting}" for setting in settings.values()))

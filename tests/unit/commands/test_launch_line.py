@@ -50,6 +50,31 @@ def test_a_size_of_no_recording_is_refused():
         plan_of("--record-mb", "3")
 
 
+def test_a_run_that_is_resumed_again_and_again_keeps_one_of_each(tmp_path, monkeypatch):
+    """As by a script that repeats its line: the callback is called once, and the last value of a key holds,
+    also beside a table that holds the key.
+    """
+    source = "from spreeze_zmq import Callback\n\n\nclass Mine(Callback):\n    pass\n"
+    (tmp_path / "called_once.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    callback = "called_once:Mine"
+    again = ["--callback", callback, "--set", "run.stop.minutes=7", "--without", "visualizer"]
+    words = ["pendulum", "--set", "run.stop.minutes=5", "--set", "run.stop={env_steps = 9}", *again]
+    for _ in range(3):
+        plan = load(parser().parse_args(words), FirstLook())
+        words = [*plan.command, *again]
+        assert plan.components["observer"].options["callbacks"] == [callback]
+        assert (plan.run.stop.minutes, plan.run.stop.env_steps) == (7.0, 9)
+        flags = [word.partition("=")[0] for word in plan.command]
+        assert (flags.count("--callback"), flags.count("--without")) == (1, 1)
+        settings = [word for word in plan.command if word.startswith("--set=")]
+        assert sorted(settings) == [
+            "--set=run.seed=1",
+            "--set=run.stop.minutes=7",
+            "--set=run.stop={env_steps = 9}",
+        ]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
