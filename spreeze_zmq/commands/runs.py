@@ -19,6 +19,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.broker.notes import turned_in
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
+from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
 from spreeze_zmq.screen.terminal.numbers import clock, decimal, memory
@@ -40,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", metavar="NAME", help="only runs of this algorithm")
     parser.add_argument("--state", choices=("running", "ended", "crashed"), help="only runs in this state")
     parser.add_argument(
-        "--older-than", metavar="AGE", type=_age, default=0.0, help="only runs that began before: 12h, 7d"
+        "--older-than",
+        metavar="AGE",
+        type=_age,
+        default=0.0,
+        help="only runs that wrote nothing since, however long ago they began: 12h, 7d",
     )
     parser.add_argument(
         "--delete", action="store_true", help="delete the folders of these runs, after a question"
@@ -67,7 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
     runs = find_runs(place)
     chosen = [run for run in runs if _is_chosen(run, arguments)]
     if arguments.delete:
-        _delete([run for run in chosen if run.state != "running"], arguments)
+        _delete([run for run in chosen if run.state != "running"], runs, arguments)
         return 0
     figures = [figures_of(run, place, parent_of(run, runs)) for run in chosen]
     if arguments.json:
@@ -89,12 +94,14 @@ def _is_chosen(run: PastRun, arguments: argparse.Namespace) -> bool:
         (env is None or fnmatch.fnmatchcase(name, env) or fnmatch.fnmatchcase(name.rpartition(":")[2], env))
         and arguments.algorithm in (None, about.get("algorithm"))
         and arguments.state in (None, run.state)
-        and run.began_s <= time.time() - arguments.older_than
+        and max(run.began_s, RunFolder(run.folder).written_s) <= time.time() - arguments.older_than
     )
 
 
-def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
-    """Delete runs, which are over, once the user has agreed; not those with a live one below."""
+def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Namespace) -> None:
+    """Delete runs, which are over, once the user has agreed; not those with a live one below, nor those of
+    whose checkpoints another run that is there has need.
+    """
     if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
         raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
     for run in filter(_may_live, runs):
@@ -103,6 +110,10 @@ def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
     for run in holders:
         say(f"{run.folder} stays: a run below it is live")
     runs = [run for run in runs if not (_may_live(run) or run in holders)]
+    needed = _needed(runs, [run for run in there if run not in runs])
+    for folder, child in needed.items():
+        say(f"{folder} stays: {child.folder} goes on from its checkpoint, and has none of its own yet")
+    runs = [run for run in runs if run.folder not in needed]
     if not runs:
         say("nothing to delete: no run that is over fits")
         return
@@ -122,6 +133,18 @@ def _delete(runs: list[PastRun], arguments: argparse.Namespace) -> None:
         except OSError as error:
             raise InputError(f"{run.folder} stays: {error.strerror or error}") from None
     say(f"{them} deleted")
+
+
+def _needed(runs: Iterable[PastRun], others: Iterable[PastRun]) -> dict[Path, PastRun]:
+    """The folders of those runs from a checkpoint of which one of the others goes on as long as it has no
+    complete one of its own; with one such run.
+    """
+    folders, needed = {run.folder.resolve(): run.folder for run in runs}, {}
+    for other in others:
+        given = Path(str(other.plan["run"].get("resume_from"))).parent.parent
+        if given in folders and latest(RunFolder(other.folder).checkpoints) is None:
+            needed[folders[given]] = other
+    return needed
 
 
 def _holds_live(run: PastRun) -> bool:

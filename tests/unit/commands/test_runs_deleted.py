@@ -6,12 +6,14 @@ import os
 import re
 import time
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
 from spreeze_zmq.commands.runs import STILL_S
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.checkpoint import complete
 from spreeze_zmq.run.folder import CLAIMED
 from spreeze_zmq.run.history import find_runs, read_run
 from spreeze_zmq.wire.channels import SocketFolder
@@ -40,7 +42,7 @@ def runs(tmp_path):
         (folder / "run.json").write_text(topology.load(task).to_json())
         (folder / "summary.json").write_text(json.dumps({"exit_reason": reason}))
         os.utime(folder / "run.json", (time.time() - age,) * 2)
-        os.utime(folder / "summary.json", (time.time() - STILL_S - 1.0,) * 2)
+        os.utime(folder / "summary.json", (time.time() - max(age, STILL_S + 1.0),) * 2)
     return tmp_path
 
 
@@ -128,11 +130,44 @@ def test_a_run_that_holds_a_live_one_is_not_deleted(runs, capsys):
 
 
 def test_a_copy_began_when_its_run_did(runs, capsys):
-    """Whatever time its files have."""
-    plan = replace(topology.load("pendulum"), began_s=time.time() - 9 * DAY)
+    """Whatever time its files have; and a run is no older than what it wrote last."""
+    plan = replace(topology.load("pendulum"), began_s=time.time() - 16 * DAY)
     (runs / "broken" / "run.json").write_text(plan.to_json())
+    assert main(["runs", str(runs), "--json", "--state", "crashed"]) == 0
+    began = datetime.fromisoformat(json.loads(capsys.readouterr().out)[0]["began"])
+    assert began.timestamp() == pytest.approx(plan.began_s, abs=2.0)
     assert main(["runs", str(runs), "--json", "--older-than", "7d"]) == 0
-    assert {row["run"] for row in json.loads(capsys.readouterr().out)} == {"old", "broken"}
+    assert {row["run"] for row in json.loads(capsys.readouterr().out)} == {"old"}
+
+
+@pytest.mark.parametrize("ends_by", ["live", "killed"])
+def test_a_run_stays_whose_checkpoint_another_one_needs(runs, capsys, ends_by):
+    """In the first minutes of a resumed run, or after it was killed in them; not once it has one of its own,
+    nor where both go.
+    """
+    given = runs / "old" / "checkpoints" / "10"
+    given.mkdir(parents=True)
+    complete(given, [], {})
+    plan = topology.load("pendulum").resuming(given, ("id",))
+    (runs / "broken" / "run.json").write_text(plan.to_json())
+    sockets = SocketFolder.create("child")
+    if ends_by == "live":
+        sockets.hold(runs / "broken" / CLAIMED)
+    delete = ["runs", str(runs), "--delete", "--yes"]
+    assert main([*delete, "--state", "ended"]) == 0
+    stays = f"{runs / 'old'} stays: {runs / 'broken'} goes on from its checkpoint, and has none of its own"
+    assert stays in capsys.readouterr().out
+    assert left(runs) == {"old", "broken"}
+    if ends_by == "live":
+        own = runs / "broken" / "checkpoints" / "20"
+        own.mkdir(parents=True)
+        complete(own, [], {})
+        assert main([*delete, "--state", "ended"]) == 0
+        assert left(runs) == {"broken"}
+    else:
+        assert main([*delete, "--env", "Pendulum*"]) == 0
+        assert left(runs) == set()
+    sockets.remove()
 
 
 def test_a_link_to_a_run_is_left_alone(runs, capsys):
