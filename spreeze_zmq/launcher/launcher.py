@@ -32,7 +32,7 @@ from spreeze_zmq.plan.roles import BROKER, SAMPLER, stop_order
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.view import View
 from spreeze_zmq.screen.terminal.words import mistakes
-from spreeze_zmq.supervisor import Exited
+from spreeze_zmq.supervisor import Exited, LogWatch
 from spreeze_zmq.wire import channels
 
 #: Longest wait for who may take longer before the view says what the run still waits for.
@@ -81,7 +81,7 @@ class Launch:
         self.outcome = Outcome(folder, self.plan, listening.words if listening is not None else ())
         self.stages, self.news = texts.Stages(self.sockets), News(folder)
         self.socket_watch = SocketWatch(self.sockets, self.plan.channels)
-        self.disk_watch = DiskWatch(folder.path, folder.shown)
+        self.watches = DiskWatch(folder.path, folder.shown), LogWatch(folder.logs)
         self.interrupts, self.pauses = interrupts or Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
@@ -205,7 +205,7 @@ class Launch:
     def watch(self) -> None:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         self.heed_pause()
-        if line := self.disk_watch.news():
+        for line in filter(None, (each.news() for each in self.watches)):
             self.view.note(line)
         events = self.supervisor.poll()
         if any(isinstance(one, Exited) and one.name == f"{BROKER}-0" and one.restarting for one in events):

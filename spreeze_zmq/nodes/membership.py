@@ -23,7 +23,7 @@ from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
 from spreeze_zmq.nodes.relay import PATIENCE_S
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER
-from spreeze_zmq.supervisor import GroupSpawner, Process
+from spreeze_zmq.supervisor import GroupSpawner, LogWatch, Process
 from spreeze_zmq.wire import Message, channels
 from spreeze_zmq.wire.channels import Dealer, SocketFolder
 
@@ -75,6 +75,7 @@ class Membership:
         self.place: Place | None = None
         self.errands: Errands | None = None
         self.spawner: GroupSpawner | None = None
+        self.log_watch: LogWatch | None = None
         self.heard_s = time.monotonic()
         self.next_beat_s, self.load = 0.0, Load()
         self.is_leaving = self.is_lost = False
@@ -122,6 +123,7 @@ class Membership:
             native.prepare(half.say)  # no start timeout runs before the first beat
         self.spawner = GroupSpawner([self.place.sockets.path])
         self.errands = Errands(self.place.folder, self.dealer.send)
+        self.log_watch = LogWatch(self.place.folder.logs)
         half.node, self.heard_s = message.fields["node"], time.monotonic()  # it has not listened meanwhile
         bound = f", at most {half.most} samplers" if half.most is not None else ""
         half.say(f"joined {plan.name} as {half.node} with {half.cores} cores{bound}")
@@ -136,6 +138,8 @@ class Membership:
         if self.errands is not None:
             self.errands.run()
         self._watch()
+        if self.log_watch is not None and (line := self.log_watch.news()):
+            self.half.say(line)
         now_s = time.monotonic()
         self.half.until_s = now_s + PATIENCE_S
         self._beat_if_due(now_s)

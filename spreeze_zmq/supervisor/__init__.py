@@ -2,6 +2,7 @@
 
 from spreeze_zmq.supervisor.events import Event, Exited, GaveUp, Printed, Restarted, Unwanted
 from spreeze_zmq.supervisor.forking import ForkServer, ForkSpawner
+from spreeze_zmq.supervisor.logs import LogWatch
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner, why_not_started
 from spreeze_zmq.supervisor.sentences import last_words
 from spreeze_zmq.supervisor.supervision import Supervisor
@@ -13,6 +14,7 @@ __all__ = [
     "ForkSpawner",
     "GaveUp",
     "GroupSpawner",
+    "LogWatch",
     "Printed",
     "Process",
     "ProcessSpec",

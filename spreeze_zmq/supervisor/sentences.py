@@ -57,9 +57,9 @@ def last_words(log_path: Path, start: int = 0) -> str:
 
 
 def _lines_at(log: BinaryIO, place: int, size: int) -> list[str]:
-    """The lines of a part of a log."""
+    """The lines of a part of a log, without the zeros of one whose middle was dropped."""
     log.seek(place)
-    return log.read(size).decode("utf-8", errors="replace").splitlines()
+    return log.read(size).replace(b"\0", b"").decode("utf-8", errors="replace").splitlines()
 
 
 def _foreign_report(lines: list[str]) -> int | None:

@@ -1,6 +1,7 @@
 """What the launcher tells while one broker has ended and the next one is not heard yet."""
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.view import View
+from spreeze_zmq.supervisor.logs import MOST_BYTES
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import poll
 from tests.protocol.golden_messages import MESSAGES
@@ -107,6 +109,24 @@ def test_the_next_broker_is_told_again_what_holds(plan, heard):
         assert again[0].fields["count"] == 1
         assert again[1].fields == {**ends[1], "restarting": False}  # sampler-0 lives by now
         assert broker.reports.pull(0.1) is None
+
+
+def test_a_log_that_has_grown_too_large_is_said_and_shortened(tmp_path):
+    """By the run itself, while it lives."""
+    folder, said = RunFolder.create("run", str(tmp_path)), []
+    launch = Launch(topology.load("pendulum"), folder, View())
+    launch.view.note, launch.supervisor.poll = said.append, list
+    log = folder.logs / "sampler-0.log"
+    with log.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, MOST_BYTES + (1 << 20))
+    try:
+        launch.watch()
+        assert [line for line in said if "its middle is dropped" in line]
+        assert log.stat().st_blocks * 512 < MOST_BYTES // 4
+    finally:
+        launch.line.close()
+        launch.sockets.remove()
+        launch.crew.close()
 
 
 def test_who_has_ended_with_a_broker_is_told_to_the_next_one(tmp_path):

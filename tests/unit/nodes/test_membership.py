@@ -1,5 +1,6 @@
 """How a machine's part in a run ends: its processes, and its last words."""
 
+import os
 import signal
 import time
 import tracemalloc
@@ -13,7 +14,8 @@ from spreeze_zmq.nodes.membership import Membership
 from spreeze_zmq.nodes.place import wires_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import POLICY, SAMPLER
-from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec
+from spreeze_zmq.supervisor import GroupSpawner, LogWatch, ProcessSpec
+from spreeze_zmq.supervisor.logs import MOST_BYTES
 from spreeze_zmq.wire.channels import SocketFolder, make_keys
 
 DEADLINE_S = 10.0
@@ -52,6 +54,17 @@ def test_a_relay_that_breaks_as_its_machine_leaves_keeps_it_from_nothing(members
     assert not membership.processes
     [ended] = membership.ended
     assert ended.fields["signal"] == signal.SIGTERM
+
+
+def test_a_machine_keeps_the_logs_that_it_has_within_bounds(membership, tmp_path):
+    """Its folder of sockets, where they are, is often in memory."""
+    log, said = tmp_path / "sampler-9.log", []
+    with log.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, MOST_BYTES + (1 << 20))
+    membership.log_watch, membership.half.say = LogWatch(tmp_path), said.append
+    membership._turn()
+    assert [line for line in said if "its middle is dropped" in line]
+    assert log.stat().st_blocks * 512 < MOST_BYTES // 4
 
 
 def test_the_last_words_of_a_long_log_are_read_alone(membership):
