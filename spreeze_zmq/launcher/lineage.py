@@ -22,6 +22,7 @@ from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.returns import Evaluations
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.envs.same import differences
 from spreeze_zmq.evaluation.contestant import Contestant
@@ -177,7 +178,15 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
     return ""
 
 
-def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
+def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> list[dict[str, Any]]:
+    """The evaluations that a run takes over, the oldest first; of many those that its broker would keep."""
+    found = Evaluations()
+    for entry in sorted(_evaluations_of(plan, origin, why_not_best), key=lambda one: one["t_s"]):
+        found.take(entry, entry["t_s"])
+    return found.all
+
+
+def _evaluations_of(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
     """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
     ``t_s`` before the checkpoint's.
     """

@@ -13,6 +13,7 @@ from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
+from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
@@ -434,6 +435,28 @@ def test_the_figures_of_a_long_run_are_thinned_evenly(parent, tmp_path, monkeypa
     journal.close()
     child, _ = resume(tmp_path / "child", parent)
     assert [e["t_s"] for e in read_journal(child.metrics) if e["kind"] == "status"] == [15, 30, 45, 60]
+
+
+def test_of_many_evaluations_a_resumed_run_takes_over_a_curve_and_the_best(parent, tmp_path):
+    """As of weeks in which the best policy was scored again and again; ends of the curve and best are those
+    of the whole.
+    """
+    journal = Journal(parent.metrics)
+    [scored] = [entry for entry in read_journal(parent.metrics) if entry.get("best")]
+    for number in range(10_000):
+        look = {**scored, "best": False, "confirmed": False, "mean_return": -float(number), "env_steps": 590}
+        journal.write("evaluation", 10.0 + number * 0.004, look)
+        journal.write("evaluation", 10.0 + number * 0.004, {**scored, "rescored": 30, "mean_return": -1.5})
+    journal.write("evaluation", 59.0, {**look, "mean_return": -0.5})
+    journal.close()
+    child, _ = resume(tmp_path / "child", parent)
+    taken = [entry for entry in read_journal(child.metrics) if entry["kind"] == "evaluation"]
+    assert len(taken) <= EVALUATIONS_KEPT
+    curve = returns(child)
+    assert (curve[0], curve[-3:]) == (-9.0, [-0.5, -4.0, -3.0])
+    assert len(curve) > 200
+    best = [entry for entry in taken if entry["best"]][-1]
+    assert (best["mean_return"], best["t_s"]) == (-2.0, 60.0)
 
 
 def test_a_strangers_journal_is_taken_over_as_far_as_it_is_whole(parent, tmp_path):
