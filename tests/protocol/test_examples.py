@@ -234,6 +234,24 @@ def test_no_episode_is_lost_while_the_broker_is_away(played, start, language):
     assert last.fields["counters"]["reports_dropped"] > 0
 
 
+CLOCK = "import os, time\nnow = time.time\ntime.time = lambda: now() - 3600 * os.path.exists({!r})\n"
+
+
+def test_the_example_in_python_goes_on_where_the_clock_is_set_back(played, start, tmp_path, monkeypatch):
+    """As by NTP: reports come as before, and no time that it states is below 0."""
+    back = tmp_path / "set_back"
+    (tmp_path / "sitecustomize.py").write_text(CLOCK.format(str(back)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    peers = played()
+    start("python", peers)
+    before = peers.pull("report", lambda message: message.kind == "report").fields
+    back.touch()
+    after = peers.pull("report", lambda message: message.fields.get("time_s", math.inf) < before["time_s"])
+    last = peers.pull("report", lambda message: message.kind == "report").fields
+    assert before["uptime_s"] < after.fields["uptime_s"] < last["uptime_s"]
+    assert min(last["clock_s"].values()) >= 0
+
+
 SLOW = (EXAMPLES / "sampler_node" / "pendulum.js").read_text()
 SLOW = SLOW.replace(
     "  step([torque]) {", "  step([torque]) {\n    for (const end = Date.now() + 50; Date.now() < end; );"
