@@ -54,6 +54,18 @@ def test_an_example_explores_where_the_shipped_sampler_would(of_example):
         np.testing.assert_allclose(of_example(index), places(NUM, index), atol=1e-6)
 
 
+def test_the_random_numbers_of_the_example_in_javascript_have_the_long_period_of_xoshiro128():
+    """The words that its authors' program draws of the state 1, 2, 3, 4; and a word comes again before all
+    2^32 have come, where it did not if a word were the whole state: 32 are expected twice among 2^19.
+    """
+    draws = "const one = its.randomOf([1, 2, 3, 4]); return Array.from({length: 2 ** 19}, one.uniform)"
+    drawn = "(() => { " + draws + " })()"
+    words = np.array(of_javascript("random.js", drawn)) * 2**32
+    assert words[:6].tolist() == [11520, 0, 5927040, 70819200, 2031721883, 1637235492]
+    assert 10 < len(words) - len(np.unique(words)) < 80
+    assert np.mean(words) / 2**32 == pytest.approx(0.5, abs=0.003)
+
+
 @pytest.mark.parametrize(
     ("check", "right", "wrong"),
     [

@@ -7,6 +7,7 @@ const { setTimeout: sleep } = require("timers/promises");
 const Environment = require("./pendulum.js");
 const { LARGEST, array, arraysOf, checkHeader, checkPolicy, checkStop } = require("./messages.js");
 const { act, clamp, places } = require("./policy.js");
+const { randomOf } = require("./random.js");
 
 /** Ends the process: code 2 says that the input is at fault, after code 1 it is started again. */
 const fail = (code, why) => (console.error(`sampler: ${why}`), process.exit(code));
@@ -42,12 +43,9 @@ while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : i
 const name = `sampler-${index}`;
 const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };
 let [stopping, waiting_for, dropped, charged] = [false, "", 0, performance.now()];
-let state = (1000 * run.seed + index + 1 + (plan.balance.in_order ? 0 : incarnation)) | 0 || 1;
-const shifted = (by) => (state ^= by > 0 ? state << by : state >>> -by); // xorshift (Marsaglia 2003)
-const random = {
-  uniform: () => ([13, -17, 5].map(shifted)[2] >>> 0) / 2 ** 32,
-  normal: () => Math.sqrt(-2 * Math.log(1 - random.uniform())) * Math.cos(2 * Math.PI * random.uniform()),
-};
+const seed = `${run.seed}/${index}/${plan.balance.in_order ? 0 : incarnation}`;
+const digest = crypto.createHash("sha256").update(seed).digest();
+const random = randomOf([0, 4, 8, 12].map((at) => digest.readInt32LE(at)));
 
 const [taken, refused] = [{}, {}]; // messages of each sender and kind, and those passed over, of each word too
 /** Counts a message that is passed over: the run shows the first one of each kind. */
