@@ -143,6 +143,12 @@ class Rates:
         self._unrisen: set[str] = set()  # those whose only point is no rise
         self._rest: dict[str, tuple[float, float]] = {}  # the rest that cleared a history, and when
 
+    def forget(self, name: str) -> None:
+        """Drop a counter that is gone for good."""
+        self._points.pop(name, None)
+        self._rest.pop(name, None)
+        self._unrisen.discard(name)
+
     def add(self, name: str, value: float, now_s: float) -> None:
         """Record a counter's value. A smaller value than before, as after a restart, clears its history; so
         does a rise after a time without any.

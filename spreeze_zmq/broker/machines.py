@@ -67,6 +67,7 @@ class Machines:
         """Record what the launcher tells of a machine."""
         if fields["gone"]:
             self._machines.pop(fields["node"], None)
+            self._rates.forget(fields["node"])
             return
         former = self._machines.get(fields["node"])
         self._machines[fields["node"]] = Machine(

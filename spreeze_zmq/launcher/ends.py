@@ -157,7 +157,7 @@ class Ends:
     def fail(self, name: str, what: str) -> None:
         """Record and report one failure; the last lines show the first one again."""
         if not is_observer(name):
-            self._outcome.failures.append((name, what))
+            self._outcome.fail(name, what)
         log = self._folder.logs / f"{name}.log"
         summary = what.splitlines()[0]
         self._tell("failure", name=name, summary=summary, traceback=what)

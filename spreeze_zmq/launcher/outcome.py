@@ -14,6 +14,11 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
 
+#: Most failures that are kept, half of them the first and half the newest; the broker counts them all.
+FAILURES_KEPT = 100
+#: Most of the machines that are silent, and most of what the run ended without, that its last line names.
+MOST_SILENT, MOST_LOST = 3, 8
+
 
 class Losses:
     """Groups that fail, and what is absent when the run is asked to end, each with the reason."""
@@ -69,12 +74,19 @@ class Losses:
         lost = failed if stopped_whole else {**self._absent, **failed}
         if lost and folder.summary.exists():
             write_json(folder.summary, {**json.loads(folder.summary.read_text()), "lost": lost})
-        return "; ".join(f"the run ended without {whose(name) or name}: {why}" for name, why in lost.items())
+        lines = [f"the run ended without {whose(name) or name}: {why}" for name, why in lost.items()]
+        return "; ".join(_newest(lines, MOST_LOST))
 
     @property
     def silent(self) -> Sequence[str]:
-        """Lines about machines that were lent and are silent, which is no failure of the run."""
-        return self._silent
+        """Lines about machines that were lent and are silent, which is no failure of the run; few of many."""
+        return _newest(self._silent, MOST_SILENT)
+
+
+def _newest(lines: Sequence[str], most: int) -> list[str]:
+    """The last lines, and how many came before them."""
+    left_out = len(lines) - most
+    return [*([f"{left_out} more before these"] if left_out > 0 else []), *lines[-most:]]
 
 
 def _is_back(name: str, groups: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -106,7 +118,7 @@ class Outcome:
         was_stopped_whole: a signal that asks to stop has reached all processes.
         input_fault: a process and the fault that it found in the user's input.
         end_fault: the first process that failed while the run ended, and its first line; empty for none.
-        failures: processes and what happened to each.
+        failures: processes and what happened to each; beyond ``FAILURES_KEPT`` the first and the newest.
         printed: the processes that have printed something, the first one first.
         losses: what the run goes on without.
     """
@@ -127,6 +139,12 @@ class Outcome:
     def stop(self, reason: str) -> None:
         """End the run; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
+
+    def fail(self, name: str, what: str) -> None:
+        """Note what has happened to a process."""
+        self.failures.append((name, what))
+        if len(self.failures) > FAILURES_KEPT:
+            del self.failures[FAILURES_KEPT // 2]
 
     def fail_at_end(self, name: str, what: str) -> None:
         """Note that a process has failed while the run ends; nothing restarts it, so the first one counts."""

@@ -149,3 +149,16 @@ def test_a_run_that_was_given_up_has_failed_for_who_reads_it_later(told, reason,
         assert told.outcome.settle({}, at_once=False) == 1
         assert json.loads(told.folder.summary.read_text()) == {"exit_reason": reason, "failed": True}
     assert read_run(told.folder.path).state == ("crashed" if marked else unmarked)
+
+
+def test_very_many_failures_leave_a_summary_that_can_be_read(told):
+    """The first and the newest are in it; whoever made them printed sixty lines each time."""
+    told.folder.run_file.write_text(told.outcome.plan.to_json())
+    told.folder.summary.write_text(json.dumps({"exit_reason": "", "wall_s": 1.0, "failures": []}))
+    for number in range(10_000):
+        told.ends.fail("sampler-0", f"failure {number}\n" + "a line of a traceback of many words\n" * 60)
+    told.folder.end_summary("interrupted", told.outcome.failures)
+    summary = read_run(told.folder.path).summary
+    assert summary["exit_reason"] == "interrupted"
+    named = [failure["summary"] for failure in summary["failures"]]
+    assert (named[0], named[-1]) == ("failure 0", "failure 9999")
