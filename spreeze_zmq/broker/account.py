@@ -8,12 +8,13 @@ counts. No term is computed as the remainder of the others, so an error in any t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.broker.receipts import MOST_STREAMS, Receipt, superseded
+from spreeze_zmq.broker.receipts import MOST_STREAMS, Followed, Receipt, superseded
 from spreeze_zmq.broker.rows import row_of
 
 #: Most incarnations of learners that an account keeps.
@@ -21,8 +22,8 @@ MOST_TAKERS = 1000
 #: Causes for which transitions were not received, beside the ends of samplers; a summary lists so many.
 MISSING = "lost with a learner's earlier process, or on the way to it"
 OTHERS = "sent and never received; other samplers"
-#: Stands for the streams that have left their places; no stream has this name.
-LEFT = ""
+#: Stand for the streams that have left their places, and for all others; no stream has such a name.
+LEFT, ALL = "", "/"
 MOST_CAUSES = 20
 
 
@@ -54,6 +55,13 @@ class Fate:
     missing: int = 0
     ahead: int = 0
 
+    def add(self, other: Fate, sign: int = 1) -> None:
+        """Add the numbers of another one, or with a ``sign`` of -1 take them away."""
+        self.received += sign * other.received
+        self.refused += sign * other.refused
+        self.missing += sign * other.missing
+        self.ahead += sign * other.ahead
+
 
 @dataclass
 class SampleAccount:
@@ -71,10 +79,22 @@ class SampleAccount:
     past: Fate = field(default_factory=Fate)
     left: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._known: dict[str, Fate] = {}  # of each stream when the account was summed last
+        self._sums = Fate()  # of these
+        self._changed = dict.fromkeys((*self.pushed, *chain.from_iterable(self.takers.values())))
+        self._lives = Followed()
+        for stream in self.pushed:
+            self._lives.take(stream)
+
     def report_pushed(self, stream: str, transitions: int) -> None:
         """Record how many transitions a sampler has pushed on this channel."""
-        if self._has_room(self.pushed, stream):
+        is_new = stream not in self.pushed
+        if self._has_room(self.pushed, stream, self._lives.followed):
             self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
+            self._changed[stream] = None
+            if is_new:
+                self._lives.take(stream)
 
     def report_taken(
         self, taker: str, streams: Mapping[str, Mapping[str, int]], most: float = math.inf
@@ -98,8 +118,9 @@ class SampleAccount:
         if len(self.takers) > MOST_TAKERS:
             self._join_oldest()
         for name in sorted(receipts, key=before.__contains__, reverse=True):  # before any of them leaves
-            if self._has_room(streams_of, name):
+            if self._has_room(streams_of, name, superseded(streams_of)):
                 streams_of[name] = receipts[name]
+                self._changed[name] = None
 
     def _join_oldest(self) -> None:
         """Make one of the two oldest incarnations of a learner that lives no more."""
@@ -110,23 +131,25 @@ class SampleAccount:
                 streams = self.takers[later]
                 for stream, receipt in self.takers.pop(old).items():
                     streams[stream] = receipt.then(streams[stream]) if stream in streams else receipt
+                    self._changed[stream] = None
                 return
 
-    def _has_room(self, streams: dict[str, Any], name: str) -> bool:
+    def _has_room(self, streams: Mapping[str, Any], name: str, dead: Iterable[str]) -> bool:
         """Whether a stream has a place among these, or gets that of one whose sampler lives no more."""
         if name in streams or name in self.left:
             return name in streams
         if len(streams) >= MOST_STREAMS:
-            if (old := next(superseded(streams), None)) is None:
+            if (old := next(iter(dead), None)) is None:
                 return False
             self._leave(old)
         return True
 
     def _leave(self, stream: str) -> None:
         """Keep of a stream only the sums."""
-        fate = self._fate(stream)
-        for item in fields(Fate):
-            setattr(self.past, item.name, getattr(self.past, item.name) + getattr(fate, item.name))
+        self.past.add(self._fate(stream))
+        self._sums.add(self._known.pop(stream, Fate()), -1)
+        self._changed.pop(stream, None)
+        self._lives.forget(stream)
         self.left[stream] = self.pushed.pop(stream, 0)
         for streams in self.takers.values():
             streams.pop(stream, None)
@@ -141,7 +164,7 @@ class SampleAccount:
                 streams of living samplers: what did not arrive from any other stream counts as dropped.
         """
         sums = Samples()
-        for stream, fate in self._fates():
+        for stream, fate in self._fates(apart=alive is not None):
             is_under_way = (alive is None and stream != LEFT) or (alive is not None and stream in alive)
             sums.produced += fate.received + fate.refused + fate.missing + fate.ahead
             sums.received += fate.received
@@ -158,7 +181,7 @@ class SampleAccount:
             how: how the process of a stream has ended.
         """
         causes: dict[str, int] = {}
-        for stream, fate in self._fates():
+        for stream, fate in self._fates(apart=alive is not None):
             causes[MISSING] = causes.get(MISSING, 0) + fate.missing
             if fate.ahead and stream == LEFT:
                 causes[OTHERS] = fate.ahead
@@ -168,11 +191,17 @@ class SampleAccount:
                 causes[cause] = causes.get(cause, 0) + fate.ahead
         return {cause: count for cause, count in causes.items() if count}
 
-    def _fates(self) -> Iterator[tuple[str, Fate]]:
-        """What became of each stream, and of those that have left."""
+    def _fates(self, *, apart: bool) -> Iterator[tuple[str, Fate]]:
+        """What became of those streams that have left, and of the others, each ``apart`` or all as one. Only
+        those that have changed since the last time are looked at.
+        """
+        for stream in self._changed:
+            self._sums.add(self._known.get(stream, Fate()), -1)
+            self._known[stream] = fate = self._fate(stream)
+            self._sums.add(fate)
+        self._changed = {}
         yield LEFT, self.past
-        for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
-            yield stream, self._fate(stream)
+        yield from self._known.items() if apart else ((ALL, self._sums),)
 
     def _fate(self, stream: str) -> Fate:
         fate, position = Fate(), 0

@@ -86,6 +86,7 @@ class Receipts:
         self._sequences: dict[str, int] = {}
         self._unsure: set[str] = set()
         self._untaken: set[str] = set()
+        self._lives = Followed()
 
     def disorder(self, rollout: Rollout) -> str:
         """Why a rollout cannot follow the last one of its stream; empty if it can."""
@@ -112,6 +113,7 @@ class Receipts:
             return
         stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
         self.streams[name] = stream
+        self._lives.take(name)
         self._has_changed(name)
         self._sequences[name] = rollout.sequence
         self._unsure.discard(name)
@@ -134,7 +136,10 @@ class Receipts:
         known = self._sequences.get(name, -1)
         if sequence <= known or transitions > MOST_AT_ONCE or not self._may_list(name, taken=False):
             return
-        stream = self.streams.setdefault(name, Receipt(0, 0))
+        if name not in self.streams:
+            self.streams[name] = Receipt(0, 0)
+            self._lives.take(name)
+        stream = self.streams[name]
         self._has_changed(name)
         self._sequences[name] = sequence
         if not sure:
@@ -181,15 +186,16 @@ class Receipts:
 
     @property
     def _dead(self) -> str | None:
-        """The stream that arrived longest ago of those whose sampler has begun another one since, as far as
-        reports have listed it.
+        """The first stream of those whose sampler has begun another one since, as far as reports have listed
+        it.
         """
-        return next((name for name in superseded(self.streams) if name not in self.unlisted), None)
+        return next((name for name in self._lives.followed if name not in self.unlisted), None)
 
     def _forget(self, name: str) -> None:
         del self.streams[name]
         for kept in (self._listed, self._sequences):
             kept.pop(name, None)
+        self._lives.forget(name)
         self._unsure.discard(name)
         self._untaken.discard(name)
 
@@ -198,7 +204,34 @@ class Receipts:
         self.unlisted.setdefault(name)
 
 
+class Followed:
+    """Which of many streams, ``NAME/LIFE``, another one of their sampler has followed: a name has one life at
+    a time. No call walks over all of them.
+
+    Attributes:
+        followed: those streams, the first one first.
+    """
+
+    def __init__(self) -> None:
+        self.followed: dict[str, None] = {}
+        self._newest: dict[str, str] = {}
+
+    def take(self, name: str) -> None:
+        """Note that a stream has begun, or goes on."""
+        sampler = name.partition("/")[0]
+        if (before := self._newest.get(sampler, name)) != name:
+            self.followed[before] = None
+        self._newest[sampler] = name
+        self.followed.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """Drop a stream."""
+        self.followed.pop(name, None)
+        if self._newest.get(sampler := name.partition("/")[0]) == name:
+            del self._newest[sampler]
+
+
 def superseded(streams: Mapping[str, Any]) -> Iterator[str]:
     """The streams whose sampler has a later one among these: a name has one life at a time, ``NAME/LIFE``."""
     newest = {name.partition("/")[0]: name for name in streams}
-    return (name for name in streams if newest[name.partition("/")[0]] != name)
+    yield from [name for name in streams if newest[name.partition("/")[0]] != name]

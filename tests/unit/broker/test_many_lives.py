@@ -37,6 +37,46 @@ def test_a_sampler_is_heard_after_thousands_of_lives_and_every_transition_counts
     assert again.totals(alive=()) == account.totals(alive=())
 
 
+def test_the_sums_cost_no_more_after_thousands_of_lives(monkeypatch):
+    """Only streams that have changed are looked at; the sums are those of an account that looks at all."""
+    looks, fate_of = [], SampleAccount._fate
+    monkeypatch.setattr(SampleAccount, "_fate", lambda *of: looks.append(of) or fate_of(*of))
+    receipts, account = lived(MOST_STREAMS + 50)
+    account.totals()
+    looks.clear()
+    for life in range(100):
+        came = rollout(10, incarnation=LIVES + life)
+        receipts.take(came)
+        account.report_pushed(came.stream, 15)
+        account.report_taken("c/1", {came.stream: receipts.to_dict()[came.stream]})
+        account.totals()
+        account.undelivered(None, str)
+    assert len(looks) <= 200
+    again = from_plain(SampleAccount, to_plain(account), "broker.json")
+    for alive in (None, (), (came.stream,)):
+        assert account.totals(alive) == again.totals(alive)
+        assert account.undelivered(alive, str) == again.undelivered(alive, str)
+
+
+class Unwalked(dict):
+    """A table that nobody walks over."""
+
+    def __iter__(self):
+        raise AssertionError("walked over")
+
+
+def test_a_made_up_name_among_thousands_is_refused_without_a_look_at_all():
+    """It is by far the most that somebody can send."""
+    receipts, account = Receipts(), SampleAccount()
+    for number in range(MOST_STREAMS):
+        receipts.take(rollout(10, sampler=f"sampler-{number}"))
+        account.report_pushed(f"sampler-{number}/1", 10)
+    receipts.streams, account.pushed = Unwalked(receipts.streams), Unwalked(account.pushed)
+    assert "it begins a stream" in receipts.disorder(rollout(10, sampler="made-up"))
+    account.report_pushed("made-up/1", 10)
+    assert len(account.pushed) == MOST_STREAMS
+
+
 def test_what_is_listed_of_a_stream_that_has_left_counts_once():
     """A learner lists by turns what it keeps; a rollout of a life long gone takes nothing from the others."""
     receipts, account = lived()
