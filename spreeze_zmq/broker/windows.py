@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.broker.hosts import BY_HAND, HERE, Host, first_to_keep
+from spreeze_zmq.broker.receipts import MOST_STREAMS
 from spreeze_zmq.broker.window import LARGE, Spell, Window
 
 #: Window lengths in seconds: the first one that holds ``MIN_GRANULES`` rollouts, or updates, is taken.
@@ -20,6 +21,26 @@ COVERED = 0.6
 LEAST_GAP_S = 0.05
 #: Largest relative difference between a steady window's replay ratio and the target.
 OFF_RATIO = 0.15
+
+
+class Taken:
+    """The transitions that a learner has received and refused, of all streams; a report lists those that have
+    changed, and not all of very many.
+    """
+
+    def __init__(self) -> None:
+        self.received = self.refused = 0
+        self._streams: dict[str, tuple[int, int]] = {}
+
+    def take(self, streams: Mapping[str, Mapping[str, int]]) -> None:
+        """Enter what a report lists; of the streams those are kept that a learner may list again."""
+        for name, stream in streams.items():
+            received, refused = self._streams.pop(name, (0, 0))
+            self._streams[name] = stream["received"], stream["refused"]
+            self.received += stream["received"] - received
+            self.refused += stream["refused"] - refused
+        while len(self._streams) > 2 * MOST_STREAMS:
+            del self._streams[next(iter(self._streams))]
 
 
 class Windows:
@@ -49,7 +70,7 @@ class Windows:
         self.machines: Mapping[str, str] = {}
         self.critics, self.followers = critics, followers
         self._lives: dict[str, tuple[str, int]] = {}
-        self._taken: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
+        self._taken: dict[str, Taken] = defaultdict(Taken)
         self._reports: dict[str, deque[tuple[float, dict[str, float]]]] = defaultdict(deque)
         self._busy: deque[tuple[float, float]] = deque()
 
@@ -60,11 +81,9 @@ class Windows:
         if begins:
             self.lose(sender)
             self._lives[sender] = life
-        taken: dict[str, Mapping[str, int]] = {}
-        if "taken" in fields:  # a report lists the streams that have changed, and not all of very many
-            taken = self._taken[sender]
-            taken.update(fields["taken"])
-        _append(self._reports[sender], _figures(fields, taken.values()), now_s)
+        taken = self._taken[sender]
+        taken.take(fields.get("taken", {}))
+        _append(self._reports[sender], _figures(fields, taken), now_s)
         return begins
 
     def take_busy(self, cpu_s: float, now_s: float) -> None:
@@ -189,7 +208,7 @@ def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
         entries.popleft()
 
 
-def _figures(fields: Mapping[str, Any], taken: Collection[Mapping[str, int]]) -> dict[str, float]:
+def _figures(fields: Mapping[str, Any], taken: Taken) -> dict[str, float]:
     """The cumulative figures of a report, and of all streams ``taken``, by the names of their rates in
     ``Spell``.
     """
@@ -199,8 +218,8 @@ def _figures(fields: Mapping[str, Any], taken: Collection[Mapping[str, int]]) ->
         **{name: clock_s.get(name, 0.0) for name in ("busy", "blocked", "starved")},
         "cpu": fields["cpu_s"],
         "produced_per_s": max(fields.get("pushed", {}).values(), default=0),
-        "received_per_s": sum(stream["received"] for stream in taken),
-        "refused_per_s": sum(stream["refused"] for stream in taken),
+        "received_per_s": taken.received,
+        "refused_per_s": taken.refused,
         "trained_per_s": fields["counters"].get("trained_transitions", 0),
     }
 

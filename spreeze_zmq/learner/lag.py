@@ -167,7 +167,7 @@ def fitting(taken: Mapping[str, int]) -> dict[str, int]:
     Args:
         taken: the newest last.
     """
-    if len(taken) <= MOST_LIMITED:
+    if len(taken) < MOST_LIMITED:
         return dict(taken)
     newest: dict[str, str] = {}
     for stream in reversed(list(taken)):
@@ -178,4 +178,4 @@ def fitting(taken: Mapping[str, int]) -> dict[str, int]:
 def _limits(taken: Mapping[str, int], share: int) -> dict[str, int]:
     """Positions ``share`` beyond those taken; with one for all others where those of some may be left out."""
     limits = {stream: position + share for stream, position in fitting(taken).items()}
-    return {**limits, "*": max(limits.values())} if len(taken) >= MOST_LIMITED else limits
+    return {**limits, "*": max(limits.values())} if len(limits) >= MOST_LIMITED else limits

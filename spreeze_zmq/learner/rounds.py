@@ -12,6 +12,7 @@ from spreeze_zmq.algorithms.shared_model import Statistics
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.packed import Packing, flat
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.learner.lag import MOST_LIMITED, fitting
 from spreeze_zmq.nn.device import draw_on
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
@@ -189,6 +190,8 @@ class RoundExperience(Experience):
     def _consume(self, rollout: Rollout) -> None:
         """Note the position up to which a stream has been used; limits of collection follow from it."""
         self.consumed[rollout.stream] = max(self.consumed.get(rollout.stream, 0), rollout.produced)
+        if len(self.consumed) > MOST_LIMITED:
+            self.consumed = fitting(self.consumed)
 
     # --- what goes out
 

@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq.broker.hosts import BY_HAND, HERE, Host
 from spreeze_zmq.broker.knobs import Samplers
+from spreeze_zmq.broker.receipts import MOST_STREAMS
 from spreeze_zmq.broker.windows import Windows
 
 CORES = 4
@@ -55,6 +56,19 @@ def test_shares_and_rates_are_those_between_two_reports():
     assert (window.here.busy_cores, window.here.cores) == (3.0, CORES)
     assert window.measured_ratio == 8.0
     assert window.steady
+
+
+def test_the_rates_of_a_learner_that_hears_thousands_of_lives_are_exact_and_few_lives_are_kept():
+    """A report lists some of those that the learner keeps, old ones too."""
+    windows = Windows(8.0, CORES, ["critic_learner-0"])
+    for life in range(3 * MOST_STREAMS):
+        fields = report("critic_learner", life / 10)
+        lives = (life, max(0, life - MOST_STREAMS + 1))
+        fields["taken"] = {f"sampler-0/{one}": {"received": 20, "refused": 5} for one in lives}
+        windows.take("critic_learner-0", 1, fields, life / 10)
+    spell = windows.spells(life / 10 - 10.0, life / 10)["critic_learner-0"]
+    assert (spell.received_per_s, spell.refused_per_s) == pytest.approx((200, 50))
+    assert len(windows._taken["critic_learner-0"]._streams) <= 2 * MOST_STREAMS
 
 
 def test_a_window_begins_after_the_last_change():

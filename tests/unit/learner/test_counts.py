@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from spreeze_zmq.learner.experience import Counts
+from spreeze_zmq.learner.lag import MOST_LIMITED
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import topology
@@ -81,6 +82,17 @@ def rounds(role, alone=False, **balance):
     )
     others = None if alone else SimpleNamespace(num_taken=0)
     return RoundExperience(component, half, outlet, others, Counts(env_steps=600)), handlers
+
+
+def test_a_learner_of_rounds_keeps_few_of_thousands_of_lives():
+    """The newest of each sampler among them."""
+    experience, _ = rounds(CRITIC_LEARNER)
+    for life in range(3 * MOST_LIMITED):
+        experience._consume(SimpleNamespace(stream=f"sampler-0/{life}", produced=life + 1))
+        experience._consume(SimpleNamespace(stream="sampler-1/7", produced=life + 1))
+        assert len(experience.consumed) <= MOST_LIMITED
+    ends = {"sampler-0/4199": 4200, "sampler-1/7": 4200}
+    assert {stream: experience.consumed[stream] for stream in ends} == ends
 
 
 @pytest.mark.parametrize("mode", ["free", "lockstep"])

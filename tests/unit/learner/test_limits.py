@@ -55,6 +55,17 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
     assert list(fitting(restarted)) == list(streams(1000))
 
 
+def test_a_sampler_that_was_started_thousands_of_times_is_limited_as_ever(bounded):
+    """Its lives that are over take no place, so its next one, of which nothing has come yet, is not let run
+    ahead of what its last one had reached.
+    """
+    plan = topology.load("cartpole", ["components.sampler.count=4"])
+    limits, rollout = CollectionLimits(plan), plan.balance.rollout_transitions
+    taken = {f"sampler-0/{life}": 10 * rollout for life in range(2 * MOST_LIMITED)}
+    assert limits.collect_until(taken, Versions()) == {"sampler-0/2799": 12 * rollout, "*": 2 * rollout}
+    assert list(bounded.collect_until(taken, Versions())) == ["sampler-0/2799"]
+
+
 def test_a_round_is_full_however_few_samplers_live():
     """Each may begin as many more rollouts, but none that no round within max_policy_lag has room for: three
     would have one in four dropped. With more samplers than a round has rollouts, none fewer.
