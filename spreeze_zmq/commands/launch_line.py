@@ -20,7 +20,8 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
-from spreeze_zmq.plan.topology.document import Key, shipped_topologies, split_key
+from spreeze_zmq.plan.topology.document import shipped_topologies, split_key
+from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.folder import RunFolder
 
 WHAT = (
