@@ -15,7 +15,7 @@ from spreeze_zmq.envs.goals import LACK, goal_places
 from spreeze_zmq.plan.moves import movable
 from spreeze_zmq.plan.parts import LearningPlan, StopPlan
 from spreeze_zmq.plan.processes import ComponentPlan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, MOST_PROCESSES, PART_OF, SAMPLER
 from spreeze_zmq.plan.topology.reference import key_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 
@@ -23,6 +23,9 @@ from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 ROLLOUT_STEPS = 16
 #: Least of them where "auto" samplers share a round: advantages of shorter rollouts rest on the values alone.
 SHARED_ROUND_STEPS = 128
+#: Where a step of one environment takes longer, sampling is what a round waits for: samplers share that, and
+#: their rollouts are short.
+SLOW_STEP_S = 250e-6
 #: What somebody may call the name of the algorithm in its own table.
 _NAMES_OF_ONE = frozenset({"name", "type", "class", "algorithm", "algo"})
 
@@ -186,15 +189,28 @@ def with_rollouts(
 
 
 def rollouts_of_round(
-    algorithm: type[Algorithm], options: Any, env: EnvironmentSpec, sampler: Mapping[str, Any]
+    algorithm: type[Algorithm],
+    options: Any,
+    env: EnvironmentSpec,
+    sampler: Mapping[str, Any],
+    step_s: float = 0.0,
 ) -> int:
-    """The samplers that "auto" has at most for an on-policy algorithm, by the options of one: its round is a
-    rollout of each, so that more would make it longer, unless "auto" rollouts share one that suits it.
+    """The samplers that "auto" has at most for an on-policy algorithm: its round is a rollout of each, and
+    more would make it longer, unless "auto" rollouts share one that suits it.
+
+    Args:
+        algorithm: on-policy.
+        options: its own.
+        env: that it acts in.
+        sampler: the options of a sampler.
+        step_s: seconds for a step of one environment; a slow one is worth longer rounds, or shorter rollouts.
     """
+    is_slow = step_s > SLOW_STEP_S
     round_size = _round_that_suits(algorithm, options, env)
-    if sampler.get("rollout_steps") != "auto":
-        return 1
-    return max(1, round_size // (int(sampler.get("envs", 1)) * SHARED_ROUND_STEPS))
+    if not round_size or sampler.get("rollout_steps") != "auto":
+        return MOST_PROCESSES if is_slow else 1
+    least = ROLLOUT_STEPS if is_slow else SHARED_ROUND_STEPS
+    return max(1, round_size // (int(sampler.get("envs", 1)) * least))
 
 
 def _round_that_suits(algorithm: type[Algorithm], options: Any, env: EnvironmentSpec) -> int:

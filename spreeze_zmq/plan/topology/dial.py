@@ -23,6 +23,12 @@ MODES: dict[str, dict[str, Any]] = {
 ON_POLICY_LAG = {"free": 1, "bounded": 1, "lockstep": 0}
 
 
+def keeps_order(written: Mapping[str, Any]) -> bool:
+    """Whether a table ``[balance]`` asks for a fixed order."""
+    found = written["in_order"]
+    return bool(MODES[written["mode"]]["in_order"] if found == "auto" else found)
+
+
 def resolve_balance(
     written: Mapping[str, Any],
     components: dict[str, ComponentPlan],

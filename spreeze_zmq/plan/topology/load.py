@@ -46,7 +46,7 @@ from spreeze_zmq.plan.topology.components import (
 from spreeze_zmq.plan.topology.data import check_data, counted, read_data
 from spreeze_zmq.plan.topology.deadlines import with_time_to_start
 from spreeze_zmq.plan.topology.described import check_described, described
-from spreeze_zmq.plan.topology.dial import resolve_balance
+from spreeze_zmq.plan.topology.dial import keeps_order, resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
 from spreeze_zmq.plan.topology.placement import check_fused, cores_of_each, read_groups, read_placement
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
@@ -127,7 +127,9 @@ def load(
     learning = learning_plan(algorithm, options)
     of_use = MOST_PROCESSES
     if learning.on_policy:
-        of_use = rollouts_of_round(algorithm, options, environment, declared[SAMPLER].options)
+        # What a run in a fixed order does never follows from a time.
+        step_s = seen.timing.step_s if seen is not None and not keeps_order(written) else 0.0
+        of_use = rollouts_of_round(algorithm, options, environment, declared[SAMPLER].options, step_s)
     components = component_plans(declared, learners, without, cores, placement, groups.count, of_use)
     if seen is not None:
         components = with_time_to_start(components, tables["components"], seen.timing)
