@@ -43,7 +43,9 @@ def c9():
     """Takes no lock of the paths that it binds."""
     patch(Claim, "take")(
         lambda right: (
-            lambda path: right(path if path.name.startswith("broker-") else Path(f"{path}-{os.getpid()}"))
+            lambda path, *named: right(
+                path if path.name.startswith("broker-") else Path(f"{path}-{os.getpid()}"), *named
+            )
         )
     )
 
@@ -152,7 +154,7 @@ def b7():
 
 def b7_account():
     """Believes any account."""
-    Receipt.fault = lambda self, before: ""
+    Receipt.fault = lambda self, before, most: ""
 
 
 def b8():

@@ -132,7 +132,7 @@ print(json.dumps({"reads the keys": may(open, keys), "connects to ipc": may(conn
 with zmq.Context() as context, context.socket(zmq.PUSH) as peer:
     peer.linger = 3000
     peer.connect(endpoint)
-    message = Message("stop_request", {"reason": "another user said so"}, {}, "launcher", 1, 0)
+    message = Message("stop_request", {"reason": "another user said so"}, {}, "sampler-7", 1, 0)
     peer.send_multipart(encode(message))
 """
 
