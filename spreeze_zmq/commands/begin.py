@@ -22,6 +22,7 @@ def spreeze_launch() -> int:
 def _begin(module: str, *, warm: bool = False) -> int:
     """Run a program of ``commands``; ``warm`` has servers load the modules of its processes meanwhile."""
     _open_closed()
+    importlib.import_module("spreeze_zmq.base.unbound").unbind()  # before a module of the user loads torch
     if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if warm:

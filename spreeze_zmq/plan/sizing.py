@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, Topolo
 from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.schema import in_words
+from spreeze_zmq.base.unbound import unbound
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
@@ -123,7 +123,7 @@ def measure(plan: Plan) -> Curves:
         InputError, ComponentFailed: see ``settle``.
     """
     threads = with_threads(plan.components[CRITIC_LEARNER].threads)
-    environment = {**os.environ, **KEEP_FREED_MEMORY, **threads}
+    environment = {**unbound(), **KEEP_FREED_MEMORY, **threads}
     what = " and ".join(plan.to_measure)
     began_s = time.monotonic()
     try:

@@ -17,6 +17,7 @@ from spreeze_zmq.base.errors import DiskFull, InputError
 from spreeze_zmq.base.files import APPENDS
 from spreeze_zmq.base.guard import Guard
 from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.base.unbound import unbound
 
 #: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -48,7 +49,8 @@ class ProcessSpec:
         name: ``ROLE-INDEX``, unique among the supervised.
         command: program and arguments.
         log_path: file that stdout and stderr are appended to.
-        environment: variables added to the launcher's; they override ``threads``.
+        environment: variables added to the launcher's, without those that bind threads; they override
+            ``threads``.
         nice: added to the launcher's niceness, 0 to 19.
         threads: threads of linear algebra libraries; 0 for the libraries' default.
         stop_grace_s: seconds from SIGTERM to SIGKILL.
@@ -284,7 +286,7 @@ def environment_of(spec: ProcessSpec) -> dict[str, str]:
     threads = with_threads(spec.threads) if spec.threads else {}
     # a log is read as UTF-8, whatever the locale: a print of an environment must not end its episode
     python = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
-    return {**os.environ, **python, **threads, **spec.environment}
+    return {**unbound(), **python, **threads, **spec.environment}
 
 
 def why_not_started(command: Sequence[str], error: Exception) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.base.files import memory_file
+from spreeze_zmq.base.unbound import unbound
 from spreeze_zmq.envs.processes import interpreter
 
 #: The number of a unit: a request to step it, or the report that it is done. In a report the complement
@@ -153,7 +154,7 @@ class WorkerPool:
         theirs = [their_control, their_done, *(end for _, end in pairs)]
         fds = [end.fileno() for end in theirs]
         fds.insert(2, slots.fd)
-        environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
+        environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **unbound()}
         text = json.dumps({**settings, "arrays": slots.arrays})
         self.server = interpreter("spreeze_zmq.envs.parallel.worker", fds, text, env=environment)
         for end in theirs:
