@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import core_time
 from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.component import LAST_POLICY_S, last_policy, prepare_to_act
@@ -58,7 +58,7 @@ class Evaluator:
         self.arena = open_arena(component)
         self.policies = component.open("policy", Subscriber)
         goal = plan.run.stop.mean_return
-        self.budget = EvaluationBudget(available_cores() * options["cost_share"], goal)
+        self.budget = EvaluationBudget(core_time() * options["cost_share"], goal)
         component.fetch(BEST_POLICY)
         self.videos = VideoSchedule(
             component.folder,

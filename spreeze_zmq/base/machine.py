@@ -235,14 +235,20 @@ def allow_open_files() -> None:
 # --- cores
 
 
-def available_cores(pid: int = 0) -> int:
-    """Whole cores for a process, by default this one: its affinity, or this process's quota if that is lower.
+def core_time(pid: int = 0) -> float:
+    """CPU seconds a second for a process, by default this one: those of its affinity, or of this process's
+    quota if that is lower. What is busy, idle or one's share is measured by it.
+    """
+    cores, quota = len(os.sched_getaffinity(pid)), quota_cores()
+    return float(cores if quota is None else min(cores, quota))
+
+
+def available_cores() -> int:
+    """Whole cores for this process, to count processes and threads by.
 
     A quota of 1.4 cores counts as 1, one of 1.6 as 2, and any lower one as 1.
     """
-    cores = len(os.sched_getaffinity(pid))
-    quota = quota_cores()
-    return cores if quota is None else max(1, min(cores, round(quota)))
+    return max(1, round(core_time()))
 
 
 def usable_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import core_time
 from spreeze_zmq.base.usage import Gpus, busy_cpu_s
 from spreeze_zmq.broker.hosts import HERE, Host
 from spreeze_zmq.broker.knobs import BatchSize, Knob, Samplers
@@ -43,7 +43,7 @@ class Balancer:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.cores, self.gpus = plan, available_cores(), Gpus()
+        self.plan, self.cores, self.gpus = plan, core_time(), Gpus()
         first, *others = plan.learning.learners
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import core_time
 from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, PART_OF, SAMPLER, VISUALIZER
@@ -61,7 +61,7 @@ class Cores:
 
     def __init__(self) -> None:
         self.cpu_s: Counter[str] = Counter()
-        self._num_cpus = float(available_cores(os.getppid()))
+        self._num_cpus = core_time(os.getppid())
         self._before: _Mark | None = None
         self._first: _Mark | None = None
         self._row: dict[str, float] = {}

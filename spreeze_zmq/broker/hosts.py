@@ -20,7 +20,7 @@ class Host:
     """A machine of the run over a window of time.
 
     Attributes:
-        cores: that the run may use.
+        cores: that the run may use; a quota may give it a part of one.
         busy_cores: how many of them were busy, with this run or with other programs.
         name: ``HERE`` for the launcher's own.
         samplers: how many the launcher keeps there.
@@ -29,7 +29,7 @@ class Host:
         makes_per_s: samples/s of which one sampler there is capable; 0 where that is not known.
     """
 
-    cores: int
+    cores: float
     busy_cores: float
     name: str = HERE
     samplers: int = 0

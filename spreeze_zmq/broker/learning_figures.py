@@ -176,13 +176,16 @@ class LearningFigures:
         )
         return ReplayRatio(target, max(0.0, trained) / sampled if sampled > 0 else 0.0)
 
-    def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
+    def efficiency(
+        self, flops_per_s: float, places: Mapping[str, str], num_cores: float
+    ) -> Efficiency | None:
         """The share of the devices' arithmetic that the updates use; None before learners report both.
 
         Args:
             flops_per_s: of all learners together.
             places: the device of each learner's process.
-            num_cores: physical cores that the run may use. A learner on the CPU reports the limit of one.
+            num_cores: physical cores that the run may use, or parts of them. A learner on the CPU reports the
+                limit of one.
         """
         limits: dict[str, float] = {}
         for name, place in places.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.machine import core_time, physical_cores
 from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.claims import check_failures, check_pushed, most_cpu_s, most_transitions
 from spreeze_zmq.broker.cores import Cores, CoreShares, devices_here
@@ -89,7 +89,8 @@ class RunRecord:
             for name in names_of(role, self.plan)
         }
         # The launcher's cores: the broker itself may be kept off those of the learners.
-        self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
+        cores = physical_cores(os.sched_getaffinity(os.getppid()))
+        self._num_cores = min(float(len(cores)), core_time(os.getppid()))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
         self.refusals = RefusalRecord(partial(patience_s, self.plan, self.processes))
         silent_s = self.plan.components[BROKER].options["heartbeat_timeout_s"]

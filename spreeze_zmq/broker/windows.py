@@ -48,7 +48,7 @@ class Windows:
 
     Args:
         replay_ratio: the target.
-        cores: cores that the run may use.
+        cores: core seconds a second that the run may use.
         critics: names of the processes whose updates the replay ratio counts.
         followers: names of the other learners' processes.
         own: the launcher's samplers on its machine have numbers below this.
@@ -61,7 +61,7 @@ class Windows:
     def __init__(
         self,
         replay_ratio: float,
-        cores: int,
+        cores: float,
         critics: Sequence[str],
         followers: Sequence[str] = (),
         own: float = math.inf,
@@ -113,7 +113,7 @@ class Windows:
         if len(within) < 2:
             return 0.0
         (began_s, before_s), (ended_s, after_s) = within[0], within[-1]
-        return min(float(self.cores), max(0.0, after_s - before_s) / (ended_s - began_s))
+        return min(self.cores, max(0.0, after_s - before_s) / (ended_s - began_s))
 
     def window(self, hosts: Sequence[Host], granule: float, since_s: float, now_s: float) -> Window | None:
         """The shortest window that ends now and holds enough rollouts; None if there is none since the last

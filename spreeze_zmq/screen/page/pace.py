@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import core_time
 from spreeze_zmq.base.quota import quota_cores
 from spreeze_zmq.base.usage import busy_cpu_s
 
@@ -51,7 +51,7 @@ class Pace:
         cpu: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cores = share * available_cores()
+        self._cores = share * core_time()
         self._idle, self._cpu, self._clock = idle or IdleCores(), cpu, clock
         self._scale = 0.5
         self._looked_s, self._used_s = clock(), cpu()

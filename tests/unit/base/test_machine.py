@@ -87,7 +87,7 @@ def test_a_container_is_as_busy_as_what_runs_in_it(machine, monkeypatch, version
     monkeypatch.setattr(usage, "quota_used_s", lambda below: quota_used_s(4, folder))
     assert usage.busy_cpu_s() == 2.5
     monkeypatch.setattr(this_machine, "quota_cores", lambda: 1.5)
-    assert Cores()._num_cpus == min(2, len(os.sched_getaffinity(os.getppid())))
+    assert Cores()._num_cpus == min(1.5, len(os.sched_getaffinity(os.getppid())))
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -1,9 +1,12 @@
 """When the broker may move counts, and what a change leaves unmeasured."""
 
+import os
 from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq.base import machine
+from spreeze_zmq.broker import cores
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
@@ -51,9 +54,26 @@ def test_every_process_is_in_the_journal_with_its_three_rates():
 
 def eight_cores(monkeypatch, *overrides, **measured):
     """A run on a machine of eight cores, of which nobody is seen to use any."""
-    monkeypatch.setattr("spreeze_zmq.broker.balancer.available_cores", lambda: 8)
+    monkeypatch.setattr("spreeze_zmq.broker.balancer.core_time", lambda: 8)
     monkeypatch.setattr("spreeze_zmq.broker.balancer.busy_cpu_s", lambda: 0.0)
     return Balancer(replace(topology.load("pendulum", overrides), measured=measured))
+
+
+@pytest.mark.parametrize("quota", [0.5, 1.5])
+def test_a_quota_of_a_part_of_a_core_is_full_when_that_part_is_busy(monkeypatch, quota):
+    """A container of 1,500 millicores: nothing is idle where 1.5 are busy, and its processes compete."""
+    busy_s = 0.0
+    monkeypatch.setattr(machine, "quota_cores", lambda: quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
+    held, balancer = cores.Cores(), Balancer(topology.load("pendulum"))
+    for t_s in (0.0, 5.0, 10.0):
+        busy_s = quota * t_s
+        balancer.windows.take_busy(busy_s, t_s)
+        row = held.row(t_s)
+    assert row == {"cpus": quota, "cpus_of_others": quota, "cpus_idle": 0.0}
+    [here] = balancer._look(1, {})
+    assert replace(here, busy_cores=balancer.windows.busy_cores(0.0, 10.0)).is_crowded
 
 
 def warming_up(balancer, seconds, cpu, rate=900):

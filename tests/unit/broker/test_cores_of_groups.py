@@ -26,7 +26,7 @@ def test_a_member_hides_no_other_program_on_the_launchers_cores(monkeypatch):
     """It reports its group's CPU time, which is spent on cores of its own; the run's sum holds it."""
     busy_s = 0.0
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
-    monkeypatch.setattr(cores, "available_cores", lambda pid: 4)
+    monkeypatch.setattr(cores, "core_time", lambda pid: 4)
     run = RunRecord(topology.load("pendulum", ["groups.count=2"], cores=8))
     for updates, t_s in enumerate((0.0, 10.0, 20.0)):
         busy_s = 3.0 * t_s
@@ -84,7 +84,7 @@ def test_what_others_do_while_the_run_stands_still_is_none_of_its_time(monkeypat
     """Of two CPUs others use one all the time, an hour's pause included, which the run's clock leaves out."""
     busy_s = 0.0
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
-    monkeypatch.setattr(cores, "available_cores", lambda pid: 2)
+    monkeypatch.setattr(cores, "core_time", lambda pid: 2)
     run = RunRecord(topology.load("pendulum"))
     for t_s in range(30):
         if t_s == 12:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.files import write_json
-from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.machine import physical_cores
 from spreeze_zmq.broker import cores
 from spreeze_zmq.broker.machines import in_words
 from spreeze_zmq.broker.record import RunRecord
@@ -132,7 +132,7 @@ def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could()
             actor = run.plan.components["actor_learner"]
             actor = replace(actor, options={**actor.options, "device": "cuda:0"})
             run.plan = replace(run.plan, components={**run.plan.components, "actor_learner": actor})
-        cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
+        cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
         assert run.summary("", 1.0, final=False)["efficiency"] is None
         for t_s in (0.0, 10.0):
             critic, actor = {"critic_flops": 3e9 * t_s}, {"actor_flops": 1e9 * t_s}
@@ -154,7 +154,7 @@ def test_the_cores_time_is_told_by_its_uses_since_the_first_update(monkeypatch):
     """
     busy_s = 0.0
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
-    monkeypatch.setattr(cores, "available_cores", lambda pid: 4)
+    monkeypatch.setattr(cores, "core_time", lambda pid: 4)
     run, spent = record(), Counter()
     assert run.summary("", 1.0, final=False)["cores"] is None
 
@@ -191,7 +191,7 @@ def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
         counters, device = {"actor_flops": 1e9 * t_s}, {"limit_flops_per_s": 8e10}
         run.take_report("critic_learner-0", 1, report("critic_learner"), t_s)
         run.take_report("actor_learner-0", 2, report("actor_learner", device=device, counters=counters), t_s)
-    cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
+    cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
     assert run.summary("", 10.0, final=True)["efficiency"]["limit_flops_per_s"] == 8e10 * cores
 
 

@@ -5,7 +5,7 @@ import os
 import psutil
 
 from spreeze_zmq.base import usage
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import core_time
 from spreeze_zmq.screen.page import pace as pace_module
 from spreeze_zmq.screen.page.pace import LEAST_PER_S, Pace
 
@@ -28,7 +28,7 @@ class Machine:
 
 def pace_on(machine, cores=1.0):
     """A pace that may use so many cores."""
-    share = cores / available_cores()
+    share = cores / core_time()
     return Pace(share, lambda: machine.idle, lambda: machine.cpu_s, lambda: machine.now_s)
 
 
