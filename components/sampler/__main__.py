@@ -81,7 +81,7 @@ class Collector:
     def make_envs(self, seed: int) -> BatchedEnv:
         """The batch of environments."""
         component, spec = self.component, self.component.environment
-        workers = workers_of_sampler(component.plan, timing_of(component.plan))
+        workers = workers_of_sampler(component.plan, timing_of(component.plan), component.index)
         if workers:
             log.info("%d workers step the environments", workers)
         return envs.remade(

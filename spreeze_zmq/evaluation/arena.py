@@ -128,31 +128,42 @@ def timing_of(plan: Plan) -> Timing:
 
 
 def workers_for(
-    timing: Timing, width: int, slow_step_s: float = SLOW_STEP_S, slow_reset_s: float = SLOW_RESET_S
+    timing: Timing,
+    width: int,
+    slow_step_s: float = SLOW_STEP_S,
+    slow_reset_s: float = SLOW_RESET_S,
+    cores: int | None = None,
 ) -> int:
     """The number of worker processes that ``width`` environments need, from what one of them took.
 
     One for each environment if a step waits ``WAITS_S`` or longer, else 0 for fast ones; for slow ones, also
-    those that are slow to make, one for each core if they compute, else for each environment.
+    those that are slow to make, one for each of ``cores`` (by default all) if they compute, else for each
+    environment.
     """
-    step_s = timing.step_s
+    step_s, cores = timing.step_s, cores or available_cores()
     if step_s >= WAITS_S and timing.step_computes < COMPUTES * step_s and width > 1:
         return width
     if timing.make_s > SLOW_TOGETHER_S or timing.make_s * width > SLOW_TO_MAKE_S:
-        return min(width, available_cores()) if timing.make_computes >= COMPUTES * timing.make_s else width
+        return min(width, cores) if timing.make_computes >= COMPUTES * timing.make_s else width
     if step_s < slow_step_s and timing.reset_s < slow_reset_s:
         return 0
-    return min(width, available_cores()) if timing.computes >= COMPUTES else width
+    return min(width, cores) if timing.computes >= COMPUTES else width
 
 
-def workers_of_sampler(plan: Plan, timing: Timing) -> int:
-    """Processes that step a sampler's environments; "auto" is 0 unless their steps wait or are very slow."""
-    options = plan.components[SAMPLER].options
+def workers_of_sampler(plan: Plan, timing: Timing, index: int = 0) -> int:
+    """Processes that step the environments of a sampler of this machine; "auto" is 0 unless their steps wait
+    or are very slow. The samplers share the cores.
+    """
+    options, count = plan.components[SAMPLER].options, plan.components[SAMPLER].count
     wanted, num_envs = options["workers"], options["envs"]
     if wanted != "auto":
         return int(min(wanted, num_envs))
-    each_s = SLOW_TOGETHER_S / num_envs
-    return workers_for(timing, num_envs, each_s, each_s) if engine_of(timing.backend).one_by_one else 0
+    if not engine_of(timing.backend).one_by_one:
+        return 0
+    each_s, cores = SLOW_TOGETHER_S / num_envs, available_cores()
+    # a machine that has joined, whose samplers have higher numbers, runs one for each core
+    samplers = count.initial if index < count.maximum else cores
+    return workers_for(timing, num_envs, each_s, each_s, max(1, cores // max(1, samplers)))
 
 
 def stepped_in_workers(plan: Plan) -> bool:

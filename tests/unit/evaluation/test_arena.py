@@ -15,6 +15,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs.trial import timed
 from spreeze_zmq.evaluation import arena
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS, Arena
+from spreeze_zmq.plan import topology
 
 HERE = "tests.unit.evaluation.test_arena"
 
@@ -169,6 +170,22 @@ def test_what_is_slow_to_make_is_made_at_once_in_workers(make_s, make_computes, 
     """A process that makes a scene for 33 s is silent for as long, and 16 in turn take nine minutes."""
     timing = envs.Timing("gymnasium", make_s, make_computes)
     assert arena.workers_for(timing, width) == expected
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [{"step_s": 1.0, "step_computes": 1.0}, {"reset_s": 9.0}, {"make_s": 33.0, "make_computes": 30.0}],
+)
+@pytest.mark.parametrize("first", [0, 16], ids=["here", "on a machine that has joined"])
+def test_the_samplers_of_a_machine_share_its_cores(monkeypatch, timing, first):
+    """Each has 16 environments that compute; 14 or 16 samplers with a worker on each core would be 256."""
+    monkeypatch.setattr(arena, "available_cores", lambda: 16)
+    plan = topology.load("pendulum", ["components.sampler.envs=16"], cores=16)
+    timing = envs.Timing("gymnasium", **timing)
+    numbers = range(first, first + (16 if first else plan.components["sampler"].count.initial))
+    workers = [arena.workers_of_sampler(plan, timing, index) for index in numbers]
+    assert 0 < sum(workers) <= 16
+    assert arena.workers_for(timing, 64) == 16, "the evaluator is one"
 
 
 @pytest.fixture
