@@ -24,6 +24,7 @@ from spreeze_zmq.plan import devices
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER, publisher_of_policy
+from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import VersionFile
@@ -235,15 +236,17 @@ def _fitting(plan: Plan, free_cores: int) -> Plan:
     components, sampler = dict(plan.components), plan.components[SAMPLER]
     if engine := engine_of_samplers(plan):
         components[SAMPLER] = replace(sampler, options={**sampler.options, "backend": engine})
-    for key in plan.left_to_node:
-        role, _, name = key.partition(".")
-        if name == "threads":
-            threads = max(1, free_cores) if role in LEARNERS else 1
-            components[role] = replace(components[role], threads=threads)
-        else:
+    keys = [key.split(".") for key in plan.left_to_node]
+    for role, name in keys:
+        if name != "threads":
             device = devices.resolve_device(role, "auto", devices.num_auto_devices())
             options = {**components[role].options, name: device}
             components[role] = replace(components[role], options=options)
+    for role in [role for role, name in keys if name == "threads"]:
+        device, free = components[role].options.get("device", "cpu"), max(1, free_cores)
+        threads = resolve.resolve_threads(role, "auto", free, 0, 1, device)
+        threads = min(threads, resolve.MOST_UNMEASURED_THREADS)
+        components[role] = replace(components[role], threads=threads)
     return replace(plan, components=components)
 
 

@@ -42,7 +42,7 @@ def plan_of_member(plan: Plan, number: int, cores: int, life: Sequence[int] = ()
         for role, component in plan.components.items()
         if not ROLES[role].grouped
     }
-    components = _fitting(components, learners, plan.groups.left_open, cores, number)
+    components = _fitting(plan, components, cores, number)
     return replace(
         plan,
         name=f"{plan.name}-{number}",
@@ -74,24 +74,25 @@ def _own(channel: ChannelPlan) -> ChannelPlan:
 
 
 def _fitting(
-    components: Mapping[str, ComponentPlan],
-    learners: Sequence[str],
-    left_open: Sequence[str],
-    cores: int,
-    number: int,
+    plan: Plan, components: Mapping[str, ComponentPlan], cores: int, number: int
 ) -> dict[str, ComponentPlan]:
-    """The components with what the topology leaves open as it suits these cores, and group ``number``."""
-    fitted = dict(components)
+    """The components with what the topology leaves open as it suits these cores and group ``number``, the
+    learners with as many threads as the run has measured to pay, where the cores allow them.
+    """
+    fitted, learners, left_open = dict(components), plan.learning.learners, plan.groups.left_open
     if f"{SAMPLER}.count" in left_open:
         most = resolve.most_samplers(components, 1, by_hand=False)
         count = resolve.resolve_count(SAMPLER, "auto", cores, len(learners), most)
         fitted[SAMPLER] = replace(fitted[SAMPLER], count=count)
     num_samplers = fitted[SAMPLER].count.initial
-    for role, _, name in (key.partition(".") for key in left_open):
-        if name == "threads":
-            threads = resolve.resolve_threads(role, "auto", cores, num_samplers, len(learners))
-            fitted[role] = replace(fitted[role], threads=threads)
-        elif name != "count":
+    keys = [key.split(".") for key in left_open]
+    for role, name in keys:
+        if name not in ("count", "threads"):
             device = devices.resolve_device(role, "auto", devices.num_auto_devices(), number)
             fitted[role] = replace(fitted[role], options={**fitted[role].options, name: device})
+    for role in [role for role, name in keys if name == "threads"]:
+        device = fitted[role].options.get("device", "cpu")
+        threads = resolve.resolve_threads(role, "auto", cores, num_samplers, len(learners), device)
+        most = fitted[role].threads if "threads" in plan.measured else resolve.MOST_UNMEASURED_THREADS
+        fitted[role] = replace(fitted[role], threads=min(threads, most))
     return fitted

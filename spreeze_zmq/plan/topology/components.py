@@ -186,11 +186,17 @@ def component_plans(
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)
-        common["count"], threads = counts[role], common["threads"]
-        num_samplers = counts[SAMPLER].initial
-        common["threads"] = resolve.resolve_threads(role, threads, cores, num_samplers, num_learners)
+        common["count"] = counts[role]
         for name in _devices(found.file):
             options[name] = devices.resolve_device(role, options[name], num_devices)
+        common["threads"] = resolve.resolve_threads(
+            role,
+            common["threads"],
+            cores,
+            counts[SAMPLER].initial,
+            num_learners,
+            options.get("device", "cpu"),
+        )
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),
             command=found.file.command,
@@ -276,3 +282,18 @@ def left_open(
     if CRITIC_LEARNER in open_roles:
         keys += [THREADS[role] for role in open_roles]
     return tuple(keys)
+
+
+def with_few_threads(
+    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], to_measure: Collection[str]
+) -> dict[str, ComponentPlan]:
+    """The components, learners whose "auto" threads nobody measures with as many as surely pay."""
+    unmeasured = {
+        role: min(components[role].threads, resolve.MOST_UNMEASURED_THREADS)
+        for role, key in THREADS.items()
+        if role in declared and declared[role].common["threads"] == "auto" and key not in to_measure
+    }
+    return {
+        role: replace(component, threads=unmeasured.get(role, component.threads))
+        for role, component in components.items()
+    }

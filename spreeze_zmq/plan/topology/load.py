@@ -42,6 +42,7 @@ from spreeze_zmq.plan.topology.components import (
     left_to_node,
     read_components,
     replaced,
+    with_few_threads,
 )
 from spreeze_zmq.plan.topology.data import check_data, counted, read_data
 from spreeze_zmq.plan.topology.deadlines import with_time_to_start
@@ -144,6 +145,9 @@ def load(
     check_schedules(values, run_plan.stop, balance.in_order, mistakes, offline=offline)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
+    # The number of threads changes the order of sums, so a run in a fixed order measures none.
+    to_measure = () if balance.in_order else left_open(declared, components, learning, placement)
+    components = with_few_threads(declared, components, to_measure)
     return Plan(
         name=name,
         topology_file=str(read.path),
@@ -161,8 +165,7 @@ def load(
         groups=replace(groups, left_open=left_to_members(declared, learning) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
         replaced=replaced(declared, components, in_order=balance.in_order),
-        # The number of threads changes the order of sums, so a run in a fixed order measures none.
-        to_measure=() if balance.in_order else left_open(declared, components, learning, placement),
+        to_measure=to_measure,
     )
 
 

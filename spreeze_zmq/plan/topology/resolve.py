@@ -16,6 +16,8 @@ from spreeze_zmq.plan.topology.tables import Mistakes
 
 #: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.
 MAX_SAMPLERS_ON_FEW_CORES = 8
+#: "auto" threads of a learner that nobody measures: the updates of one model hardly use more cores.
+MOST_UNMEASURED_THREADS = 2
 
 
 def most_samplers(roles: Collection[str], num_groups: int, *, by_hand: bool) -> int:
@@ -60,8 +62,14 @@ def resolve_count(
     return Count(min(max(automatic, low), high), low, high)
 
 
-def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int, num_learners: int) -> int:
-    """Threads of each process: learners share the cores that samplers leave; other roles have one."""
+def resolve_threads(
+    role: str, written: int | str, cores: int, num_samplers: int, num_learners: int, device: str = "cpu"
+) -> int:
+    """Threads of each process: learners share the cores that samplers leave, of which they have as many as
+    are measured to pay; those on a GPU, and other roles, have one.
+    """
     if isinstance(written, int):
         return written
-    return max(1, (cores - num_samplers) // num_learners) if role in LEARNERS else 1
+    if role not in LEARNERS or device != "cpu":
+        return 1
+    return max(1, (cores - num_samplers) // num_learners)

@@ -65,6 +65,16 @@ def test_a_machine_that_may_have_a_learner_compiles_its_layers_before_it_starts(
     joining._close()
 
 
+def test_a_learner_has_no_more_threads_than_pay_where_nobody_measures_them(welcomed, monkeypatch):
+    """A machine of 64 cores that runs no sampler."""
+    joining, _ = welcomed("placement.critic_learner=node")
+    joining.half.free_cores = 64
+    monkeypatch.setattr(membership.native, "prepare", lambda say: None)
+    joining._join()
+    assert joining.place.plan.components["critic_learner"].threads == 2
+    joining._close()
+
+
 def test_a_machine_without_room_leaves_with_a_line(welcomed):
     """It names the place where there is none, and leaves nothing there."""
     joining, said = welcomed()
