@@ -18,11 +18,13 @@ import logging
 import os
 import platform
 import resource
+import secrets
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -252,9 +254,16 @@ def available_cores() -> int:
 
 
 def usable_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
-    """The physical cores of ``cpus``, as many as the quota allows; see ``physical_cores``."""
+    """The cores that parts of a run may divide among themselves: the physical ones of ``cpus``, see
+    ``physical_cores``; under a lower quota as many CPUs as it pays for, each on another core where there are
+    enough. These begin anywhere, as another container may have the same CPUs.
+    """
     cores, quota = physical_cores(cpus, system), quota_cores()
-    return cores if quota is None else cores[: max(1, round(quota))]
+    if quota is None or quota >= len(cpus):
+        return cores
+    first = secrets.randbelow(len(cores))
+    in_turn = chain.from_iterable(zip_longest(*cores[first:], *cores[:first]))
+    return [[cpu] for cpu in in_turn if cpu is not None][: max(1, round(quota))]
 
 
 def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:

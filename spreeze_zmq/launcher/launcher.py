@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spreeze_zmq.base.machine import allow_open_files, usable_cores
+from spreeze_zmq.base.machine import allow_open_files, core_time, physical_cores
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.base.trust import leave_mark, modules_folder
 from spreeze_zmq.broker import last_checkpoint
@@ -67,7 +67,7 @@ class Launch:
     ) -> None:
         self.folder, self.view = folder, view
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
-        self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
+        self.pinning = pinned(plan, physical_cores(os.sched_getaffinity(0)), core_time())
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         pinning = {"cpus": self.pinning.cpus, "reason": self.pinning.reason}
         plan = replace(plan, pinning=pinning, launcher=self.incarnation)
@@ -268,6 +268,7 @@ class Launch:
         channels.terminate()
         self.sockets.remove()
         self.crew.close()
+        self.pinning.close()
         self.folder.broker_state.unlink(missing_ok=True)
         self.folder.tidy()
         self.folder.end_summary(self.outcome.stop_reason, self.outcome.failures)

@@ -2,15 +2,18 @@
 
 A learner with a core of its own keeps its caches and never waits for a time slice. But samplers cannot use
 that core while the learner starves, so nothing is pinned on small machines. Groups that share a machine have
-cores of their own each.
+cores of their own each, and so have runs beside each other: each claims those of its learners.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 
 from spreeze_zmq.base.machine import usable_cores
@@ -19,6 +22,8 @@ from spreeze_zmq.plan.roles import MEMBER, ROLES
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
+#: The name in the kernel, gone with who holds it, by which a launcher claims a CPU; of all users' runs.
+CLAIM = "\0spreeze-core-{cpu}"
 
 
 @dataclass(frozen=True)
@@ -28,28 +33,77 @@ class Pinning:
     Attributes:
         cpus: process or role -> its CPU numbers; a process that is not listed runs anywhere.
         reason: one line.
+        claims: held as long as the run lives.
     """
 
     cpus: Mapping[str, tuple[int, ...]]
     reason: str
+    claims: tuple[socket.socket, ...] = ()
 
     def of(self, name: str) -> frozenset[int] | None:
         """The CPUs of ``ROLE-INDEX``; None for any."""
         cpus = self.cpus.get(name) or self.cpus.get(name.rpartition("-")[0])
         return frozenset(cpus) if cpus else None
 
+    def close(self) -> None:
+        """Leave the cores to other runs."""
+        for claim in self.claims:
+            claim.close()
 
-def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
-    """The pinning of a plan's processes to physical cores, each a list of logical CPUs."""
+
+def pinned(plan: Plan, cores: Sequence[Sequence[int]], core_time: float = math.inf) -> Pinning:
+    """The pinning of a plan's processes to physical cores, the learners' to those that no other run has.
+
+    Args:
+        plan: the run's.
+        cores: for each physical core the CPUs that the run may use.
+        core_time: CPU seconds a second that it may use of them.
+    """
     learners = {
         f"{role}-0": plan.components[role].threads
         for role in plan.learning.learners
         if plan.components[role].launched and role not in plan.placement
     }
-    return pin(cores, learners, plan.balance.pin)
+    wanted, needed = plan.balance.pin, sum(learners.values())
+    if wanted == "auto" and core_time < sum(map(len, cores)):
+        return Pinning({}, "nothing is pinned: the run's quota gives it time, and no core")
+    alone = pin(cores, learners, wanted)
+    if not alone.cpus or needed >= len(cores):
+        return alone
+    own, claims, taken = claimed(cores, needed)
+    others = [core for core in cores if core not in own]
+    found = replace(pin([*own, *others], learners, wanted, taken), claims=claims)
+    if not found.cpus:
+        found.close()
+    return found
 
 
-def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -> Pinning:
+def claimed(
+    cores: Sequence[Sequence[int]], number: int
+) -> tuple[list[Sequence[int]], tuple[socket.socket, ...], int]:
+    """Claim the first ``number`` cores that no other launcher has, or as many as there are; returns them,
+    what holds them, and how many were found taken.
+    """
+    own: list[Sequence[int]] = []
+    claims: list[socket.socket] = []
+    for tried, core in enumerate(cores):
+        if len(own) == number:
+            return own, tuple(claims), tried - number
+        held = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in core]
+        try:
+            for cpu, claim in zip(core, held, strict=True):
+                claim.bind(CLAIM.format(cpu=cpu))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                for claim in held:
+                    claim.close()
+                continue
+        own.append(core)  # also where the system has no such names
+        claims += held
+    return own, tuple(claims), len(cores) - len(own)
+
+
+def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str, taken: int = 0) -> Pinning:
     """Give learners a physical core for each of their threads, with all of its hyperthreads.
 
     Args:
@@ -58,14 +112,16 @@ def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -
         pin: ``auto`` reserves cores where these are a small part of the machine, ``always`` wherever one is
             left for the others, ``never`` none. Where ``always`` leaves none, the learners share all cores
             among themselves, and the others run anywhere.
+        taken: cores of the learners of other runs, which are part of what ``auto`` reserves.
     """
     needed, available = sum(learners.values()), len(cores)
     if pin == "never":
         return Pinning({}, "nothing is pinned: balance.pin is false")
     if not learners:
         return Pinning({}, "nothing is pinned: no learner runs here")
-    if pin == "auto" and needed > MOST_APART * available:
-        few = f"the learners' {needed} of {available} cores are more than {100 * MOST_APART:.0f} %"
+    if pin == "auto" and needed + taken > MOST_APART * available:
+        beside = f" beside the {taken} of other runs'" if taken else ""
+        few = f"the learners' {needed} of {available} cores{beside} are more than {100 * MOST_APART:.0f} %"
         return Pinning({}, f"nothing is pinned: {few}, and samplers could not use them")
     if available < 2:
         return Pinning({}, "nothing is pinned: there is one core")

@@ -159,6 +159,20 @@ def test_cores_are_the_lower_of_affinity_and_quota(monkeypatch, quota, expected)
     assert len(usable_cores({0, 1, 2}, system=this_machine.Path("/nowhere"))) == min(3, expected or 3)
 
 
+def test_parts_of_a_quota_have_as_many_cpus_as_it_pays_for(tmp_path, monkeypatch):
+    """A quota of 4 on 8 cores of two threads each: four CPUs of four cores, so that a half of it has two."""
+    for cpu in range(16):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{cpu % 8},{cpu % 8 + 8}\n")
+    for quota, num_cpus, num_physical in ((4.0, 4, 4), (12.0, 12, 8)):
+        monkeypatch.setattr(this_machine, "quota_cores", lambda quota=quota: quota)
+        cpus = [cpu for [cpu] in usable_cores(range(16), tmp_path)]
+        assert (len(set(cpus)), len({cpu % 8 for cpu in cpus})) == (num_cpus, num_physical)
+    monkeypatch.setattr(this_machine, "quota_cores", lambda: 16.0)
+    assert usable_cores(range(16), tmp_path) == [[core, core + 8] for core in range(8)]
+
+
 def test_a_relative_cache_is_no_cache(monkeypatch):
     """The XDG specification passes over a relative path, which every process would resolve by itself."""
     monkeypatch.setenv("HOME", "/home/anybody")

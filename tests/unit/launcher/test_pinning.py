@@ -3,7 +3,8 @@
 import pytest
 
 from spreeze_zmq.base.machine import physical_cores
-from spreeze_zmq.launcher.pinning import pin
+from spreeze_zmq.launcher.pinning import pin, pinned
+from spreeze_zmq.plan import topology
 
 LEARNERS = {"critic_learner-0": 1, "actor_learner-0": 1}
 
@@ -58,6 +59,42 @@ def test_always_pins_as_far_as_there_are_cores():
     assert "2 cores leave none for them" in two.reason
     assert one.cpus == {}
     assert pin(machine(64), LEARNERS, "never").cpus == {}
+
+
+def test_runs_beside_each_other_pin_their_learners_to_other_cores():
+    """Two of a machine of 16; a third would have them reserve more than a quarter, until one of them ends."""
+    cores = [[10_000 + cpu, 20_000 + cpu] for cpu in range(16)]  # which no run of this machine has
+    plan = topology.load("pendulum", cores=16)
+    first, second, third = (pinned(plan, cores) for _ in range(3))
+    learners = [run.of(name) for run in (first, second) for name in LEARNERS]
+    assert learners == [set(core) for core in cores[:4]]
+    assert third.cpus == {}
+    assert "the learners' 2 of 16 cores beside the 4 of other runs' are more than 25 %" in third.reason
+    first.close()
+    again = pinned(plan, cores)
+    assert again.cpus == first.cpus
+    again.close()
+    second.close()
+
+
+def test_a_run_that_must_pin_takes_free_cores_first():
+    """Of four, where another run has two: those that are left, and then what there is."""
+    cores = [[30_000 + cpu] for cpu in range(4)]
+    plan = topology.load("pendulum", ["balance.pin=true"], cores=4)
+    runs = [pinned(plan, cores) for _ in range(3)]
+    assert [[*run.of(name)] for run in runs for name in LEARNERS] == [*cores, *cores[:2]]
+    for run in runs:
+        run.close()
+
+
+@pytest.mark.parametrize("setting", ["auto", "true"])
+def test_a_quota_gives_no_cores(setting):
+    """Eight of 64 CPUs: other containers, which have the same ones, would pin to the same cores."""
+    plan = topology.load("pendulum", [f"balance.pin={setting}"], cores=8)
+    cores = [[40_000 + cpu, 50_000 + cpu] for cpu in range(32)]
+    found = pinned(plan, cores, core_time=8.0)
+    assert bool(found.cpus) == (setting == "true"), "who asks for it has it"
+    found.close()
 
 
 def test_hyperthreads_are_read_as_linux_lists_them(tmp_path):
