@@ -5,6 +5,7 @@ The caller passes all times, in seconds since the run began, and carries the dec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from types import MappingProxyType
@@ -122,7 +123,9 @@ class Balancer:
         """The machines as they are now, each with what a sampler made there when it was last measured."""
         minimum, maximum, movable = self._own
         least, most = (minimum, maximum) if movable and num_samplers else (num_samplers, num_samplers)
-        hosts = [Host(self.cores, 0.0, HERE, num_samplers, least, most)]
+        cpus = self.plan.pinning.get("cpus", {}).get(SAMPLER)
+        room = len(cpus) if cpus else math.inf
+        hosts = [Host(self.cores, 0.0, HERE, num_samplers, least, most, sampler_cores=room)]
         hosts += [
             Host(machine.cores, machine.busy, name, machine.samplers, 0, machine.most)
             for name, machine in machines.items()

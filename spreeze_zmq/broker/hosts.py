@@ -27,6 +27,7 @@ class Host:
         minimum: the fewest that it may keep there.
         maximum: the most.
         makes_per_s: samples/s of which one sampler there is capable; 0 where that is not known.
+        sampler_cores: those that samplers may run on, where learners have cores of their own.
     """
 
     cores: float
@@ -36,6 +37,7 @@ class Host:
     minimum: int = 0
     maximum: int = sys.maxsize
     makes_per_s: float = 0.0
+    sampler_cores: float = math.inf
 
     @property
     def is_crowded(self) -> bool:

@@ -136,6 +136,8 @@ class Samplers(Knob):
             if cores >= SLEEPS:
                 here = [spell for group in window.groups for spell in group if spell.host == HERE]
                 free = host.cores - (total(here, "cpu") if host.name == HERE else host.busy_cores)
+                own = [spell for spell in window.samplers if spell.host == host.name]
+                free = min(free, host.sampler_cores - total(own, "cpu"))
                 more = math.ceil(free / cores) if free > GAIN * host.cores else 0
                 rooms[host.name] = min(more, rooms[host.name])
         return rooms

@@ -69,8 +69,8 @@ class Launch:
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, physical_cores(os.sched_getaffinity(0)), core_time())
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
-        pinning = {"cpus": self.pinning.cpus, "reason": self.pinning.reason}
-        plan = replace(plan, pinning=pinning, launcher=self.incarnation)
+        plan = self.pinning.settled(plan, known=bool(self.remembered))
+        plan = replace(plan, launcher=self.incarnation)
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), modules_folder(plan.topology_file))
         nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None

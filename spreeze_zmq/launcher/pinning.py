@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 
 from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import MEMBER, ROLES
+from spreeze_zmq.plan.roles import MEMBER, ROLES, SAMPLER
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
@@ -44,6 +45,22 @@ class Pinning:
         """The CPUs of ``ROLE-INDEX``; None for any."""
         cpus = self.cpus.get(name) or self.cpus.get(name.rpartition("-")[0])
         return frozenset(cpus) if cpus else None
+
+    def settled(self, plan: Plan, *, known: bool) -> Plan:
+        """The plan with this pinning. Where samplers keep off the learners' cores, of which each may be two
+        CPUs, a number of them that the broker may move begins with at most one for each CPU that is left.
+
+        Args:
+            plan: the run's.
+            known: the number is what an earlier run settled on.
+        """
+        plan = replace(plan, pinning={"cpus": self.cpus, "reason": self.reason})
+        if SAMPLER not in self.cpus or known or not tuning.movable(plan):
+            return plan
+        sampler = plan.components[SAMPLER]
+        initial = max(sampler.count.minimum, min(sampler.count.initial, len(self.cpus[SAMPLER])))
+        sampler = replace(sampler, count=replace(sampler.count, initial=initial))
+        return replace(plan, components={**plan.components, SAMPLER: sampler})
 
     def close(self) -> None:
         """Leave the cores to other runs."""

@@ -48,6 +48,14 @@ def test_what_is_fed_is_trained_with_room_to_spare(fed_per_s):
     assert trained(enough, plant).trained_per_s == pytest.approx(fed_per_s, rel=0.01)
 
 
+def test_no_sampler_is_tried_for_the_other_half_of_a_learners_core():
+    """Pinned learners have four of 16 CPUs and use less than two; the samplers use all of theirs."""
+    window = Plant(cores=16, sampler_cpu_s=1e-3, critic_cpu_s=2e-6, actor_cpu_s=2e-6).window(12)
+    apart = replace(window, hosts=(replace(window.here, sampler_cores=12),))
+    assert Samplers(12, 1, 16).wanted(window)[0] == 16
+    assert Samplers(12, 1, 16).wanted(apart)[0] == 12
+
+
 def test_learners_that_are_nearly_busy_keep_their_batch():
     """What starves less than a quarter of its time has no smaller batch to afford."""
     plant = replace(SCARCE, sampler_cpu_s=8 / 370e3)

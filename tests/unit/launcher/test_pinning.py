@@ -3,6 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.machine import physical_cores
+from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.launcher.pinning import pin, pinned
 from spreeze_zmq.plan import topology
 
@@ -85,6 +86,22 @@ def test_a_run_that_must_pin_takes_free_cores_first():
     assert [[*run.of(name)] for run in runs for name in LEARNERS] == [*cores, *cores[:2]]
     for run in runs:
         run.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "known", "expected"),
+    [("auto", False, 12), ("[13, 16]", False, 13), ("14", False, 14), ("auto", True, 14)],
+    ids=["auto", "a range above it", "stated", "as before"],
+)
+def test_samplers_begin_with_a_cpu_each_where_learners_have_whole_cores(setting, known, expected):
+    """Eight cores of two threads: 16 CPUs but two for the learners would be 14 samplers on 12 CPUs."""
+    plan = topology.load("pendulum", [f"components.sampler.count={setting}"], cores=16)
+    found = pinned(plan, [[60_000 + cpu, 70_000 + cpu] for cpu in range(8)])
+    plan = found.settled(plan, known=known)
+    found.close()
+    assert plan.components["sampler"].count.initial == expected
+    [here] = Balancer(plan)._look(expected, {})
+    assert here.sampler_cores == 12
 
 
 @pytest.mark.parametrize("setting", ["auto", "true"])
