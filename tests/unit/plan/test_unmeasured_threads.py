@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.launcher.pinning import pinned
-from spreeze_zmq.plan import sizing, topology
+from spreeze_zmq.plan import devices, sizing, topology
 from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.sizing import Curves
-from spreeze_zmq.plan.topology import resolve
 
 ONE_SAMPLER = "components.sampler.count=1"
 
@@ -21,8 +20,9 @@ def threads_of(plan):
 @pytest.fixture
 def one_gpu(monkeypatch):
     """This machine has one, and a torch that uses it."""
-    monkeypatch.setattr(resolve, "num_cuda_devices", lambda: 1)
-    monkeypatch.setattr(resolve, "torch_has_cuda", lambda: True)
+    for counted in ("num_cuda_devices", "num_auto_devices"):
+        monkeypatch.setattr(devices, counted, lambda: 1)
+    monkeypatch.setattr(devices, "torch_has_cuda", lambda: True)
 
 
 def test_a_learner_on_a_gpu_has_one_thread_and_its_core(one_gpu):
