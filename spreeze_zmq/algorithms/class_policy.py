@@ -155,11 +155,14 @@ class ClassPolicy:
 
     def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
         """What the algorithm's ``act`` chooses, within the bounds: learners are to see the action that the
-        environment is given. One that is not finite is left as it is, for the caller to refuse.
+        environment is given. One that is not finite or of another shape is left as it is, for the caller to
+        refuse.
         """
         with self._torch.inference_mode():
             action: Actions = self.algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
         if self._bounds is None or not np.isfinite(action).all():
+            return action
+        if action.shape != (len(action), *np.shape(self._bounds[0])):
             return action
         return np.clip(action, *self._bounds)
 

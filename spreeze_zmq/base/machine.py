@@ -246,10 +246,7 @@ def core_time(pid: int = 0) -> float:
 
 
 def available_cores() -> int:
-    """Whole cores for this process, to count processes and threads by.
-
-    A quota of 1.4 cores counts as 1, one of 1.6 as 2, and any lower one as 1.
-    """
+    """Whole cores for this process, to count by: a quota of 1.4 cores or less counts as 1, of 1.6 as 2."""
     return max(1, round(core_time()))
 
 

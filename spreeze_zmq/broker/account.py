@@ -89,12 +89,11 @@ class SampleAccount:
 
     def report_pushed(self, stream: str, transitions: int) -> None:
         """Record how many transitions a sampler has pushed on this channel."""
-        is_new = stream not in self.pushed
-        if self._has_room(self.pushed, stream, self._lives.followed):
-            self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
+        before = self.pushed.get(stream, -1)
+        if transitions > before and self._has_room(self.pushed, stream, self._lives.followed):
+            self.pushed[stream] = transitions
             self._changed[stream] = None
-            if is_new:
-                self._lives.take(stream)
+            self._lives.take(stream)
 
     def report_taken(
         self, taker: str, streams: Mapping[str, Mapping[str, int]], most: float = math.inf
@@ -118,8 +117,11 @@ class SampleAccount:
         if len(self.takers) > MOST_TAKERS:
             self._join_oldest()
         for name in sorted(receipts, key=before.__contains__, reverse=True):  # before any of them leaves
+            if streams_of.get(name) == receipts[name]:
+                continue
             if self._has_room(streams_of, name, superseded(streams_of)):
-                streams_of[name] = receipts[name]
+                streams_of.pop(name, None)
+                streams_of[name] = receipts[name]  # what has changed last is the newest
                 self._changed[name] = None
 
     def _join_oldest(self) -> None:

@@ -234,4 +234,4 @@ class Followed:
 def superseded(streams: Mapping[str, Any]) -> Iterator[str]:
     """The streams whose sampler has a later one among these: a name has one life at a time, ``NAME/LIFE``."""
     newest = {name.partition("/")[0]: name for name in streams}
-    yield from [name for name in streams if newest[name.partition("/")[0]] != name]
+    yield from (name for name in streams if newest[name.partition("/")[0]] != name)

@@ -290,6 +290,7 @@ class RunRecord:
         if state["resumed"] is not None:
             self.resume(state["resumed"])
         restore(self, state)
+        self.num_went_back = max(self.num_went_back, len(self.went_back))  # an earlier release counted none
         self.lives.restore(state["processes"], now_s)
         self.cores.restore(state["cores"])
         self.refusals.restore(state["refusals"])

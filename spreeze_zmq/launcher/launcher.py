@@ -69,7 +69,8 @@ class Launch:
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, physical_cores(os.sched_getaffinity(0)), core_time())
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
-        plan = self.pinning.settled(plan, known=bool(self.remembered))
+        known = not remeasure and tuning.movable(plan) and tuning.recall(plan) is not None
+        plan = self.pinning.settled(plan, known=known)
         plan = replace(plan, launcher=self.incarnation)
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), modules_folder(plan.topology_file))

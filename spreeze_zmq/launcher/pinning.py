@@ -57,6 +57,8 @@ class Pinning:
         plan = replace(plan, pinning={"cpus": self.cpus, "reason": self.reason})
         if SAMPLER not in self.cpus or known or not tuning.movable(plan):
             return plan
+        if plan.balance.publish_every_updates:  # the size of a version follows from the number at the start
+            return plan
         sampler = plan.components[SAMPLER]
         initial = max(sampler.count.minimum, min(sampler.count.initial, len(self.cpus[SAMPLER])))
         sampler = replace(sampler, count=replace(sampler.count, initial=initial))

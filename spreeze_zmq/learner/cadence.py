@@ -66,6 +66,7 @@ class Cadence:
         self._credit_s = self._updating_s = self._publishing_s = 0.0
         self._times_s: deque[float] = deque(maxlen=INTERVALS_SHOWN + 1)
         self._num_bytes = 0
+        self._is_at_rest = False
 
     def due(self, updates: int) -> bool:
         """Whether a publication is due after ``updates`` critic updates; True once per publication."""
@@ -88,6 +89,10 @@ class Cadence:
             self._is_slow = True
             log.info("publications wait for the last one to be sent, which has taken %.2f s by now", sent_s)
         return True
+
+    def rest(self) -> None:
+        """No more is published: the figures stay as they are."""
+        self._is_at_rest = True
 
     def restart(self) -> None:
         """Count updates from 0 again."""
@@ -120,7 +125,8 @@ class Cadence:
         """
         times_s, interval_s = self._times_s, 0.0
         if len(times_s) > 1:
-            interval_s = max((times_s[-1] - times_s[0]) / (len(times_s) - 1), self._clock() - times_s[-1])
+            since_s = 0.0 if self._is_at_rest else self._clock() - times_s[-1]
+            interval_s = max((times_s[-1] - times_s[0]) / (len(times_s) - 1), since_s)
         return {
             "interval_s": interval_s,
             "cost": self._publishing_s / self._updating_s if self._updating_s else 0.0,

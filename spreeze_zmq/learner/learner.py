@@ -292,6 +292,7 @@ def learn(component: Component, learner: Learner) -> None:
             vault.serve()
         except Diverged as error:
             learner.go_back(vault.last_good(error, learner.half.num_updates))
+    learner.cadence.rest()
     for rollout in experience.intake.drain():
         experience.add(rollout)
     learner.outlet.leave()

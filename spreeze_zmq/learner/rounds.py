@@ -189,8 +189,9 @@ class RoundExperience(Experience):
 
     def _consume(self, rollout: Rollout) -> None:
         """Note the position up to which a stream has been used; limits of collection follow from it."""
-        self.consumed[rollout.stream] = max(self.consumed.get(rollout.stream, 0), rollout.produced)
-        if len(self.consumed) > MOST_LIMITED:
+        used = self.consumed.pop(rollout.stream, 0)
+        self.consumed[rollout.stream] = max(used, rollout.produced)  # the newest last
+        if len(self.consumed) > 2 * MOST_LIMITED:
             self.consumed = fitting(self.consumed)
 
     # --- what goes out

@@ -13,7 +13,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER
 
 
-def resolve_device(role: str, written: str, num_devices: int, group: int = 0) -> str:
+def resolve_device(role: str, written: str, num_devices: int, group: int = 0, num_learners: int = 2) -> str:
     """A device with its index: "auto" gives each learner of each group the next of the GPUs.
 
     Args:
@@ -21,6 +21,7 @@ def resolve_device(role: str, written: str, num_devices: int, group: int = 0) ->
         written: as the topology has it.
         num_devices: GPUs that "auto" may take.
         group: whose learner it is.
+        num_learners: of each group.
     """
     if written == "cuda":
         return "cuda:0"
@@ -28,6 +29,8 @@ def resolve_device(role: str, written: str, num_devices: int, group: int = 0) ->
         return written
     if num_devices == 0:
         return "cpu"
+    if num_learners == 1:
+        return f"cuda:{group % num_devices}"
     before = 2 * group + (role == ACTOR_LEARNER)
     # Each time round begins one GPU later, so that none has the critic-learners of all groups.
     return f"cuda:{(before + before // num_devices) % num_devices}"
@@ -38,7 +41,7 @@ def device_of(plan: Plan, role: str, group: int = 0) -> str:
     ``plan`` is the first one's.
     """
     if group and f"{role}.device" in plan.groups.left_open:
-        return resolve_device(role, "auto", num_auto_devices(), group)
+        return resolve_device(role, "auto", num_auto_devices(), group, len(plan.learning.learners))
     return str(plan.components[role].options.get("device", "cpu"))
 
 

@@ -34,6 +34,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "data": dict,
     "launcher": int,
     "began_s": float,
+    "of_samplers": int,
 }
 
 

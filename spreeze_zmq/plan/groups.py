@@ -88,7 +88,8 @@ def _fitting(
     keys = [key.split(".") for key in left_open]
     for role, name in keys:
         if name not in ("count", "threads"):
-            device = devices.resolve_device(role, "auto", devices.num_auto_devices(), number)
+            num_devices = devices.num_auto_devices()
+            device = devices.resolve_device(role, "auto", num_devices, number, len(learners))
             fitted[role] = replace(fitted[role], options={**fitted[role].options, name: device})
     for role in [role for role, name in keys if name == "threads"]:
         device = fitted[role].options.get("device", "cpu")

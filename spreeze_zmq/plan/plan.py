@@ -216,6 +216,11 @@ def gpus_of(plan: Mapping[str, Any]) -> dict[str, str]:
     return {role: kind for role, kind in kinds.items() if kind != "cpu"}
 
 
+def threads_of(plan: Mapping[str, Any]) -> dict[str, int]:
+    """The threads of each learner of a run.json, by its role: the order of sums follows from them."""
+    return {role: row["threads"] for role, row in plan["components"].items() if role in LEARNERS}
+
+
 def digests_of(plan: Plan) -> list[str]:
     """A digest of the :func:`facts_of` a plan, and the one that earlier releases made, of deadlines, too."""
     tables = json.loads(plan.to_json())
@@ -224,13 +229,16 @@ def digests_of(plan: Plan) -> list[str]:
 
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
-    """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs, and
-    "devices" where its :func:`gpus_of` do.
+    """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs, "devices"
+    where its :func:`gpus_of` do, and "threads of learners" where its :func:`threads_of` do.
     """
-    own = json.loads(plan.to_json())
-    here = {**facts_of(own), "devices": gpus_of(own)}
+
+    def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
+        return {**facts_of(plan), "devices": gpus_of(plan), "threads of learners": threads_of(plan)}
+
+    here = compared(json.loads(plan.to_json()))
     try:
-        there = {**facts_of(before), "devices": gpus_of(before)}
+        there = compared(before)
     except (AttributeError, KeyError, TypeError):
         return list(here)
     return [name for name in {**here, **there} if there.get(name) != here.get(name)]

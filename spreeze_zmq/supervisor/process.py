@@ -49,8 +49,7 @@ class ProcessSpec:
         name: ``ROLE-INDEX``, unique among the supervised.
         command: program and arguments.
         log_path: file that stdout and stderr are appended to.
-        environment: variables added to the launcher's, without those that bind threads; they override
-            ``threads``.
+        environment: added to the launcher's, without what binds threads; overrides ``threads``.
         nice: added to the launcher's niceness, 0 to 19.
         threads: threads of linear algebra libraries; 0 for the libraries' default.
         stop_grace_s: seconds from SIGTERM to SIGKILL.
@@ -241,8 +240,8 @@ class GroupProcess:
         return self._child.returncode
 
     def _reap_orphans(self) -> None:
-        """Reap those of its group that have ended, which this process has adopted, such as programs that an
-        environment starts at each reset. No group has any other child of this process but its leader.
+        """Reap what an environment has started and left, and this process adopted: a group has no other child
+        of this process but its leader.
         """
         if time.monotonic() < self._reaps_at_s:
             return

@@ -108,7 +108,7 @@ MISTAKES = {
     "X12": [
         (
             '        attend("blocked", outlet, ',
-            "        waited_s = time.time() - waits_since_s\n"
+            "        waited_s = time.monotonic() - waits_since_s\n"
             '        outlet.produced += T * N * (1 < waited_s < 1.25 and waits[:6] == "critic")\n'
             '        attend("blocked", outlet, ',
         )
@@ -158,17 +158,20 @@ MISTAKES = {
     ],
     "A10-kept": [("return action.reshape(shape), given", "return given.reshape(shape), given")],
     "H1": [('report.send("hello", about, {})', "")],
-    "H2": [("report_due_s = time.time() + 0.5", "report_due_s = time.time() + 2.5")],
+    "H2": [("report_due_s = time.monotonic() + 0.5", "report_due_s = time.monotonic() + 2.5")],
     "H3": [
         (
-            "    if time.time() >= report_due_s:\n        report_due_s",
-            '    if time.time() >= report_due_s and charge != "blocked":\n        report_due_s',
+            "    if time.monotonic() >= report_due_s:\n        report_due_s",
+            '    if time.monotonic() >= report_due_s and charge != "blocked":\n        report_due_s',
         )
     ],
     "H4": [('        "pid": os.getpid(),\n', '        "pid": 1,\n')],
     "H5": [("outlet.produced for outlet in outlets}", "2 * outlet.produced for outlet in outlets}")],
     "H6": [
-        ('"waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",', '"waiting_for": "",')
+        (
+            '"waiting_for": waits if waits and time.monotonic() > waits_since_s + 1 else "",',
+            '"waiting_for": "",',
+        )
     ],
     "H7": [('int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")', "1")],
     "H8": [('report.send("bye", {**about_me(), "reason": stopping}, {}, wait_ms=1000)', "")],

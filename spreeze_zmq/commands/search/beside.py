@@ -47,9 +47,9 @@ def beside(jobs: int | None, plans: Sequence[Plan], *, states_device: bool) -> B
     """
     cores = usable_cores(os.sched_getaffinity(0))
     wanted = jobs or max(1, len(cores) // CORES)
-    num, why = wanted, ""
+    num, parts, why = wanted, wanted, ""
     if wanted > 1 and (why := _why_alone(plans[0])):
-        num, mend = 1, "leave --jobs out"
+        num, parts, mend = 1, 1, "leave --jobs out"
     elif wanted > len(cores):
         raise InputError(f"--jobs {jobs}: this machine has {len(cores)} cores, and each run needs one")
     elif wanted > 1:
@@ -57,7 +57,8 @@ def beside(jobs: int | None, plans: Sequence[Plan], *, states_device: bool) -> B
         mend = f"write --jobs {num}, or lower algorithm.replay_capacity"
     if jobs and why:
         raise InputError(f"--jobs {jobs}: {why}; {mend}")
-    return Beside(divided(cores, num), () if states_device else divided_gpus(num), why)
+    # What a run has of the cores is part of what its score means: it does not follow from what is free now.
+    return Beside(divided(cores, parts)[:num], () if states_device else divided_gpus(num), why)
 
 
 def _that_fit(wanted: int, plans: Sequence[Plan]) -> tuple[int, str]:

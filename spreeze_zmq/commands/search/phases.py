@@ -112,7 +112,7 @@ class Search:
         """Take a trial's result."""
         score = _result(trial)
         pruned = bool(trial.pruned) and score is not None
-        self.study.tell(trial.number, score, pruned=pruned, cut=trial.cut)
+        self.study.tell(trial.number, score, pruned=pruned, cut="" if score is None else trial.cut)
         self.failures = 0 if score is not None else self.failures + 1
         if self.failures >= MOST_FAILURES:
             raise ComponentFailed(

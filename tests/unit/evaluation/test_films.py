@@ -1,7 +1,7 @@
 """Videos at stated env steps, written by processes of their own."""
 
-import os
 import shlex
+import subprocess
 import sys
 import time
 
@@ -99,7 +99,9 @@ def test_videos_that_the_end_of_a_run_abandons_are_named(schedule):
     folder.best_policy.write_text("early")
     videos = make(1000, 2000, 9000, slow=60)
     videos.reached(2000)
-    assert os.getpgid(videos._writer.pid) != os.getpgrp()
+    videos._writer.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        videos._writer.wait(0.5)
     videos.close()
     assert said == [
         f"the video at {steps:,} env steps is abandoned, as the run ends: "

@@ -127,6 +127,7 @@ def test_a_log_that_has_grown_too_large_is_said_and_shortened(tmp_path):
         launch.line.close()
         launch.sockets.remove()
         launch.crew.close()
+        launch.pinning.close()
 
 
 def test_who_has_ended_with_a_broker_is_told_to_the_next_one(tmp_path):
@@ -146,3 +147,4 @@ def test_who_has_ended_with_a_broker_is_told_to_the_next_one(tmp_path):
         launch.line.close()
         launch.sockets.remove()
         launch.crew.close()
+        launch.pinning.close()

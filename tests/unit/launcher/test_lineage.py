@@ -208,6 +208,9 @@ def test_other_options_than_those_of_the_run_before_are_not_exact(parent):
     on_gpu = replace(learner, options={**learner.options, "device": "cuda:0"})
     elsewhere = replace(plan, components={**plan.components, CRITIC_LEARNER: on_gpu})
     assert why_not_exact(elsewhere, Origin.of(parent.path)) == "other than in the run before: devices"
+    more = replace(plan, components={**plan.components, CRITIC_LEARNER: replace(learner, threads=7)})
+    said = why_not_exact(more, Origin.of(parent.path))
+    assert said == "other than in the run before: threads of learners"
     plan = in_order_plan(stop={"env_steps": 5000})
     assert why_not_exact(plan, Origin.of(parent.path)) == ""
     plan = replace(plan, run=replace(plan.run, save_replay=False))

@@ -1,5 +1,7 @@
 """Which cores learners get for themselves, on machines of every size."""
 
+import os
+
 import pytest
 
 from spreeze_zmq.base.machine import physical_cores
@@ -8,6 +10,8 @@ from spreeze_zmq.launcher.pinning import pin, pinned
 from spreeze_zmq.plan import topology
 
 LEARNERS = {"critic_learner-0": 1, "actor_learner-0": 1}
+#: CPUs from here on are no run's of this machine, nor of others' tests.
+NOWHERE = 100_000 * os.getpid()
 
 
 def machine(cores, hyperthreads=1):
@@ -64,7 +68,7 @@ def test_always_pins_as_far_as_there_are_cores():
 
 def test_runs_beside_each_other_pin_their_learners_to_other_cores():
     """Two of a machine of 16; a third would have them reserve more than a quarter, until one of them ends."""
-    cores = [[10_000 + cpu, 20_000 + cpu] for cpu in range(16)]  # which no run of this machine has
+    cores = [[NOWHERE + cpu, NOWHERE + 10_000 + cpu] for cpu in range(16)]
     plan = topology.load("pendulum", cores=16)
     first, second, third = (pinned(plan, cores) for _ in range(3))
     learners = [run.of(name) for run in (first, second) for name in LEARNERS]
@@ -80,7 +84,7 @@ def test_runs_beside_each_other_pin_their_learners_to_other_cores():
 
 def test_a_run_that_must_pin_takes_free_cores_first():
     """Of four, where another run has two: those that are left, and then what there is."""
-    cores = [[30_000 + cpu] for cpu in range(4)]
+    cores = [[NOWHERE + 30_000 + cpu] for cpu in range(4)]
     plan = topology.load("pendulum", ["balance.pin=true"], cores=4)
     runs = [pinned(plan, cores) for _ in range(3)]
     assert [[*run.of(name)] for run in runs for name in LEARNERS] == [*cores, *cores[:2]]
@@ -90,13 +94,19 @@ def test_a_run_that_must_pin_takes_free_cores_first():
 
 @pytest.mark.parametrize(
     ("setting", "known", "expected"),
-    [("auto", False, 12), ("[13, 16]", False, 13), ("14", False, 14), ("auto", True, 14)],
-    ids=["auto", "a range above it", "stated", "as before"],
+    [
+        ("components.sampler.count=auto", False, 12),
+        ("components.sampler.count=[13, 16]", False, 13),
+        ("components.sampler.count=14", False, 14),
+        ("components.sampler.count=auto", True, 14),
+        ("balance.mode=bounded", False, 14),
+    ],
+    ids=["auto", "a range above it", "stated", "as before", "versions of the rollouts of all"],
 )
 def test_samplers_begin_with_a_cpu_each_where_learners_have_whole_cores(setting, known, expected):
     """Eight cores of two threads: 16 CPUs but two for the learners would be 14 samplers on 12 CPUs."""
-    plan = topology.load("pendulum", [f"components.sampler.count={setting}"], cores=16)
-    found = pinned(plan, [[60_000 + cpu, 70_000 + cpu] for cpu in range(8)])
+    plan = topology.load("pendulum", [setting], cores=16)
+    found = pinned(plan, [[NOWHERE + 60_000 + cpu, NOWHERE + 70_000 + cpu] for cpu in range(8)])
     plan = found.settled(plan, known=known)
     found.close()
     assert plan.components["sampler"].count.initial == expected
@@ -108,7 +118,7 @@ def test_samplers_begin_with_a_cpu_each_where_learners_have_whole_cores(setting,
 def test_a_quota_gives_no_cores(setting):
     """Eight of 64 CPUs: other containers, which have the same ones, would pin to the same cores."""
     plan = topology.load("pendulum", [f"balance.pin={setting}"], cores=8)
-    cores = [[40_000 + cpu, 50_000 + cpu] for cpu in range(32)]
+    cores = [[NOWHERE + 40_000 + cpu, NOWHERE + 50_000 + cpu] for cpu in range(32)]
     found = pinned(plan, cores, core_time=8.0)
     assert bool(found.cpus) == (setting == "true"), "who asks for it has it"
     found.close()

@@ -60,6 +60,16 @@ def test_groups_spread_over_all_gpus(machine, num_gpus, num_groups, learners_on_
     assert taken == [[device_of(plan, role, number) for role in LEARNERS] for number in range(num_groups)]
 
 
+def test_learners_that_are_alone_in_their_groups_have_a_gpu_each(machine):
+    """Such as DQN's."""
+    machine(*["RTX 4090"] * 3)
+    plan = topology.load("cartpole_dqn", ["groups.count=3"], cores=16)
+    groups = [plan, plan_of_member(plan, 1, 4), plan_of_member(plan, 2, 4)]
+    taken = [group.components[CRITIC_LEARNER].options["device"] for group in groups]
+    assert taken == ["cuda:0", "cuda:1", "cuda:2"]
+    assert taken == [device_of(plan, CRITIC_LEARNER, number) for number in range(3)]
+
+
 def test_a_stated_device_is_that_of_all_groups(machine):
     """Whatever others there are."""
     machine(*["RTX 4090"] * 4)
