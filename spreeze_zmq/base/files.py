@@ -159,7 +159,7 @@ def _sync(path: Path) -> None:
 def memory_file(name: str) -> int:
     """The descriptor of an empty file in memory, which programs that are executed do not inherit.
 
-    Pythons built against a glibc before 2.27, as those of conda and uv, have no ``os.memfd_create``, though
+    Pythons built against a glibc before 2.27, as some of conda and uv, have no ``os.memfd_create``, though
     the machine's library may; where neither has it, the file is one without a name in /dev/shm.
 
     Args:

@@ -52,7 +52,7 @@ class Pinning:
 
         Args:
             plan: the run's.
-            known: the number is what an earlier run settled on.
+            known: an earlier run has settled on the number.
         """
         plan = replace(plan, pinning={"cpus": self.cpus, "reason": self.reason})
         if SAMPLER not in self.cpus or known or not tuning.movable(plan):

@@ -98,7 +98,9 @@ def not_evaluated(plan: Plan) -> str:
 
 
 def why_count(plan: Plan, role: str, remembered: str) -> str:
-    """The source of a role's first count; ``remembered`` names an earlier run, if it comes from one."""
+    """The source of a role's first count; ``remembered`` says how an earlier run, or the time of a step, gave
+    it, and is empty where neither did.
+    """
     count = plan.components[role].count
     if role != SAMPLER or count.minimum == count.maximum:
         return AS_STATED
