@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-from collections import deque
 from pathlib import Path
 
 from spreeze_zmq.base.machine import shipped_folder
@@ -50,7 +49,7 @@ class ForkedServer(ForkServer):
     """
 
     def __init__(self, programs, *, sets_threads):
-        self._programs, self._waiting = list(map(str, programs)), deque()
+        self._programs, self._waiting = list(map(str, programs)), {}
         self._threads, self._sets_threads = 1, sets_threads
         self._asking, self.asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         bind, pid = bound_to_parent(signal.SIGKILL), os.fork()

@@ -5,8 +5,10 @@ sockets' folder.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,18 +21,35 @@ GRACE_S = 10
 #: A program that is ended in the middle gets this long to remove what it has half written.
 TERM_S = 2.0
 
-#: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; input ends with the launcher.
-#: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
+#: An input line is ``hasty NUMBER:GROUP``, ``graceful NUMBER:GROUP`` or ``gone NUMBER``; input ends with the
+#: launcher. A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
 SHELL = "/bin/sh"
 SCRIPT = """
 trap '' HUP INT TERM
-while IFS=/ read -r hasty graceful; do
-  hasty_left=$hasty graceful_left=$graceful
+hasty=' ' graceful=' '
+without() {
+  left=$1
+  case $left in *" $2:"*)
+    after=${left#*" $2:"}
+    left="${left%%" $2:"*} ${after#* }" ;;
+  esac
+}
+while read -r word entry; do
+  case $word in
+    hasty) hasty="$hasty$entry " ;;
+    graceful) graceful="$graceful$entry " ;;
+    gone)
+      without "$hasty" "$entry"
+      hasty=$left
+      without "$graceful" "$entry"
+      graceful=$left ;;
+  esac
 done
-for group in $hasty_left; do kill -s KILL -- "-$group"; done
+for entry in $hasty; do kill -s KILL -- "-${entry#*:}"; done
 read -r now _ < /proc/uptime
 until=$((${now%.*} + $1))
-for group in $graceful_left; do
+for entry in $graceful; do
+  group=${entry#*:}
   while read -r leader < "/proc/$group/stat" && read -r now _ < /proc/uptime; do
     [ "${now%.*}" -lt "$until" ] || break
     case $leader in *") Z "*) break ;; esac
@@ -43,6 +62,33 @@ rm -rf -- "$@"
 """
 
 
+class Entry:
+    """A process group among those that a guard watches.
+
+    Args:
+        lines: where the guard reads.
+        number: its own, since the id of a process that has ended becomes another's.
+        graceful: whether it gets time to clean up.
+    """
+
+    def __init__(self, lines: socket.socket, number: int, graceful: bool) -> None:
+        self.lines, self.number, self.graceful = lines, number, graceful
+
+    def begin(self) -> None:
+        """Have the group of this process watched; for its leader, before that starts anything or runs what
+        another has written. All that the launcher could do is too late where it is killed.
+        """
+        self._send(f"{'graceful' if self.graceful else 'hasty'} {self.number}:{os.getpid()}\n")
+
+    def end(self) -> None:
+        """Have the group watched no longer: it has ended, or never began."""
+        self._send(f"gone {self.number}\n")
+
+    def _send(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # the shell was killed; the parent-death signal remains
+            self.lines.send(line.encode(), socket.MSG_NOSIGNAL)
+
+
 class Guard:
     """A shell process that waits for the launcher's end, of whatever cause.
 
@@ -53,42 +99,38 @@ class Guard:
         Unguarded: the shell cannot be started.
     """
 
+    _numbers = itertools.count()
+
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
-        self._groups: dict[int, bool] = {}
+        self._lines, read = socket.socketpair()
         script = [SHELL, "-c", SCRIPT, "spreeze-guard", str(GRACE_S), *map(str, leftovers)]
         null = subprocess.DEVNULL
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": null, "stderr": null}
         try:
-            self._shell = subprocess.Popen(script, bufsize=0, start_new_session=True, **pipes)
+            self._shell = subprocess.Popen(
+                script, stdin=read.fileno(), stdout=null, stderr=null, start_new_session=True
+            )
         except OSError as error:
+            self._lines.close()
             raise Unguarded(SHELL, error.strerror or error) from error
+        finally:
+            read.close()
 
-    def add(self, group: int, *, graceful: bool) -> None:
-        """Watch a process group; a graceful one gets time before it is killed."""
-        self._groups[group] = graceful
-        self._send_groups()
-
-    def remove(self, group: int) -> None:
-        """Stop watching a group, which has ended."""
-        self._groups.pop(group, None)
-        self._send_groups()
+    def entry(self, *, graceful: bool = False) -> Entry:
+        """A place for a process group that is about to be started; a graceful one gets time before it is
+        killed.
+        """
+        return Entry(self._lines, next(self._numbers), graceful)
 
     def close(self) -> None:
         """End the shell, which kills every group that is still watched."""
-        assert self._shell.stdin is not None
-        self._shell.stdin.close()
+        with contextlib.suppress(OSError):  # of a shell that was killed
+            self._lines.shutdown(socket.SHUT_WR)  # a process that is about to be forked may hold it, too
+        self._lines.close()
         try:
             self._shell.wait(GRACE_S + 1)
         except subprocess.TimeoutExpired:
             self._shell.send_signal(signal.SIGKILL)
             self._shell.wait()
-
-    def _send_groups(self) -> None:
-        hasty = " ".join(str(group) for group, graceful in self._groups.items() if not graceful)
-        graceful = " ".join(str(group) for group, graceful in self._groups.items() if graceful)
-        assert self._shell.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the shell was killed; the parent-death signal remains
-            self._shell.stdin.write(f"{hasty}/{graceful}\n".encode())
 
 
 @contextlib.contextmanager
@@ -106,11 +148,12 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         Unguarded: nothing would end it.
     """
     guard = Guard()
+    entry = guard.entry()
     try:
         with subprocess.Popen(
             command,
             start_new_session=True,
-            preexec_fn=lambda: guard.add(os.getpid(), graceful=False),  # before it can start anything
+            preexec_fn=entry.begin,
             **options,
         ) as process:
             try:
@@ -122,7 +165,7 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
                         process.wait(TERM_S)
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
-        guard.remove(process.pid)
+        entry.end()
     finally:
         guard.close()
 

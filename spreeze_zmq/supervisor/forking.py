@@ -10,12 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_text, memory_file
+from spreeze_zmq.base.guard import Entry
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.process import (
@@ -30,7 +30,7 @@ from spreeze_zmq.supervisor.process import (
 _PR_SET_CHILD_SUBREAPER = 36
 #: Least bytes of a server's command line: the processes that it forks show theirs in its place.
 COMMAND_BYTES = 512
-#: Bytes of a server's answer, a process id.
+#: Bytes of a server's answer, ``NUMBER PROCESS``.
 ANSWER_BYTES = 64
 
 
@@ -47,7 +47,7 @@ class ForkServer:
     def __init__(self, programs: Sequence[Path], spec: ProcessSpec, *, sets_threads: bool = False) -> None:
         self._programs = [str(program) for program in programs]
         self._threads, self._sets_threads = spec.threads, sets_threads
-        self._waiting: deque[ForkedProcess] = deque()
+        self._waiting: dict[int, ForkedProcess] = {}
         self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*PROGRAM, "spreeze_zmq.supervisor.forkserver", str(asked.fileno())]
         shown = len(" ".join([*command, *self._programs]))
@@ -78,22 +78,25 @@ class ForkServer:
         """Ask for a process, which is told its process id later; returns whether that was possible."""
         try:
             with open(memory_file("spreeze-request"), "w+b", buffering=0) as body:
-                body.write(_request(process.spec))
+                body.write(_request(process.spec, process.entry))
                 body.seek(0)
-                inherited = [body.fileno(), output, log, *process.spec.descriptors]
+                lines = process.entry.lines.fileno()
+                inherited = [body.fileno(), lines, output, log, *process.spec.descriptors]
                 socket.send_fds(self._asking, [b"fork"], inherited)
         except OSError:
             return False
-        self._waiting.append(process)
+        self._waiting[process.entry.number] = process
         return True
 
     def hear(self) -> None:
         """Tell the processes that have been forked their process ids; all that wait if the server is gone."""
         with contextlib.suppress(BlockingIOError):
             while answer := self._receive():
-                self._waiting.popleft().begin(int(answer))
-            while self._waiting:
-                self._waiting.popleft().begin(-1)
+                number, pid = map(int, answer.split())
+                if number in self._waiting:  # one that is killed as it answers is answered for, too
+                    self._waiting.pop(number).begin(pid)
+            for number in list(self._waiting):
+                self._waiting.pop(number).begin(-1)
 
     def _receive(self) -> bytes:
         """The next answer; empty if the server is gone. Raises BlockingIOError where it is at work."""
@@ -108,10 +111,12 @@ class ForkServer:
         self._process.wait()
 
 
-def _request(spec: ProcessSpec) -> bytes:
+def _request(spec: ProcessSpec, entry: Entry) -> bytes:
     """What :mod:`spreeze_zmq.supervisor.forkserver` must know of a process."""
     return json.dumps(
         {
+            "number": entry.number,
+            "graceful": entry.graceful,
             "command": spec.command,
             "environment": environment_of(spec),
             "folder": os.getcwd(),
@@ -148,7 +153,7 @@ class ForkSpawner(GroupSpawner):
             if server.forks(spec):
                 self.check_cpus(spec)
                 log, output, log_start = open_log(spec)
-                process = ForkedProcess(spec, server, self, log_start, output)
+                process = ForkedProcess(spec, server, self, self.entry(spec), log_start, output)
                 asked = server.ask(process, log, output)
                 os.close(log)
                 if asked:
@@ -157,7 +162,6 @@ class ForkSpawner(GroupSpawner):
         return self.by_command(spec)
 
     def ended(self, group: int) -> None:
-        super().ended(group)
         self._ended.append(group)
         self._reap()
 
@@ -188,14 +192,21 @@ class ForkedProcess:
         spec: its specification.
         server: the server.
         spawner: adopts it.
+        entry: that of its group, which it begins itself.
         log_start: the byte of its log at which it begins.
         output: its standard output.
     """
 
     def __init__(
-        self, spec: ProcessSpec, server: ForkServer, spawner: ForkSpawner, log_start: int, output: int
+        self,
+        spec: ProcessSpec,
+        server: ForkServer,
+        spawner: ForkSpawner,
+        entry: Entry,
+        log_start: int,
+        output: int,
     ) -> None:
-        self.spec, self._server, self._spawner = spec, server, spawner
+        self.spec, self._server, self._spawner, self.entry = spec, server, spawner, entry
         self._log_start, self._output = log_start, output
         self._process: GroupProcess | None = None
         self._code: int | None = None
@@ -204,10 +215,11 @@ class ForkedProcess:
         """Take the process that was forked, or start one by its command where ``pid`` is -1."""
         if self._code is not None:
             if pid > 0:
-                os.kill(pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+            self.entry.end()
         elif pid > 0:
-            self._process = self._spawner.watch(self.spec, _Adopted(pid), self._log_start, self._output)
+            self._process = self._spawner.watch(_Adopted(pid), self.entry, self._log_start, self._output)
         else:
             os.close(self._output)
             try:

@@ -2,8 +2,9 @@
 
 ``forkserver SOCKET PROGRAM... BLANKS``: a program is a component's folder; the blanks make room for the
 commands of the forked. Each message at the socket asks for one process. Its descriptors are a JSON file, as
-:mod:`spreeze_zmq.supervisor.forking` writes it, the process's standard output, its standard error, and the
-others that it inherits. The answer is its process id, -1 where the machine allows no further one.
+:mod:`spreeze_zmq.supervisor.forking` writes it, what the launcher's guard reads, the process's standard
+output, its standard error, and the others that it inherits. The answer is the number of its entry there and
+its process id, -1 where the machine allows no further one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spreeze_zmq.base.guard import Entry
 from spreeze_zmq.base.parent_death import bound_to_parent
 
 #: Most bytes of a message, and most descriptors beside it.
@@ -43,20 +45,21 @@ def main() -> None:
             return
         with open(descriptors[0], "rb") as body:
             request = json.load(body)
-        pid = _fork()
-        if pid == 0:
+        with socket.socket(fileno=descriptors[1]) as lines:
+            forked = _fork(asking, Entry(lines, request["number"], request["graceful"]))
+        if forked:
             asking.close()
-            _become(request, descriptors[1:])
+            _become(request, descriptors[2:])
             return
-        for descriptor in descriptors[1:]:
+        for descriptor in descriptors[2:]:
             os.close(descriptor)
-        asking.send(str(pid).encode())
 
 
-def _fork() -> int:
-    """Fork a process with a session of its own, which this one's parent adopts, as it does all orphans.
+def _fork(asking: socket.socket, entry: Entry) -> bool:
+    """Fork a process with a session of its own, which this one's parent adopts, as it does all orphans. It
+    begins the entry and answers, since the server could die before it had.
 
-    Returns its process id, 0 in the process itself, and -1 where the machine allows no further one.
+    Returns whether this is the process itself.
     """
     reading, writing = os.pipe()
     try:
@@ -71,15 +74,18 @@ def _fork() -> int:
         except OSError:
             os._exit(1)
         os.setsid()
+        entry.begin()
         while os.getppid() == parent:
             time.sleep(0.0002)
-        os.write(writing, str(os.getpid()).encode())
+        asking.send(f"{entry.number} {os.getpid()}".encode())
+        os.write(writing, b"answered")
     elif between > 0:
         os.waitpid(between, 0)
     os.close(writing)
-    answer = b"0" if between == 0 else os.read(reading, MESSAGE_BYTES)
+    if between != 0 and not os.read(reading, MESSAGE_BYTES):
+        asking.send(f"{entry.number} -1".encode())
     os.close(reading)
-    return int(answer or b"-1")
+    return between == 0
 
 
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:

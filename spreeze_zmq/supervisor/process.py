@@ -15,7 +15,7 @@ from typing import Protocol
 
 from spreeze_zmq.base.errors import DiskFull, InputError
 from spreeze_zmq.base.files import APPENDS
-from spreeze_zmq.base.guard import Guard
+from spreeze_zmq.base.guard import Entry, Guard
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.unbound import unbound
 
@@ -133,6 +133,7 @@ class GroupSpawner:
         """
         self.check_cpus(spec)
         log, output, log_start = open_log(spec)
+        entry = self.entry(spec)
         try:
             popen = subprocess.Popen(
                 spec.command,
@@ -142,37 +143,46 @@ class GroupSpawner:
                 stderr=log,
                 start_new_session=True,
                 pass_fds=spec.descriptors,
-                preexec_fn=self._preparation(spec),
+                preexec_fn=self._preparation(spec, entry),
             )
         except (OSError, subprocess.SubprocessError) as error:
+            entry.end()
             os.close(output)
             raise InputError(f"{spec.name} {why_not_started(spec.command, error)}") from error
         finally:
             os.close(log)
-        return self.watch(spec, popen, log_start, output)
+        return self.watch(popen, entry, log_start, output)
 
     def check_cpus(self, spec: ProcessSpec) -> None:
         """Raise InputError if a process may run on no CPU."""
         if spec.cpus is not None and not spec.cpus & (os.sched_getaffinity(0) | self._lent):
             raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
 
-    def watch(self, spec: ProcessSpec, child: Child, log_start: int, output: int) -> GroupProcess:
-        """The process of a started child, whose group ends with the launcher."""
-        self._guard.add(child.pid, graceful=spec.parent_death_signal != signal.SIGKILL)
-        return GroupProcess(child, log_start, output, on_end=self.ended)
+    def entry(self, spec: ProcessSpec) -> Entry:
+        """What the leader of a process's group begins, so that the group ends with the launcher."""
+        return self._guard.entry(graceful=spec.parent_death_signal != signal.SIGKILL)
+
+    def watch(self, child: Child, entry: Entry, log_start: int, output: int) -> GroupProcess:
+        """The process of a started child, which has begun the entry."""
+
+        def ended() -> None:
+            entry.end()
+            self.ended(child.pid)
+
+        return GroupProcess(child, log_start, output, ended)
 
     def ended(self, group: int) -> None:
         """Note that a group has ended."""
-        self._guard.remove(group)
 
     def close(self) -> None:
         self._guard.close()
 
-    def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
+    def _preparation(self, spec: ProcessSpec, entry: Entry) -> Callable[[], None]:
         """The function for the child to run between fork and exec; it does as little as possible."""
         bind = bound_to_parent(spec.parent_death_signal)
 
         def prepare() -> None:
+            entry.begin()
             bind()
             if spec.nice:
                 os.nice(spec.nice)
@@ -205,10 +215,10 @@ class GroupProcess:
         log_start: the byte of its log at which it begins.
         output: its standard output, an open file of its own: the kernel moves the position in it, which all
             who hold it share, to the end of each write.
-        on_end: called with its process id when it has ended.
+        on_end: called when it has ended.
     """
 
-    def __init__(self, child: Child, log_start: int, output: int, on_end: Callable[[int], None]) -> None:
+    def __init__(self, child: Child, log_start: int, output: int, on_end: Callable[[], None]) -> None:
         self._child, self.log_start, self._output, self._on_end = child, log_start, output, on_end
         self._has_printed = False
         self._reaps_at_s = 0.0
@@ -236,7 +246,7 @@ class GroupProcess:
             _ = self.has_printed
             os.close(self._output)
             self._output = -1
-            self._on_end(self.pid)
+            self._on_end()
         return self._child.returncode
 
     def _reap_orphans(self) -> None:

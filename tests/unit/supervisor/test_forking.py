@@ -218,19 +218,22 @@ LAUNCHER = """
 import sys, time
 from pathlib import Path
 from spreeze_zmq.supervisor import ForkServer, ForkSpawner, ProcessSpec, Supervisor
-program, folder = map(Path, sys.argv[1:])
+program, folder = map(Path, sys.argv[1:3])
 spec = ProcessSpec("sampler-0", (sys.executable, str(program), str(folder), "parent"), folder / "log")
 supervisor = Supervisor(ForkSpawner([ForkServer([program], spec)]))
 supervisor.start(spec)
 while True:
-    supervisor.poll()
+    if sys.argv[3] == "hears":
+        supervisor.poll()
     time.sleep(0.01)
 """
 
 
-def test_nothing_outlives_a_launcher_that_is_killed(program, tmp_path):
-    """Neither the server nor what it has forked, nor the children of that."""
-    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(program), str(tmp_path)])
+@pytest.mark.parametrize("hears", ["hears", "has not heard yet"])
+def test_nothing_outlives_a_launcher_that_is_killed(program, tmp_path, hears):
+    """Neither the server nor what it has forked, nor the children of that, also before it is told of them."""
+    command = [sys.executable, "-c", LAUNCHER, str(program), str(tmp_path), hears]
+    launcher = subprocess.Popen(command)
     until_s = time.monotonic() + DEADLINE_S
     try:
         while not (tmp_path / "said").exists() or not (tmp_path / "said").read_text().endswith("\n"):

@@ -240,10 +240,10 @@ def test_a_process_that_does_not_clean_up_is_killed_by_the_clock(tmp_path, monke
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(guard, "GRACE_S", 2)
-    stubborn = subprocess.Popen(("/bin/sh", "-c", "trap '' TERM; /bin/sleep 60"), start_new_session=True)
-    watch, began_s = guard.Guard(), time.monotonic()
-    watch.add(stubborn.pid, graceful=True)
-    watch._shell.stdin.close()
+    watch = guard.Guard()
+    command, begins = ("/bin/sh", "-c", "trap '' TERM; /bin/sleep 60"), watch.entry(graceful=True).begin
+    stubborn, began_s = subprocess.Popen(command, start_new_session=True, preexec_fn=begins), time.monotonic()
+    watch._lines.close()
     assert stubborn.wait(DEADLINE_S) == -signal.SIGKILL
     assert 0.9 < time.monotonic() - began_s < 4.0
     watch._shell.wait(DEADLINE_S)
