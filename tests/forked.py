@@ -1,6 +1,7 @@
 """Components, and launchers of whole runs, that are forked by a server which has imported what they need."""
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from spreeze_zmq.base.guard import Entry, Guard
 from spreeze_zmq.launcher import warm
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.supervisor import ForkServer, ProcessSpec, forking
@@ -28,6 +30,9 @@ class Forked(psutil.Process):
 
     def __init__(self, server, spec):
         self.spec, self.begin = spec, super().__init__
+        lines, guard = socket.socketpair()
+        guard.close()  # there is none: its parent-death signal ends it
+        self.entry = Entry(lines, next(Guard._numbers), graceful=False)
         forking._adopt_orphans(True)
         try:
             with spec.log_path.open("wb") as log:
@@ -36,6 +41,7 @@ class Forked(psutil.Process):
                 server.hear()
                 time.sleep(0.001)
         finally:
+            lines.close()
             forking._adopt_orphans(False)  # it is a child by now, and orphans of other tests need not be
 
     def poll(self):
