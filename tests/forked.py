@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from spreeze_zmq.base.guard import Entry, Guard
+from spreeze_zmq.base.guard import Guard, GuardedGroup
 from spreeze_zmq.launcher import warm
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.supervisor import ForkServer, ProcessSpec, forking
@@ -32,7 +32,7 @@ class Forked(psutil.Process):
         self.spec, self.begin = spec, super().__init__
         lines, guard = socket.socketpair()
         guard.close()  # there is none: its parent-death signal ends it
-        self.entry = Entry(lines, next(Guard._numbers), graceful=False)
+        self.group = GuardedGroup(lines, next(Guard._numbers), graceful=False)
         forking._adopt_orphans(True)
         try:
             with spec.log_path.open("wb") as log:

@@ -62,7 +62,7 @@ rm -rf -- "$@"
 """
 
 
-class Entry:
+class GuardedGroup:
     """A process group among those that a guard watches.
 
     Args:
@@ -115,11 +115,11 @@ class Guard:
         finally:
             read.close()
 
-    def entry(self, *, graceful: bool = False) -> Entry:
+    def group(self, *, graceful: bool = False) -> GuardedGroup:
         """A place for a process group that is about to be started; a graceful one gets time before it is
         killed.
         """
-        return Entry(self._lines, next(self._numbers), graceful)
+        return GuardedGroup(self._lines, next(self._numbers), graceful)
 
     def close(self) -> None:
         """End the shell, which kills every group that is still watched."""
@@ -148,12 +148,12 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         Unguarded: nothing would end it.
     """
     guard = Guard()
-    entry = guard.entry()
+    group = guard.group()
     try:
         with subprocess.Popen(
             command,
             start_new_session=True,
-            preexec_fn=entry.begin,
+            preexec_fn=group.begin,
             **options,
         ) as process:
             try:
@@ -165,7 +165,7 @@ def guarded(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
                         process.wait(TERM_S)
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
-        entry.end()
+        group.end()
     finally:
         guard.close()
 

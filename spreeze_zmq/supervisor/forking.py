@@ -15,16 +15,16 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_text, memory_file
-from spreeze_zmq.base.guard import Entry
+from spreeze_zmq.base.guard import GuardedGroup
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.supervisor.logs import open_log
 from spreeze_zmq.supervisor.process import (
     GroupProcess,
     GroupSpawner,
     Process,
     ProcessSpec,
     environment_of,
-    open_log,
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -78,14 +78,14 @@ class ForkServer:
         """Ask for a process, which is told its process id later; returns whether that was possible."""
         try:
             with open(memory_file("spreeze-request"), "w+b", buffering=0) as body:
-                body.write(_request(process.spec, process.entry))
+                body.write(_request(process.spec, process.group))
                 body.seek(0)
-                lines = process.entry.lines.fileno()
+                lines = process.group.lines.fileno()
                 inherited = [body.fileno(), lines, output, log, *process.spec.descriptors]
                 socket.send_fds(self._asking, [b"fork"], inherited)
         except OSError:
             return False
-        self._waiting[process.entry.number] = process
+        self._waiting[process.group.number] = process
         return True
 
     def hear(self) -> None:
@@ -111,12 +111,12 @@ class ForkServer:
         self._process.wait()
 
 
-def _request(spec: ProcessSpec, entry: Entry) -> bytes:
+def _request(spec: ProcessSpec, group: GuardedGroup) -> bytes:
     """What :mod:`spreeze_zmq.supervisor.forkserver` must know of a process."""
     return json.dumps(
         {
-            "number": entry.number,
-            "graceful": entry.graceful,
+            "number": group.number,
+            "graceful": group.graceful,
             "command": spec.command,
             "environment": environment_of(spec),
             "folder": os.getcwd(),
@@ -152,8 +152,8 @@ class ForkSpawner(GroupSpawner):
         for server in self._servers:
             if server.forks(spec):
                 self.check_cpus(spec)
-                log, output, log_start = open_log(spec)
-                process = ForkedProcess(spec, server, self, self.entry(spec), log_start, output)
+                log, output, log_start = open_log(spec.name, spec.log_path, spec.command)
+                process = ForkedProcess(spec, server, self, self.group(spec), log_start, output)
                 asked = server.ask(process, log, output)
                 os.close(log)
                 if asked:
@@ -161,8 +161,8 @@ class ForkSpawner(GroupSpawner):
                 os.close(output)
         return self.by_command(spec)
 
-    def ended(self, group: int) -> None:
-        self._ended.append(group)
+    def ended(self, leader: int) -> None:
+        self._ended.append(leader)
         self._reap()
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class ForkedProcess:
         spec: its specification.
         server: the server.
         spawner: adopts it.
-        entry: that of its group, which it begins itself.
+        group: its group, which it begins itself.
         log_start: the byte of its log at which it begins.
         output: its standard output.
     """
@@ -202,11 +202,11 @@ class ForkedProcess:
         spec: ProcessSpec,
         server: ForkServer,
         spawner: ForkSpawner,
-        entry: Entry,
+        group: GuardedGroup,
         log_start: int,
         output: int,
     ) -> None:
-        self.spec, self._server, self._spawner, self.entry = spec, server, spawner, entry
+        self.spec, self._server, self._spawner, self.group = spec, server, spawner, group
         self._log_start, self._output = log_start, output
         self._process: GroupProcess | None = None
         self._code: int | None = None
@@ -217,9 +217,9 @@ class ForkedProcess:
             if pid > 0:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-            self.entry.end()
+            self.group.end()
         elif pid > 0:
-            self._process = self._spawner.watch(_Adopted(pid), self.entry, self._log_start, self._output)
+            self._process = self._spawner.watch(_Adopted(pid), self.group, self._log_start, self._output)
         else:
             os.close(self._output)
             try:

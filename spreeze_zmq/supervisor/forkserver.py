@@ -3,7 +3,7 @@
 ``forkserver SOCKET PROGRAM... BLANKS``: a program is a component's folder; the blanks make room for the
 commands of the forked. Each message at the socket asks for one process. Its descriptors are a JSON file, as
 :mod:`spreeze_zmq.supervisor.forking` writes it, what the launcher's guard reads, the process's standard
-output, its standard error, and the others that it inherits. The answer is the number of its entry there and
+output, its standard error, and the others that it inherits. The answer is the number of its group there and
 its process id, -1 where the machine allows no further one.
 """
 
@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.base.guard import Entry
+from spreeze_zmq.base.guard import GuardedGroup
 from spreeze_zmq.base.parent_death import bound_to_parent
 
 #: Most bytes of a message, and most descriptors beside it.
@@ -46,7 +46,7 @@ def main() -> None:
         with open(descriptors[0], "rb") as body:
             request = json.load(body)
         with socket.socket(fileno=descriptors[1]) as lines:
-            forked = _fork(asking, Entry(lines, request["number"], request["graceful"]))
+            forked = _fork(asking, GuardedGroup(lines, request["number"], request["graceful"]))
         if forked:
             asking.close()
             _become(request, descriptors[2:])
@@ -55,9 +55,9 @@ def main() -> None:
             os.close(descriptor)
 
 
-def _fork(asking: socket.socket, entry: Entry) -> bool:
+def _fork(asking: socket.socket, group: GuardedGroup) -> bool:
     """Fork a process with a session of its own, which this one's parent adopts, as it does all orphans. It
-    begins the entry and answers, since the server could die before it had.
+    begins its group and answers, since the server could die before it had.
 
     Returns whether this is the process itself.
     """
@@ -74,16 +74,16 @@ def _fork(asking: socket.socket, entry: Entry) -> bool:
         except OSError:
             os._exit(1)
         os.setsid()
-        entry.begin()
+        group.begin()
         while os.getppid() == parent:
             time.sleep(0.0002)
-        asking.send(f"{entry.number} {os.getpid()}".encode())
+        asking.send(f"{group.number} {os.getpid()}".encode())
         os.write(writing, b"answered")
     elif between > 0:
         os.waitpid(between, 0)
     os.close(writing)
     if between != 0 and not os.read(reading, MESSAGE_BYTES):
-        asking.send(f"{entry.number} -1".encode())
+        asking.send(f"{group.number} -1".encode())
     os.close(reading)
     return between == 0
 

@@ -1,13 +1,17 @@
-"""Keeps each log of a run within a size, by dropping its middle while its process writes on."""
+"""Opens a run's logs, and keeps each within a size by dropping its middle while its process writes on."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.files import APPENDS
 
 #: Largest size of a log on the disk, and what is kept of a larger one, at its beginning and at its end.
 MOST_BYTES, HEAD_BYTES, TAIL_BYTES = 256 << 20, 1 << 20, 16 << 20
@@ -79,3 +83,27 @@ def punch_hole(descriptor: int, start: int, length: int) -> None:
     if fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, start, length):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def open_log(name: str, path: Path, command: Sequence[str]) -> tuple[int, int, int]:
+    """Two descriptors of the log, for standard error and standard output, and the byte after the header line
+    that is written here.
+
+    Raises:
+        DiskFull: its disk is full.
+        InputError: it cannot be written.
+    """
+    opened: list[int] = []
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(2):
+            opened.append(os.open(path, APPENDS, 0o644))
+        header = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(command)}\n"
+        os.write(opened[0], header.encode())
+        return opened[0], opened[1], os.fstat(opened[0]).st_size
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        if DiskFull.caused(error):
+            raise DiskFull(path.parent.parent) from error
+        raise InputError(f"{name}: its log {path} cannot be written: {error.strerror}") from error

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from spreeze_zmq.base.errors import DiskFull, InputError
-from spreeze_zmq.base.files import APPENDS
-from spreeze_zmq.base.guard import Entry, Guard
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.guard import Guard, GuardedGroup
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.base.unbound import unbound
+from spreeze_zmq.supervisor.logs import open_log
 
 #: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -132,8 +132,8 @@ class GroupSpawner:
             InputError: the command cannot be run, the log cannot be written, or no CPU of ``cpus`` is usable.
         """
         self.check_cpus(spec)
-        log, output, log_start = open_log(spec)
-        entry = self.entry(spec)
+        log, output, log_start = open_log(spec.name, spec.log_path, spec.command)
+        group = self.group(spec)
         try:
             popen = subprocess.Popen(
                 spec.command,
@@ -143,46 +143,46 @@ class GroupSpawner:
                 stderr=log,
                 start_new_session=True,
                 pass_fds=spec.descriptors,
-                preexec_fn=self._preparation(spec, entry),
+                preexec_fn=self._preparation(spec, group),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            entry.end()
+            group.end()
             os.close(output)
             raise InputError(f"{spec.name} {why_not_started(spec.command, error)}") from error
         finally:
             os.close(log)
-        return self.watch(popen, entry, log_start, output)
+        return self.watch(popen, group, log_start, output)
 
     def check_cpus(self, spec: ProcessSpec) -> None:
         """Raise InputError if a process may run on no CPU."""
         if spec.cpus is not None and not spec.cpus & (os.sched_getaffinity(0) | self._lent):
             raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
 
-    def entry(self, spec: ProcessSpec) -> Entry:
+    def group(self, spec: ProcessSpec) -> GuardedGroup:
         """What the leader of a process's group begins, so that the group ends with the launcher."""
-        return self._guard.entry(graceful=spec.parent_death_signal != signal.SIGKILL)
+        return self._guard.group(graceful=spec.parent_death_signal != signal.SIGKILL)
 
-    def watch(self, child: Child, entry: Entry, log_start: int, output: int) -> GroupProcess:
-        """The process of a started child, which has begun the entry."""
+    def watch(self, child: Child, group: GuardedGroup, log_start: int, output: int) -> GroupProcess:
+        """The process of a started child, which has begun the group."""
 
         def ended() -> None:
-            entry.end()
+            group.end()
             self.ended(child.pid)
 
         return GroupProcess(child, log_start, output, ended)
 
-    def ended(self, group: int) -> None:
+    def ended(self, leader: int) -> None:
         """Note that a group has ended."""
 
     def close(self) -> None:
         self._guard.close()
 
-    def _preparation(self, spec: ProcessSpec, entry: Entry) -> Callable[[], None]:
+    def _preparation(self, spec: ProcessSpec, group: GuardedGroup) -> Callable[[], None]:
         """The function for the child to run between fork and exec; it does as little as possible."""
         bind = bound_to_parent(spec.parent_death_signal)
 
         def prepare() -> None:
-            entry.begin()
+            group.begin()
             bind()
             if spec.nice:
                 os.nice(spec.nice)
@@ -263,32 +263,6 @@ class GroupProcess:
         """Send a signal to the whole group; does nothing once the leader's exit has been polled."""
         if self._child.returncode is None:
             os.killpg(self.pid, number)
-
-
-def open_log(spec: ProcessSpec) -> tuple[int, int, int]:
-    """Two descriptors of the log, for standard error and standard output, and the byte after the header line
-    that is written here.
-
-    Raises:
-        DiskFull: its disk is full.
-        InputError: it cannot be written.
-    """
-    opened: list[int] = []
-    try:
-        spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(2):
-            opened.append(os.open(spec.log_path, APPENDS, 0o644))
-        header = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n"
-        os.write(opened[0], header.encode())
-        return opened[0], opened[1], os.fstat(opened[0]).st_size
-    except OSError as error:
-        for descriptor in opened:
-            os.close(descriptor)
-        if DiskFull.caused(error):
-            raise DiskFull(spec.log_path.parent.parent) from error
-        raise InputError(
-            f"{spec.name}: its log {spec.log_path} cannot be written: {error.strerror}"
-        ) from error
 
 
 def environment_of(spec: ProcessSpec) -> dict[str, str]:

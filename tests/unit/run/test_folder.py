@@ -15,8 +15,8 @@ from spreeze_zmq.broker.failures import FailureRecord
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import SIGNALLED, RunFolder
 from spreeze_zmq.run.history import read_run
-from spreeze_zmq.supervisor import GaveUp, ProcessSpec
-from spreeze_zmq.supervisor.process import open_log
+from spreeze_zmq.supervisor import GaveUp
+from spreeze_zmq.supervisor.logs import open_log
 
 ROUNDS, RUNS = 50, 4
 
@@ -98,7 +98,7 @@ def test_nothing_is_appended_through_a_link(tmp_path):
         with pytest.raises(OSError, match="symbolic"):
             opens(tmp_path / "log")
     with pytest.raises(InputError, match=r"its log .* cannot be written"):
-        open_log(ProcessSpec("sampler-0", ("true",), tmp_path / "log"))
+        open_log("sampler-0", tmp_path / "log", ("true",))
     assert mine.read_text() == ""
 
 

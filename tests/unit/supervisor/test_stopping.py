@@ -241,7 +241,7 @@ def test_a_process_that_does_not_clean_up_is_killed_by_the_clock(tmp_path, monke
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(guard, "GRACE_S", 2)
     watch = guard.Guard()
-    command, begins = ("/bin/sh", "-c", "trap '' TERM; /bin/sleep 60"), watch.entry(graceful=True).begin
+    command, begins = ("/bin/sh", "-c", "trap '' TERM; /bin/sleep 60"), watch.group(graceful=True).begin
     stubborn, began_s = subprocess.Popen(command, start_new_session=True, preexec_fn=begins), time.monotonic()
     watch._lines.close()
     assert stubborn.wait(DEADLINE_S) == -signal.SIGKILL
