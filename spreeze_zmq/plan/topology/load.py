@@ -51,7 +51,7 @@ from spreeze_zmq.plan.topology.dial import keeps_order, resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
 from spreeze_zmq.plan.topology.placement import check_fused, cores_of_each, read_groups, read_placement
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
-from spreeze_zmq.plan.topology.resolve import check_count, most_samplers
+from spreeze_zmq.plan.topology.resolve import check_count, most_samplers, usual_step_s
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 from spreeze_zmq.plan.topology.wiring import read_channels
 
@@ -129,7 +129,9 @@ def load(
     of_use = MOST_PROCESSES
     if learning.on_policy:
         # What a run in a fixed order does never follows from a time.
-        step_s = seen.timing.step_s if seen is not None and not keeps_order(written) else 0.0
+        step_s = 0.0
+        if seen is not None and not keeps_order(written):
+            step_s = usual_step_s(environment, seen.timing)
         of_use = rollouts_of_round(algorithm, options, environment, declared[SAMPLER].options, step_s)
     components = component_plans(declared, learners, without, cores, placement, groups.count, of_use)
     if seen is not None:

@@ -1,9 +1,11 @@
-"""Resolves "auto" to a number of processes or threads."""
+"""Resolves "auto" to a number of processes or threads, and what that number rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from spreeze_zmq.base import machine
+from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import (
     LEARNERS,
@@ -18,6 +20,8 @@ from spreeze_zmq.plan.topology.tables import Mistakes
 MAX_SAMPLERS_ON_FEW_CORES = 8
 #: "auto" threads of a learner that nobody measures: the updates of one model hardly use more cores.
 MOST_UNMEASURED_THREADS = 2
+#: Two measurements of one environment differ by less than this factor; with more it is no longer the same.
+SAME_STEP = 2.0
 
 
 def most_samplers(roles: Collection[str], num_groups: int, *, by_hand: bool) -> int:
@@ -73,3 +77,16 @@ def resolve_threads(
     if role not in LEARNERS or device != "cpu":
         return 1
     return max(1, (cores - num_samplers) // num_learners)
+
+
+def usual_step_s(env: EnvironmentSpec, timing: Timing) -> float:
+    """Seconds for a step of an environment: those that were measured here first, as long as they are about
+    right, so that the runs of a study and one that is started again have as many samplers.
+    """
+    about = {"env": env.id, "env_kwargs": env.kwargs, "engine": timing.backend}
+    subject = {"what": "seconds of a step", "cpu": machine.cpu_model(), **about}
+    known = machine.recall(subject, float)
+    if known is not None and timing.step_s / SAME_STEP <= known <= timing.step_s * SAME_STEP:
+        return known
+    machine.remember(subject, timing.step_s)
+    return timing.step_s

@@ -5,12 +5,10 @@ import resource
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gymnasium.envs.classic_control import PendulumEnv
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
@@ -23,14 +21,6 @@ from tests.pace import slowness
 
 #: dual_gpu names two GPUs; on a machine without them its devices are overridden.
 ON_CPU = ["components.actor_learner.device=cpu", "components.critic_learner.device=cpu"]
-
-
-class SlowBox(PendulumEnv):
-    """Each step waits for 2 ms."""
-
-    def step(self, action):
-        time.sleep(0.002)
-        return super().step(action)
 
 
 @pytest.fixture
@@ -107,38 +97,6 @@ def test_two_words_are_a_whole_topology(topology):
     assert plan.channels["experience.actor_learner"].fields == ("obs",)
     assert plan.channels["policy"].connects == ("critic_learner", "evaluator", "sampler", "visualizer")
     assert plan.channels["policy"].endpoint is None
-
-
-@pytest.mark.parametrize(
-    ("source", "transitions"),
-    [
-        ("cartpole", 256),
-        ("cartpole_pqn", 256),
-        ("halfcheetah_ppo", 512),
-        ("hopper_ppo", 512),
-        ({"run": {"env": "Pendulum-v1", "algorithm": "ppo"}}, 2048),
-        ({"run": {"env": "Pendulum-v1", "algorithm": "ppo"}, "components": {"sampler": {"envs": 3}}}, 2048),
-        ({"run": {"env": "CartPole-v1", "algorithm": "ppo"}}, 256),
-    ],
-)
-def test_a_round_is_as_long_on_many_cores(source, transitions):
-    """Epochs, batch and learning rate are chosen for it."""
-    for cores in (2, 4, 16, 64):
-        plan = load(source, cores=cores)
-        assert plan.learning.on_policy
-        made = plan.components["sampler"].count.initial * plan.balance.rollout_transitions
-        assert 0.95 * transitions < made <= transitions
-
-
-def test_samplers_of_a_slow_environment_share_the_sampling_of_a_round():
-    """A step of 4 ms is what a round waits for; not where a run must repeat itself anywhere."""
-    slow = {"run": {"env": "tests.system.arm:Arm", "algorithm": "ppo"}}
-    assert load(slow, cores=16).components["sampler"].count == Count(14, 14, 14)
-    assert load({**slow, "balance": {"mode": "lockstep"}}, cores=16).components["sampler"].count.initial == 1
-    sampler = load({"run": {"env": f"{__name__}:SlowBox", "algorithm": "ppo"}}, cores=64).components[
-        "sampler"
-    ]
-    assert (sampler.count.initial, sampler.options["rollout_steps"], sampler.options["envs"]) == (8, 16, 16)
 
 
 def test_a_shipped_component_is_started_by_this_interpreter():

@@ -1,0 +1,62 @@
+"""The round of an on-policy algorithm: how many samplers share it."""
+
+import time
+
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+
+from spreeze_zmq.plan.processes import Count
+from spreeze_zmq.plan.topology import algorithm, load
+
+
+class SlowBox(PendulumEnv):
+    """Each step waits for 2 ms."""
+
+    waits_s = 0.002
+
+    def step(self, action):
+        time.sleep(self.waits_s)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("source", "transitions"),
+    [
+        ("cartpole", 256),
+        ("cartpole_pqn", 256),
+        ("halfcheetah_ppo", 512),
+        ("hopper_ppo", 512),
+        ({"run": {"env": "Pendulum-v1", "algorithm": "ppo"}}, 2048),
+        ({"run": {"env": "Pendulum-v1", "algorithm": "ppo"}, "components": {"sampler": {"envs": 3}}}, 2048),
+        ({"run": {"env": "CartPole-v1", "algorithm": "ppo"}}, 256),
+    ],
+)
+def test_a_round_is_as_long_on_many_cores(source, transitions):
+    """Epochs, batch and learning rate are chosen for it."""
+    for cores in (2, 4, 16, 64):
+        plan = load(source, cores=cores)
+        assert plan.learning.on_policy
+        made = plan.components["sampler"].count.initial * plan.balance.rollout_transitions
+        assert 0.95 * transitions < made <= transitions
+
+
+def test_samplers_of_a_slow_environment_share_the_sampling_of_a_round():
+    """A step of 4 ms is what a round waits for; not where a run must repeat itself anywhere."""
+    slow = {"run": {"env": "tests.system.arm:Arm", "algorithm": "ppo"}}
+    assert load(slow, cores=16).components["sampler"].count == Count(14, 14, 14)
+    assert load({**slow, "balance": {"mode": "lockstep"}}, cores=16).components["sampler"].count.initial == 1
+    sampler = load({"run": {"env": f"{__name__}:SlowBox", "algorithm": "ppo"}}, cores=64).components[
+        "sampler"
+    ]
+    assert (sampler.count.initial, sampler.options["rollout_steps"], sampler.options["envs"]) == (8, 16, 16)
+
+
+def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_otherwise(monkeypatch):
+    """One just above, then one just below what is slow, and one that is another environment by now."""
+    monkeypatch.setattr(algorithm, "SLOW_STEP_S", 0.008)
+    found = []
+    for waits_s in (0.009, 0.006, 0.0003, 0.009):
+        monkeypatch.setattr(SlowBox, "waits_s", waits_s)
+        plan = load({"run": {"env": f"{__name__}:SlowBox", "algorithm": "ppo"}}, cores=64)
+        found.append(plan.components["sampler"].count.initial)
+    assert found == [8, 8, 1, 8]
