@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization
+from spreeze_zmq.base.guard import Guard, GuardedGroup
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.envs.processes import (
     ChildProcess,
@@ -108,9 +109,15 @@ class _Visit:
         self._doing, self._since_s, self._num_said = "making it", time.monotonic(), 0
         self._left: Sequence[Started] = ()
         self._over = False
+        self._guard = Guard()
+        self._group = self._guard.group()
         self._pipe, theirs = os.pipe()
         try:
-            self._process = _process_for(job, theirs)
+            self._process = _process_for(job, theirs, self._group)
+        except BaseException:
+            os.close(self._pipe)
+            self._guard.close()
+            raise
         finally:
             os.close(theirs)
         self._buffer = bytearray()
@@ -224,17 +231,22 @@ class _Visit:
             wait_for(lambda: self._process.poll() is not None and not living(others))
         while self._process.poll() is None:
             time.sleep(0.005)
+        self._group.end()
+        self._guard.close()
         return [name for _, _, name in others] if self._over else []
 
 
-def _process_for(job: Mapping[str, Any], pipe: int) -> ChildProcess:
-    """The process that looks at the environment, and writes to ``pipe``.
+def _process_for(job: Mapping[str, Any], pipe: int, group: GuardedGroup) -> ChildProcess:
+    """The process that looks at the environment, and writes to ``pipe``; all that it starts in its group ends
+    with this process, whatever ends that.
 
     Raises:
         InvalidEnvironment: the environment's arguments are not plain data, and a fork is not safe.
     """
 
     def run() -> None:
+        with group.lines:  # what it forks would keep them open, and the guard waits for their end
+            group.begin()
         from spreeze_zmq.envs.probed import visit
 
         visit(job, pipe)
@@ -242,5 +254,10 @@ def _process_for(job: Mapping[str, Any], pipe: int) -> ChildProcess:
     if may_fork():
         return forked(run)
     text = plain(job, f"{job['env_id']}: another process makes it, which gets its arguments")
-    options = {"start_new_session": True, "preexec_fn": bound_to_parent(signal.SIGKILL)}
-    return interpreter("spreeze_zmq.envs.probed", [pipe], text, **options)
+    bind = bound_to_parent(signal.SIGKILL)
+
+    def prepare() -> None:
+        group.begin()
+        bind()
+
+    return interpreter("spreeze_zmq.envs.probed", [pipe], text, start_new_session=True, preexec_fn=prepare)

@@ -76,6 +76,7 @@ class Hangs(Right):
 
     def reset(self, *, seed=None, options=None):
         """Do it."""
+        subprocess.Popen(SIMULATOR.split())
         time.sleep(1000)
 
 
