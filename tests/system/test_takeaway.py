@@ -123,6 +123,7 @@ def test_videos_at_stated_steps(trained, tmp_path):
     assert names == ["500.mp4", "500.safetensors", "900.safetensors"]
 
 
+@pytest.mark.long("torch's exporter and onnxruntime are loaded")
 def test_the_command_exports_what_it_says(trained, tmp_path, capsys):
     """1,000 observations in onnxruntime, which knows nothing of this package."""
     path = tmp_path / "pendulum.onnx"

@@ -76,7 +76,7 @@ def make():
     made = []
 
     def one(env_id, width=2, kwargs=None, **options):
-        made.append(Arena(envs.probe(env_id, kwargs or {}), width, **options))
+        made.append(Arena(replace(envs.probe(env_id, {}), kwargs=kwargs or {}), width, **options))
         return made[-1]
 
     yield one

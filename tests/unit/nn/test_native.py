@@ -106,6 +106,7 @@ def test_every_layer_agrees_with_float64_autograd(use, instructions, num, sizes,
     + [(kind, *ALONE) for kind in IN_BF16],
     ids=str,
 )
+@pytest.mark.long("the first case of each kind of code compiles it")
 def test_bf16_is_as_near_as_its_rounding_allows(use, kind, sizes, activation, layer_norm):
     """Under autocast, by each kind of code in bf16 that this processor can run; no farther from float64 than
     twice what torch's own bf16 is.

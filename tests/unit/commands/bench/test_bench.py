@@ -305,6 +305,7 @@ def test_bad_input_costs_one_line_and_nothing_is_measured(words, expected, capsy
         ),
     ],
 )
+@pytest.mark.long("a section is interrupted once its own processes have begun")
 def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
     """Interrupted in the middle of a section: exit code 130, no traceback, nothing left."""
     prepare(lambda _: None)  # else a compiler may be what is interrupted, and waits for an init to reap it
