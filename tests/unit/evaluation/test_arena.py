@@ -75,8 +75,9 @@ def make():
     """Makes arenas and ends their processes."""
     made = []
 
-    def one(env_id, width=2, kwargs=None, **options):
-        made.append(Arena(replace(envs.probe(env_id, {}), kwargs=kwargs or {}), width, **options))
+    def one(env_id, width=2, kwargs=None, untried=None, **options):
+        spec = envs.probe(env_id, kwargs or {})
+        made.append(Arena(replace(spec, kwargs={**spec.kwargs, **(untried or {})}), width, **options))
         return made[-1]
 
     yield one
@@ -213,7 +214,8 @@ def test_a_wait_for_a_core_is_not_one_for_another_program(crowded, busy, expecte
 def test_workers_let_others_be_heard_during_a_long_step(make):
     """``on_tick`` is called while a step of a second is under way."""
     ticks = []
-    slow = make(f"{HERE}:Endless", 1, {"step_s": 1.0}, num_workers=1, on_tick=lambda: ticks.append(1))
+    how = {"num_workers": 1, "on_tick": lambda: ticks.append(1)}
+    slow = make(f"{HERE}:Endless", 1, untried={"step_s": 1.0}, **how)
     batch = slow.batch(1)
     batch.reset(seed=1)
     ticks.clear()
