@@ -106,6 +106,7 @@ def said(tmp_path, supervisor, number=1):
         assert time.monotonic() < until_s, supervisor.names()
         supervisor.poll()
         time.sleep(0.01)
+    supervisor.poll()  # hears of the last one, which may have been quicker
     found = [json.loads(line) for line in path.read_text().splitlines()]
     return [(each.pop("own"), each) for each in found]
 
