@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import math
 import os
@@ -67,6 +68,27 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
             _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, write: Callable[[Path], object], way: Way = replacing) -> None:
+    """Have ``write`` write a file, which appears when it is complete; waits while its disk is full.
+
+    Args:
+        path: where the file appears.
+        write: writes the file at the path that it is given, and is called again after a disk was full, also
+            where only the flush to the disk says that: what it takes the content from must still be there.
+        way: ``replacing`` or ``output``.
+    """
+
+    def once() -> None:
+        with way(path) as beside:
+            write(beside)
+
+    patient(once, path)
+
+
+#: As ``replacing``, and a power failure leaves the whole file or the earlier one, too.
+safely: Way = functools.partial(replacing, sync=True)
 
 
 def check_output(path: Path) -> None:
@@ -219,12 +241,7 @@ def plain(value: Any) -> Any:
 def write_json(path: Path, value: Mapping[str, Any], way: Way = replacing) -> None:
     """Write ``value`` in :func:`plain` form, by ``replacing`` or as ``output``."""
     text = json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
-
-    def write() -> None:
-        with way(path) as temporary:
-            temporary.write_text(text)
-
-    patient(write, path)
+    write_whole(path, lambda beside: beside.write_text(text), way)
 
 
 def user_name(uid: int) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from spreeze_zmq.base.files import append_to, plain, replacing
-from spreeze_zmq.base.patience import append, patient
+from spreeze_zmq.base.files import append_to, plain, write_whole
+from spreeze_zmq.base.patience import append
 
 #: Kind of the entry where a run goes on from another, and the field of the entries from before it.
 RESUMED, INHERITED = "resumed", "inherited"
@@ -76,13 +76,9 @@ class Recent(Journal):
             self._file.seek(self._size // 2)
             self._file.readline()
             rest = self._file.read()
-            patient(lambda: self._replace(rest), self.path)
+            write_whole(self.path, lambda beside: beside.write_bytes(rest))
             self._file.close()
             self._file, self._size = append_to(self.path), len(rest)
-
-    def _replace(self, content: bytes) -> None:
-        with replacing(self.path) as beside:
-            beside.write_bytes(content)
 
 
 def read_journal(path: Path, kinds: Collection[str] = ()) -> Iterator[dict[str, Any]]:

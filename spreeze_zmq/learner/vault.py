@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
 import sys
 import time
@@ -137,13 +136,12 @@ class Vault:
     def _write(self, folder: Path, state: Mapping[str, Any], others: Mapping[str, bytes]) -> list[Part]:
         """Write the state, the replay and other files; may take minutes. Raises CheckpointError."""
         files = [write_part(folder, self.state_file, partial(_write_state, state))]
+
+        def put(name: str, write: Callable[[Path], object]) -> None:
+            files.append(write_part(folder, self.replay_prefix + name, write))
+
         if self.replay is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
-                self.replay.save(Path(scratch))
-                for file in Path(scratch).iterdir():
-                    part_name = self.replay_prefix + file.name
-                    files.append(write_part(folder, part_name, partial(os.replace, file)))
+            self.replay.save(put)
         for other, content in others.items():
             files.append(write_part(folder, other, partial(_write_bytes, content)))
         return files

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.files import replacing
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.files import safely, write_whole
 
 #: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
@@ -49,12 +48,7 @@ def write_file(
     if taken := about.keys() & metadata.keys():
         raise ValueError(f"metadata may not use {', '.join(sorted(taken))}")
     content = save(dict(arrays), {**metadata, **about})
-
-    def write() -> None:
-        with replacing(path, sync=True) as temporary:
-            temporary.write_bytes(content)
-
-    patient(write, path)
+    write_whole(path, lambda beside: beside.write_bytes(content), safely)
 
 
 def read_file(path: Path | str) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, str]]:

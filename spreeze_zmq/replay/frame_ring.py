@@ -17,6 +17,7 @@ from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_tim
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay.episodes import LastRollouts
 from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.replay.saved_ring import Put, put_array
 
 #: Frames stored per transition: one, and a final frame for every 16 steps (episodes of 16 steps or longer).
 FRAMES_PER_TRANSITION = 17 / 16
@@ -190,12 +191,12 @@ class FrameRing(Ring):
         """Continue from :meth:`streams`."""
         self._last.go_on(streams)
 
-    def save(self, folder: Path, prefix: str = "") -> None:
-        """Write ``folder``, with the frames in files of their own."""
-        super().save(folder, prefix)
-        self._frames.save(folder, f"{prefix}frames-")
+    def save(self, put: Put, prefix: str = "") -> None:
+        """As every ring, with the frames in files of their own."""
+        super().save(put, prefix)
+        self._frames.save(put, f"{prefix}frames-")
         about = np.array([(self._first, 0), *self._rollouts], np.int64)
-        np.save(folder / f"{prefix}rollouts.npy", about, allow_pickle=False)
+        put_array(put, f"{prefix}rollouts.npy", about)
 
     def load(self, folder: Path, prefix: str = "") -> None:
         """Continue from ``save``. Raises CheckpointError."""

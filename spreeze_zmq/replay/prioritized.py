@@ -14,6 +14,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay.batches import Batch
 from spreeze_zmq.replay.replays import Replay, ReplaySettings
+from spreeze_zmq.replay.saved_ring import Put, put_array
 
 #: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6
@@ -145,11 +146,11 @@ class PrioritizedReplay(Replay):
         rows = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
         self.tree.set(rows % self.ring.capacity, torch.ones_like(rows))
 
-    def save(self, folder: Path | str) -> None:
-        """Write everything under ``folder``, npy without pickle."""
-        super().save(folder)
+    def save(self, put: Put) -> None:
+        """As every replay, with the priorities in a file of their own."""
+        super().save(put)
         leaves = torch.cat((self._highest.view(1), self.tree.leaves[: self.ring.num_stored]))
-        np.save(Path(folder) / "priorities.npy", leaves.cpu().numpy(), allow_pickle=False)
+        put_array(put, "priorities.npy", leaves.cpu().numpy())
 
     def load(self, folder: Path | str) -> None:
         """Continue from ``save``. Raises CheckpointError."""

@@ -22,6 +22,7 @@ from spreeze_zmq.replay.packed_ring import PackedRing
 from spreeze_zmq.replay.relabelling import Relabeller, Relabelling
 from spreeze_zmq.replay.reward_scale import ReturnScale
 from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.replay.saved_ring import Put
 
 
 def further_fields(fields: Sequence[str]) -> tuple[str, ...]:
@@ -118,12 +119,12 @@ class _RingReplay:
             if self.scale is not None:
                 self.scale.keep_in(numbers[1:])
 
-    def save(self, folder: Path | str) -> None:
-        """Write everything under ``folder``, npy without pickle."""
-        self.ring.save(Path(folder))
+    def save(self, put: Put) -> None:
+        """Have each file of this replay put into a checkpoint, npy without pickle."""
+        self.ring.save(put)
 
     def load(self, folder: Path | str) -> None:
-        """Continue from ``save``. Raises CheckpointError."""
+        """Continue from the files of ``save`` in ``folder``. Raises CheckpointError."""
         with self.ring.filling():  # who is killed in it leaves rows without their frames
             self.ring.load(Path(folder))
 

@@ -20,7 +20,7 @@ from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
 from spreeze_zmq.base.quota import memory_left
 from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.nn.device import Ingestion, Staging, draw_on
-from spreeze_zmq.replay.saved_ring import read, write
+from spreeze_zmq.replay.saved_ring import Put, read, write
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9
@@ -273,11 +273,11 @@ class Ring:
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`, after :meth:`load`: the next rollout of each follows the last."""
 
-    def save(self, folder: Path, prefix: str = "") -> None:
-        """Write ``folder``: the files of ``saved_ring``, whose names begin with ``prefix``."""
+    def save(self, put: Put, prefix: str = "") -> None:
+        """Put the files of ``saved_ring``, whose names begin with ``prefix``."""
         with self._ingestion.reading():
             tables = ((d, table[: self.num_stored].cpu().numpy()) for d, table in self._tables.items())
-            write(folder, self._layout(), tables, self.random_state().numpy(), self.num_added, prefix)
+            write(put, self._layout(), tables, self.random_state().numpy(), self.num_added, prefix)
 
     def load(self, folder: Path, prefix: str = "") -> None:
         """Continue from ``save``.

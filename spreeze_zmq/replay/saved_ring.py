@@ -5,7 +5,7 @@ sampling, and ``replay.json``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import CheckpointError
+
+#: Takes the name of a file of a checkpoint, and what writes it, as ``run.checkpoint.write_part``.
+Put = Callable[[str, Callable[[Path], object]], object]
 
 
 class SavedRing(NamedTuple):
@@ -30,22 +33,25 @@ class SavedRing(NamedTuple):
 
 
 def write(
-    folder: Path,
+    put: Put,
     layout: Mapping[str, Any],
     tables: Iterable[tuple[str, NDArray[Any]]],
     random_state: NDArray[np.uint8],
     num_added: int,
     prefix: str = "",
 ) -> None:
-    """Write ``folder``, into files that begin with ``prefix``; ``layout`` is what a table must share to be
-    loaded from it, in JSON's own types. There is no folder below: a checkpoint consists of files.
+    """Put files that begin with ``prefix``; ``layout`` is what a table must share to be loaded from them, in
+    JSON's own types.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for dtype, table in tables:
-        np.save(folder / f"{prefix}{dtype}.npy", table, allow_pickle=False)
-    np.save(folder / f"{prefix}generator.npy", random_state, allow_pickle=False)
+        put_array(put, f"{prefix}{dtype}.npy", table)
+    put_array(put, f"{prefix}generator.npy", random_state)
     about = json.dumps({**layout, "num_added": num_added}, indent=1)
-    (folder / f"{prefix}replay.json").write_text(about)
+    put(f"{prefix}replay.json", lambda path: path.write_text(about))
+
+
+def put_array(put: Put, name: str, array: NDArray[Any]) -> None:
+    put(name, lambda path: np.save(path, array, allow_pickle=False))
 
 
 def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int], prefix: str = "") -> SavedRing:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.base.files import replacing
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.files import safely, write_whole
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
@@ -96,13 +95,14 @@ class SavedCheckpoint:
         return checkpoint
 
 
-def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
+def write_part(folder: Path, name: str, write: Callable[[Path], object]) -> Part:
     """Write one file of a checkpoint atomically.
 
     Args:
         folder: the checkpoint's folder; made if missing.
         name: the file's name; an earlier part of that name is replaced.
-        write: writes the file at a given path, which has the same suffix as ``name``.
+        write: writes the file at a given path, which has the same suffix as ``name``; called again after a
+            disk was full.
 
     Returns:
         The part's description, which the broker needs to complete the checkpoint.
@@ -266,11 +266,6 @@ def _crc32(path: Path) -> int:
     return crc32
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    with replacing(path, sync=True) as temporary:
-        write(temporary)
-
-
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file so that even a power failure leaves the whole file or none.
 
@@ -279,7 +274,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        patient(lambda: _replace(path, write), path)
+        write_whole(path, write, safely)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be written: {error.strerror or error}; make room or mend its permissions"

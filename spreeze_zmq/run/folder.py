@@ -35,7 +35,7 @@ CLAIMED = ".run"
 #: The folder in a run's with those of its further groups, which are parts of it.
 GROUPS = "groups"
 #: Names of files that are renamed once they are complete.
-UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
+UNFINISHED = re.compile(r"\.(writing-|\d+\.|.+\.\d+$)")
 
 
 class RunFolder:

@@ -20,6 +20,7 @@ from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER
 from spreeze_zmq.replay import Relabelling
 from spreeze_zmq.wire import Message
 from tests.unit.learner.test_sources import many
+from tests.unit.replay.made import save
 
 SMALL = ("hidden_sizes=[8]", "batch_size=64", "learning_starts=1000", "replay_capacity=20000")
 ENV_STEPS, STARTS = 6000, 1000
@@ -66,7 +67,7 @@ def test_a_critic_learner_whose_replay_came_back_trains_after_one_more_rollout(t
         if times:
             one.replay.relabel_by(Relabelling(partial(many, times), None, 1))
     before.replay.add(whole(before.component.environment, ENV_STEPS // 16))
-    before.replay.save(tmp_path)
+    save(before.replay, tmp_path)
     after.replay.load(tmp_path)
     assert len(after.replay) == ENV_STEPS * (1 + times)
     after.restore(before.state())

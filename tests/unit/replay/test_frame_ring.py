@@ -15,7 +15,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
-from tests.unit.replay.made import options, spec
+from tests.unit.replay.made import options, save, spec
 
 GAMMA = 0.5
 
@@ -219,7 +219,7 @@ def test_a_saved_replay_of_images_goes_on_exactly(tmp_path):
         for _ in range(8):
             replay.add(stream.collect(4)[0])
         replay.sample(5)
-        replay.save(tmp_path / kind.__name__)
+        save(replay, tmp_path / kind.__name__)
         other.load(tmp_path / kind.__name__)
         for _ in range(4):
             assert len(other) == len(replay) < 50
@@ -243,13 +243,13 @@ def test_a_sampler_that_goes_on_in_another_process_shares_frames_with_its_last_r
         whole.add(rollout)
     for rollout in rollouts[:2]:
         first.add(rollout)
-    first.save(tmp_path / "first")
+    save(first, tmp_path / "first")
     second.load(tmp_path / "first")
     second.ring.go_on(first.ring.streams())
     for rollout in rollouts[2:]:
         second.add(replace(rollout, incarnation=9, produced=rollout.produced - 2 * 12))
     for name, replay in (("whole", whole), ("second", second)):
-        replay.save(tmp_path / name)
+        save(replay, tmp_path / name)
     for path in (tmp_path / "whole").iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "whole")).read_bytes()
 
@@ -258,7 +258,7 @@ def test_a_saved_replay_with_rows_of_no_frames_is_refused(tmp_path):
     """Whoever wrote it: nothing is read beyond the table."""
     replay = make_replay(50, 1)
     replay.add(Stream("sampler-0", 2, 1).collect(4)[0])
-    replay.save(tmp_path)
+    save(replay, tmp_path)
     rows = np.load(tmp_path / "int64.npy")
     np.save(tmp_path / "int64.npy", rows + 1)
     with pytest.raises(CheckpointError, match="frames that it does not hold"):

@@ -15,7 +15,7 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
-from tests.unit.replay.made import options, spec
+from tests.unit.replay.made import options, save, spec
 
 CAPACITY = 3_000
 #: As wide as takes a while to copy, so that kills fall into it.
@@ -180,7 +180,7 @@ def test_a_replay_of_images_killed_while_it_is_loaded_is_loaded_again(memory, tm
 
     saved, replay, back = (made(IMAGES, stack=2) for _ in range(3))
     saved.add(rollout(1, environment=IMAGES))
-    saved.save(tmp_path)
+    save(saved, tmp_path)
     replay.keep_in(memory)
     monkeypatch.setattr(replay.ring._frames, "load", end_here)
     with pytest.raises(KeyboardInterrupt):

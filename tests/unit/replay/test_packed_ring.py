@@ -13,7 +13,7 @@ from spreeze_zmq.envs.packed import Packing, flat, packed, sent
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 from spreeze_zmq.replay.packed_ring import PackedRing
-from tests.unit.replay.made import options, spec
+from tests.unit.replay.made import options, save, spec
 
 IMAGE, CHOICE = {"shape": [3, 5, 3], "pixels": True}, {"shape": [], "sizes": [4], "start": [0]}
 NUMBERS = {"shape": [3]}
@@ -85,7 +85,7 @@ def test_an_actor_keeps_them_so_too(tmp_path):
     for one in (env, plain):
         replay, other = (ObservationReplay(one, options(30)) for _ in range(2))
         replay.add(packed(rollout, Packing.of(one)))
-        replay.save(tmp_path / str(len(drawn)))
+        save(replay, tmp_path / str(len(drawn)))
         other.load(tmp_path / str(len(drawn)))
         batch = replay.sample(16)
         assert torch.equal(batch, other.sample(16))
@@ -135,7 +135,7 @@ def test_sequences_keep_pixels_as_bytes_too(parts, width, tmp_path):
     for one, form in ((plain, flat), (env, flat), (env, packed)):
         replay, other = sequences(one), sequences(one)
         replay.add(form(rollout, Packing.of(one)))
-        replay.save(tmp_path / str(len(drawn)))
+        save(replay, tmp_path / str(len(drawn)))
         other.load(tmp_path / str(len(drawn)))
         drawn.append((replay, replay.sample(60), other.sample(60)))
     for name in ("obs", "next_obs", "memory", "begins", "reward"):

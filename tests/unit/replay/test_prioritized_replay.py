@@ -7,7 +7,7 @@ import torch
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree
-from tests.unit.replay.made import options, spec
+from tests.unit.replay.made import options, save, spec
 
 
 def make_rollout(rewards):
@@ -154,7 +154,7 @@ def test_a_saved_replay_draws_the_same(tmp_path):
     replay, other = make_replay(seed=1), make_replay(seed=2)
     replay.add(make_rollout(np.arange(10)))
     prioritize_all(replay, torch.arange(10.0) ** 2)
-    replay.save(tmp_path)
+    save(replay, tmp_path)
     other.load(tmp_path)
     for each in (replay, other):
         each.add(make_rollout([50.0]))
@@ -168,7 +168,7 @@ def test_broken_priorities_are_refused(tmp_path, damage):
     """With the file's path."""
     replay, path = make_replay(), tmp_path / "priorities.npy"
     replay.add(make_rollout(np.arange(10)))
-    replay.save(tmp_path)
+    save(replay, tmp_path)
     if damage == "missing":
         path.unlink()
     else:

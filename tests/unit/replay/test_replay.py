@@ -14,7 +14,7 @@ from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.replays import n_step_returns
 from spreeze_zmq.replay.ring import Column, Ring
-from tests.unit.replay.made import options, spec
+from tests.unit.replay.made import options, save, spec
 
 
 def make_rollout(reward, terminated=(), truncated=(), first_obs=0, dtype=np.float32):
@@ -258,7 +258,7 @@ def test_a_saved_replay_goes_on_exactly(tmp_path):
     for first in (0, 10, 20):
         replay.add(make_rollout([1.0, 2.0, 3.0], first_obs=first))
     replay.sample(5)
-    replay.save(tmp_path / "replay")
+    save(replay, tmp_path / "replay")
     other.load(tmp_path / "replay")
     for _ in range(2):
         assert replay.sample(64).obs.tolist() == other.sample(64).obs.tolist()
@@ -271,7 +271,7 @@ def test_only_what_was_written_is_saved(tmp_path):
     """A large ring that is almost empty makes a small file."""
     ring = Ring(1000, [Column("obs", "float32", (3,))], "cpu", 0)
     ring.write({"obs": np.ones((2, 3), np.float32)})
-    ring.save(tmp_path)
+    save(ring, tmp_path)
     assert np.load(tmp_path / "float32.npy").shape == (2, 3)
 
 
@@ -281,7 +281,7 @@ def test_a_replay_that_does_not_fit_is_refused(tmp_path, damage):
     make = {"other_n_step": {"n_step": 2}, "other_capacity": {"capacity": 50}}.get(damage, {})
     replay = make_replay()
     replay.add(make_rollout([1.0, 2.0]))
-    replay.save(tmp_path)
+    save(replay, tmp_path)
     if damage == "torn":
         (tmp_path / "float32.npy").write_bytes((tmp_path / "float32.npy").read_bytes()[:-4])
     if damage == "missing":

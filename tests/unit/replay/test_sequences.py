@@ -11,7 +11,7 @@ from spreeze_zmq.base.errors import CheckpointError, InputError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay import SequenceReplay, further_fields, replay_of
 from spreeze_zmq.replay import ring as ring_module
-from tests.unit.replay.made import spec
+from tests.unit.replay.made import save, spec
 
 STEPS, ENVS, MEMORY = 5, 2, 3
 FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "memory")
@@ -138,7 +138,7 @@ def test_sequences_are_joined_to_those_of_a_saved_replay(tmp_path):
     """The first rollout of a sampler that goes on in another process follows its last one."""
     made, again = replay(burn_in=True), replay(burn_in=True)
     made.add(rollout(0))
-    made.save(tmp_path)
+    save(made, tmp_path)
     again.load(tmp_path)
     again.ring.go_on(made.ring.streams())
     again.add(dataclasses.replace(rollout(1), incarnation=7, sequence=0, produced=STEPS * ENVS))
@@ -201,7 +201,7 @@ def test_sequences_go_on_from_a_file(tmp_path):
     made, again = replay(), replay()
     made.add(rollout())
     made.sample(STEPS)
-    made.save(tmp_path)
+    save(made, tmp_path)
     again.load(tmp_path)
     expected = made.sample(8 * STEPS)
     for name, value in vars(again.sample(8 * STEPS)).items():

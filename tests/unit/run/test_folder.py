@@ -109,10 +109,9 @@ def test_half_written_files_of_the_killed_are_removed(tmp_path):
     torn = [
         folder.path / f".{folder.summary.name}.123",
         folder.path / f".{folder.best_policy.name}.123",
-        folder.path / ".replay-x1y2" / "float32.npy",
+        folder.outbox / ".sampler-0.123" / "want",
         videos / ".123.000001000.mp4",
         checkpoint / ".writing-123-critic_learner.pt",
-        checkpoint / ".replay-abc" / "float32.npy",
     ]
     whole = [folder.summary, checkpoint / "critic_learner.pt", folder.path / ".mine"]
     for path in (*torn, *whole):

@@ -1,16 +1,20 @@
-"""A run's folder may be on a disk that has no links, as exFAT and some network shares: all goes on there."""
+"""A run's folder may be on a disk that has no links, as exFAT and some network shares, or that is full for a
+moment: all goes on there.
+"""
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.base import patience
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Replay
-from spreeze_zmq.run.checkpoint import SavedCheckpoint
+from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint, complete
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import errands
 from tests.unit.replay.made import options, spec
@@ -33,24 +37,52 @@ def folder(tmp_path, monkeypatch):
     return RunFolder.create("run", str(tmp_path / "run"))
 
 
-def test_a_replay_is_restored_there(folder):
-    """Its files have other names in a checkpoint than the replay gives them."""
+def vault_of(folder, replay, parts=None):
+    """That of a critic learner, whose reports say what parts it has written."""
     component = SimpleNamespace(
         plan=topology.load("pendulum", ["run.save_replay=true"]),
         role="critic_learner",
         folder=folder,
         on=lambda *_: None,
-        report=lambda kind, fields, files: None,
+        report=lambda kind, fields, files: None if parts is None else parts.append(fields["part"]),
         send_report=lambda: None,
         count_step=lambda: None,
     )
-    replays = [Replay(spec(), options(64)) for _ in range(2)]
-    before, after = (Vault(component, dict, replay, lambda: True) for replay in replays)
+    return Vault(component, dict, replay, lambda: True)
+
+
+def test_a_replay_is_restored_there(folder):
+    """Its files have other names in a checkpoint than the replay gives them."""
+    before, after = (vault_of(folder, Replay(spec(), options(64))) for _ in range(2))
     before.replay.ring.num_added = 40
     before._save("one", {}, exact=False)
     place = folder.checkpoints / "one"
     after._restore_replay(SavedCheckpoint(place, {}, dict.fromkeys(os.listdir(place))))
     assert len(after.replay) == 40
+
+
+def test_each_file_of_a_checkpoint_is_written_again_where_its_flush_finds_the_disk_full(
+    tmp_path, monkeypatch
+):
+    """As network shares and quotas say it: by then a file is whole, and what it is of must be there still."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    flush, refused = os.fsync, set()
+
+    def flush_later(descriptor):
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        if name not in refused and not os.path.isdir(name):
+            refused.add(name)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(descriptor)
+
+    folder, parts = RunFolder.create("run", str(tmp_path / "run")), []
+    vault = vault_of(folder, Replay(spec(), options(64)), parts)
+    monkeypatch.setattr(os, "fsync", flush_later)
+    vault._save("one", {}, exact=False)
+    assert len(refused) == len(parts[0]) > 2
+    complete(folder.checkpoints / "one", map(Part.from_dict, parts[0].values()), {})
+    saved = SavedCheckpoint.read(folder.checkpoints / "one")
+    assert {name.removeprefix("critic_learner") for name in saved.parts} >= {".pt", "-replay-replay.json"}
 
 
 def test_files_are_handed_over_as_copies_there(folder, monkeypatch):
