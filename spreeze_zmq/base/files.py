@@ -87,6 +87,11 @@ def write_whole(path: Path, write: Callable[[Path], object], way: Way = replacin
     patient(once, path)
 
 
+def copy_whole(source: Path, path: Path) -> None:
+    """Copy a file, as :func:`write_whole` writes one."""
+    write_whole(path, lambda beside: shutil.copyfile(source, beside))
+
+
 #: As ``replacing``, and a power failure leaves the whole file or the earlier one, too.
 safely: Way = functools.partial(replacing, sync=True)
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
-from spreeze_zmq.base.files import read_whole
+from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal, read_journal, time_of
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
@@ -87,7 +86,7 @@ class Origin:
         """Begin the folder of a new run with the curve and the best policy; returns lines that say so."""
         why_not = why_not_best(plan, self)
         if not why_not:
-            shutil.copyfile(RunFolder(self.run.folder).best_policy, folder.best_policy)
+            copy_whole(RunFolder(self.run.folder).best_policy, folder.best_policy)
         entries = [(entry["t_s"], "evaluation", entry) for entry in _evaluations(plan, self, why_not)]
         entries += [(entry["t_s"], entry["kind"], entry) for entry in _figures(self)]
         journal = Journal(folder.metrics)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import SpreezeError
-from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.files import append_to, copy_whole
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.parent_death import bound_to_parent
@@ -83,7 +82,7 @@ class VideoSchedule:
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
             policy = self._policy_at(self._steps.pop(0))
             policy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(self._folder.best_policy, policy)
+            copy_whole(self._folder.best_policy, policy)
             self._made(policy)
             self._waiting.append(policy)
         self._take_ended()

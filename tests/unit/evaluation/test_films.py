@@ -1,9 +1,11 @@
 """Videos at stated env steps, written by processes of their own."""
 
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,25 @@ def test_a_video_is_of_the_policy_of_its_time_also_after_a_restart(schedule):
     (folder.path / "videos" / "200.mp4").unlink()
     assert shown(make(100, 200, 900), folder, 500) == expected
     assert shown(make(100, 200, 900), folder, 900) == {**expected, "900.mp4": "late"}
+    assert not said
+
+
+def test_a_policy_that_was_kept_in_half_is_none_of_the_next_life(schedule, monkeypatch):
+    """Its process was killed in the middle; the policy is kept once more, as it then is."""
+    make, folder, said = schedule
+    folder.best_policy.write_text("early")
+
+    def copy_half(source, target):
+        Path(target).write_text(Path(source).read_text()[:2])
+        raise KeyboardInterrupt
+
+    videos = make(100)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", copy_half)
+        with pytest.raises(KeyboardInterrupt):
+            videos.reached(100)
+    folder.best_policy.write_text("late")
+    assert shown(make(100), folder, 100) == {"100.mp4": "late"}
     assert not said
 
 
