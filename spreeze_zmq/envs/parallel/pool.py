@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.base.files import memory_file
+from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.unbound import unbound
 from spreeze_zmq.envs.processes import interpreter
 
@@ -34,6 +35,9 @@ MESSAGE_BYTES = 1 << 17
 TICK_S = 0.25
 #: Longest wait for the fork server to end, or to answer.
 SERVER_S = 10.0
+#: What ends the batch's process comes to its whole group. They wait until the server has handlers for them,
+#: as the batch may have steps left to take.
+STOPS = (signal.SIGINT, signal.SIGTERM)
 #: Longest options of a reset, as JSON.
 OPTIONS_BYTES = MESSAGE_BYTES // 2
 #: Each array starts on its own cache line.
@@ -156,7 +160,8 @@ class WorkerPool:
         fds.insert(2, slots.fd)
         environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **unbound()}
         text = json.dumps({**settings, "arrays": slots.arrays})
-        self.server = interpreter("spreeze_zmq.envs.parallel.worker", fds, text, env=environment)
+        with held_back(STOPS):
+            self.server = interpreter("spreeze_zmq.envs.parallel.worker", fds, text, env=environment)
         for end in theirs:
             end.close()
 
@@ -208,9 +213,10 @@ class WorkerPool:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def kill(self, worker: int) -> None:
-        """Kill a worker that hangs."""
+        """Kill a worker that hangs, if it has not ended meanwhile."""
         if pid := int(self.slots.pids[worker]):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def restart(self, worker: int) -> None:
         """Replace a dead worker by a new process, without waiting for it to make its environments.

@@ -12,6 +12,7 @@ from typing import Any
 from gymnasium.envs.registration import load_env_creator
 
 from spreeze_zmq.base.files import memory_file
+from spreeze_zmq.envs.parallel.pool import STOPS
 from spreeze_zmq.envs.processes import descendants, end
 from spreeze_zmq.envs.source import find
 
@@ -34,7 +35,7 @@ def read_and_preload() -> dict[str, Any]:
                 json.dump({**settings, "preload": False}, again)
                 again.seek(0)
                 os.dup2(again.fileno(), sys.stdin.fileno())
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is a handler again
+                signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until there is a handler again
                 os.execv(sys.executable, sys.orig_argv)
     return settings
 

@@ -27,7 +27,7 @@ from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, shortened, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, STOPS, UNIT, Slots
 from spreeze_zmq.envs.parallel.preloading import read_and_preload
 from spreeze_zmq.envs.seeds import seed_after_failure, shared_generators_seeded
 
@@ -43,7 +43,7 @@ def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> Non
     # A stop request goes to the whole process group, but the batch may have steps left to take. A handler and
     # not SIG_IGN, which programs that the environments start would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # it may have begun again
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     control = socket.socket(fileno=control_fd)
     settings = read_and_preload()
     slots = Slots(settings.pop("arrays"), slots_fd)

@@ -12,6 +12,7 @@ from typing import Any
 import zmq
 
 from spreeze_zmq.base.endpoints import Keys
+from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.wire.channels.locks import Claim
 
 #: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
@@ -80,11 +81,8 @@ def terminate() -> None:
         this_thread.authenticator.close()
         this_thread.authenticator = None
     # A handler of a signal would end the wait, and what is queued would be lost.
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
+    with held_back(signal.valid_signals()):
         this_thread.context.destroy()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
     this_thread.context = zmq.Context()
     while this_thread.claims_of_closed:
         this_thread.claims_of_closed.pop().release()

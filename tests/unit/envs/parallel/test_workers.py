@@ -168,16 +168,6 @@ def test_a_worker_killed_between_two_steps_is_replaced(make):
     assert not env.step(np.zeros(4, np.int64))[3].any()
 
 
-def test_workers_play_on_after_a_request_to_stop(make):
-    """It goes to the whole group of a process, which may have steps left to take."""
-    env = make(f"{OWN}:Count", 4, num_workers=2, length=50, max_failures=0)
-    env.reset(seed=1)
-    for pid in (env.pool.server.pid, *env.slots.pids.tolist()):
-        os.kill(pid, signal.SIGTERM)
-    for step in range(5):
-        assert env.step(env.action_space.sample())[0][:, 0].tolist() == [step + 1.0] * 4
-
-
 def test_first_finished_batches_go_on_beside_a_dead_worker(make):
     """What the dead one had finished counts; what it had under way comes back truncated."""
     failures = []
