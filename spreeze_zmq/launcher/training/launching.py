@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent
 
@@ -52,31 +53,27 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
     if not in_terminal:  # a notebook's server may have been started in a terminal
         environment = {name: value for name, value in environment.items() if name not in TERMINAL}
     paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])
-    interrupts = 0
+    environment |= {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}
+    output = None if in_terminal else subprocess.PIPE if show else subprocess.DEVNULL
+    child: subprocess.Popen[str] | None = None
+    lines, interrupts = _Lines(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
-        child = subprocess.Popen(
-            [*LAUNCHER, *arguments],
-            env={**environment, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=None if in_terminal else subprocess.PIPE if show else subprocess.DEVNULL,
-            stderr=words,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # the terminal's Ctrl-C reaches only this process
-            preexec_fn=bound_to_parent(signal.SIGTERM),
-        )
-        lines = _Lines()
         try:
-            while child.poll() is None:
+            while child is None or child.poll() is None:
                 try:
+                    if child is None:
+                        with held_back([signal.SIGINT]):  # else one could have begun of which nobody knows
+                            child = _started(arguments, environment, output, words)
                     for line in child.stdout or ():
                         lines.show(line.rstrip("\n"))
                     child.wait()
                 except KeyboardInterrupt:
+                    if child is None:
+                        raise
                     interrupts += 1
                     child.send_signal(signal.SIGINT)
         finally:  # another exception must not leave the run behind
-            if child.returncode is None:
+            if child is not None and child.returncode is None:
                 child.terminate()
                 child.wait()
         words.seek(0)
@@ -84,6 +81,29 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
     if show and child.returncode == 0:
         say(message)
     return End(child.returncode, message, interrupts)
+
+
+def _started(
+    arguments: Sequence[str], environment: Mapping[str, str], output: int | None, words: IO[str]
+) -> subprocess.Popen[str]:
+    """The launcher's process; an interrupt comes to it as soon as it begins."""
+    bind = bound_to_parent(signal.SIGTERM)
+
+    def prepare() -> None:
+        bind()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    return subprocess.Popen(
+        [*LAUNCHER, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=words,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # the terminal's Ctrl-C reaches only this process
+        preexec_fn=prepare,
+    )
 
 
 class _Lines:

@@ -3,6 +3,8 @@
 import enum
 import io
 import os
+import signal
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -237,6 +239,30 @@ def test_a_launcher_that_was_killed_is_said_with_what_goes_on(tmp_path, monkeypa
         assert begins or said == "SIGKILL ended the launcher before the run began"
     assert said.startswith(f"SIGKILL ended the launcher, and the run with it: see {tmp_path}/run/logs; ")
     assert said.endswith(f"goes on {program('spreeze-launch')} --resume {tmp_path}/run")
+
+
+def test_an_interrupt_as_the_launcher_begins_is_the_launchers(monkeypatch):
+    """A cell that is stopped within milliseconds of its start leaves no run behind it."""
+    begun, popen = [], subprocess.Popen
+
+    def begin(*arguments, **options):
+        begun.append(popen(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return begun[0]
+
+    monkeypatch.setattr(launching, "LAUNCHER", ("sleep", "60"))
+    monkeypatch.setattr(launching.subprocess, "Popen", begin)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        end = launch([], [], show=False)
+    except KeyboardInterrupt:
+        end = None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with begun[0] as launcher:
+        code = launcher.poll()
+        launcher.kill()
+    assert (end, code) == (End(-signal.SIGINT, "", 1), -signal.SIGINT)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
