@@ -41,6 +41,9 @@ class ThreadSpawner:
             return self._groups.spawn(spec)
         return ComponentThread(spec, program, self._stderr, self._trace)
 
+    def attend(self) -> None:
+        self._groups.attend()
+
     def close(self) -> None:
         """End the processes; threads go on."""
         self._groups.close()

@@ -18,5 +18,8 @@ class PlacedSpawner:
             return self._nodes.spawn(spec)
         return self._here.spawn(spec)
 
+    def attend(self) -> None:
+        self._here.attend()
+
     def close(self) -> None:
         self._here.close()

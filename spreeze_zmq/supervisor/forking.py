@@ -165,7 +165,13 @@ class ForkSpawner(GroupSpawner):
         self._ended.append(leader)
         self._reap()
 
+    def attend(self) -> None:
+        """Hear of all that has been forked, also for processes that have been told as ended before that."""
+        for server in self._servers:
+            server.hear()
+
     def close(self) -> None:
+        self.attend()
         super().close()
         self._reap()
         _adopt_orphans(False)
@@ -215,8 +221,10 @@ class ForkedProcess:
         """Take the process that was forked, or start one by its command where ``pid`` is -1."""
         if self._code is not None:
             if pid > 0:
-                os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                # one that is forked between two spawners is not adopted, and ends
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.killpg(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
             self.group.end()
         elif pid > 0:
             self._process = self._spawner.watch(_Adopted(pid), self.group, self._log_start, self._output)
@@ -243,9 +251,7 @@ class ForkedProcess:
         return self._process is not None and self._process.has_printed
 
     def poll(self) -> int | None:
-        """The exit code, as :meth:`GroupProcess.poll` says it."""
-        if self._process is None and self._code is None:
-            self._server.hear()
+        """The exit code, as :meth:`GroupProcess.poll` says it; None until its server was heard."""
         return self._code if self._process is None else self._process.poll()
 
     def signal(self, number: int) -> None:

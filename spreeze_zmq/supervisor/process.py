@@ -102,6 +102,9 @@ class Spawner(Protocol):
     def spawn(self, spec: ProcessSpec) -> Process:
         """Start one process."""
 
+    def attend(self) -> None:
+        """See to processes that are still to be started, or to be ended as soon as they are; never waits."""
+
     def close(self) -> None:
         """Release resources; nothing is spawned afterwards."""
 
@@ -173,6 +176,9 @@ class GroupSpawner:
 
     def ended(self, leader: int) -> None:
         """Note that a group has ended."""
+
+    def attend(self) -> None:
+        """Nothing to do: all that is asked for is started at once."""
 
     def close(self) -> None:
         self._guard.close()

@@ -107,6 +107,7 @@ class Supervisor:
         """Events since the last call; also carries out restarts and kills that are due. Never waits."""
         events: list[Event] = [Unwanted(name) for name in self._unwanted if name not in self._supervised]
         self._unwanted, now_s = [], self._clock()
+        self._spawner.attend()
         for one in list(self._supervised.values()):
             if one.process is None:
                 events += self._restart(one) if now_s >= one.restart_at_s else []

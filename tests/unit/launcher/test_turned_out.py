@@ -32,6 +32,9 @@ def test_processes_of_one_machine_that_fail_in_one_look_do_not_end_the_run(tmp_p
             process = node.processes[spec.name] = RemoteProcess(spec, 0, lambda message: None)
             return process
 
+        def attend(self):
+            """Nothing to do."""
+
     supervisor, names = Supervisor(Remote()), ("sampler-8", "sampler-9")
     for name, code in zip(names, codes, strict=True):
         nodes.place(name, node)

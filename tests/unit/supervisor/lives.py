@@ -41,6 +41,9 @@ class FakeSpawner:
         self.lives.append(FakeProcess())
         return self.lives[-1]
 
+    def attend(self):
+        """Nothing to do."""
+
     def close(self):
         """Nothing to do."""
 

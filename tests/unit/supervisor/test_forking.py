@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spreeze_zmq.base import kept_memory
@@ -195,6 +196,19 @@ def test_a_signal_while_the_server_loads_ends_what_would_be_forked(program, spec
         (exited,) = exits(supervisor)
         assert exited.signal == number
     assert not (tmp_path / "said").exists()
+
+
+def test_what_was_stopped_before_its_fork_ends_as_it_is_forked(supervisor, server, spec):
+    """Though it was told as ended, and no other process waits for the server."""
+    supervisor.start(spec("sleep"))
+    supervisor.stop(["sampler-0"])
+    assert exits(supervisor)[0].signal == signal.SIGTERM
+    before, until_s = psutil.Process().children(), time.monotonic() + DEADLINE_S
+    while server._waiting:
+        assert time.monotonic() < until_s
+        supervisor.poll()
+        time.sleep(0.01)
+    assert psutil.Process().children() == before
 
 
 def test_without_its_server_a_process_starts_by_its_command(supervisor, server, spec, tmp_path):
