@@ -46,8 +46,7 @@ class EnvironmentSpec:
         action_start: the number that the environment itself counts each discrete action from; empty if all
             count from 0.
         max_episode_steps: the time limit at which episodes are truncated; ``None`` if there is none.
-        obs_parts: of an observation that is flattened to one vector, as
-            :func:`obs_parts` describes them; empty for a Box.
+        obs_parts: of an observation that is flattened to one vector, see :func:`obs_parts`; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
         loose_bounds: the first bounds of a box that count as none, in words; empty if all of them count.
         action_limits: the lowest and highest value of each number of a box that is bounded in part, None
@@ -140,13 +139,14 @@ class EnvironmentSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
-        """The spec that ``to_dict`` described.
+        """The spec that ``to_dict`` described; keys that a newer release has added are passed over.
 
         Raises:
             KeyError, ValueError: it is none; files and messages hold what others wrote.
         """
         check_spec(data)
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in known.items()}
         for name in ("action_low", "action_high"):
             plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)
         return cls(**plain)

@@ -89,6 +89,12 @@ def test_a_spec_survives_json(env_id):
     assert again.to_dict() == spec.to_dict()
 
 
+def test_what_a_newer_release_says_of_an_environment_is_passed_over():
+    """In run.json, policy files and recordings alike."""
+    spec = envs.probe("CartPole-v1")
+    assert EnvironmentSpec.from_dict({**spec.to_dict(), "reward_range": [0.0, 1.0]}) == spec
+
+
 @pytest.mark.parametrize("env_id", [f"{OWN}:short", f"{OWN}:OwnShort-v0"])
 @pytest.mark.parametrize("limit", [4, 3, 6])
 def test_a_time_limit_that_is_given_holds_also_above_one_inside(env_id, limit):
