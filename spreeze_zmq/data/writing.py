@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import warnings
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from spreeze_zmq.data.dataset import minari, root
 if TYPE_CHECKING:
     from spreeze_zmq.envs.recorded import OwnEpisode  # imports Gymnasium
 
+#: The argument by which Minari keeps images exactly.
+_EXACTLY = "jpeg_encoding"
 #: A name as Minari takes it: parts with slashes between, the last one with a version.
 _NAME = re.compile(r"(?:[-_\w]{2,}/(?:[-_\w]+/){0,2})?[-_\w]+?-v\d+")
 
@@ -26,9 +29,14 @@ def check_name(name: str) -> Path:
     """The folder that a new dataset of this name will have.
 
     Raises:
-        InputError: Minari is not installed or takes no such name, or there is one already.
+        InputError: Minari is not installed or too old, takes no such name, or there is one already.
     """
-    minari()
+    package = minari()
+    if _EXACTLY not in inspect.signature(package.create_dataset_from_buffers).parameters:
+        raise InputError(
+            f"--minari {name}: Minari {package.__version__} cannot keep images exactly: "
+            "pip install -U 'minari>=0.5.4'"
+        )
     if not _NAME.fullmatch(name):
         raise InputError(f"--minari {name}: expected a name with a version, as pendulum/expert-v0")
     if (folder := root() / name).exists():
@@ -48,13 +56,13 @@ def write(name: str, episodes: Sequence[OwnEpisode], env: Any, description: str)
     Raises:
         InputError: Minari cannot store them.
     """
-    package, folder = minari(), check_name(name)
+    folder = check_name(name)
     buffers = [_buffer(episode) for episode in episodes]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an author and a link that it lacks
         try:
-            package.create_dataset_from_buffers(
-                name, buffers, env=env, description=description, jpeg_encoding=False
+            minari().create_dataset_from_buffers(
+                name, buffers, env=env, description=description, **{_EXACTLY: False}
             )
         except Exception as error:  # spaces of the user's own make it raise anything
             raise InputError(f"--minari {name}: Minari cannot store it: {in_one_line(error)}") from None

@@ -5,6 +5,7 @@ import json
 import sys
 
 import gymnasium
+import minari
 import numpy as np
 import pytest
 
@@ -268,6 +269,17 @@ def test_without_minari_a_line_says_what_to_install(monkeypatch):
     with pytest.raises(InputError, match=r"this needs minari, .*pip install 'spreeze_zmq\[minari\]'"):
         data.Dataset.open(path)
     with pytest.raises(InputError, match="this needs minari"):
+        data.check_name("new-v0")
+
+
+def test_a_minari_that_keeps_no_exact_images_is_named_before_anything_is_played(monkeypatch):
+    """Its 0.5.0 to 0.5.3, whose function is without the argument."""
+
+    def create_dataset_from_buffers(dataset_id, buffer, env=None, description=None):
+        raise AssertionError("it is not called")
+
+    monkeypatch.setattr(minari, "create_dataset_from_buffers", create_dataset_from_buffers)
+    with pytest.raises(InputError, match=r"cannot keep images exactly: pip install -U 'minari>=0\.5\.4'"):
         data.check_name("new-v0")
 
 
