@@ -209,13 +209,16 @@ def find(env_id: str) -> EnvironmentSource:
     return EnvironmentSource(env_id, factory=factory)
 
 
+def full_id(env_id: str) -> str:
+    """The id that a name without its version stands for, the latest one; other names are as they are."""
+    versions = [] if ":" in env_id or env_id in gymnasium.registry else _versions(env_id)
+    return versions[-1] if versions else env_id
+
+
 def _registered(env_id: str) -> EnvSpec:
     """The registry's entry of an id; of the latest version if the id has none."""
-    if env_id in gymnasium.registry:
-        return gymnasium.registry[env_id]
-    versions = _versions(env_id)
-    if versions:
-        return gymnasium.registry[versions[-1]]
+    if (registered := full_id(env_id)) in gymnasium.registry:
+        return gymnasium.registry[registered]
     near = near_registered(env_id)
     hint = f"did you mean {_listed(near, 'or')}?" if near else "gymnasium.pprint_registry() lists all"
     head, _, rest = env_id.partition(".")

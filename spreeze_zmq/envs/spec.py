@@ -32,7 +32,7 @@ class EnvironmentSpec:
     """One environment as learners, samplers and the launcher need to know it.
 
     Attributes:
-        id: the name in the topology, such as ``HalfCheetah-v5`` or ``my_package.my_module:Reach-v0``.
+        id: the name in the topology, such as ``my_package.my_module:Reach-v0``, with the version: ``Ant-v5``.
         kwargs: keyword arguments of its constructor.
         obs_shape: shape of one observation; Dict and Tuple observations are flattened to one vector.
         obs_dtype: ``"uint8"`` if the environment gives uint8, else ``"float32"``, to which rollouts cast.

@@ -38,6 +38,7 @@ from spreeze_zmq.envs.goals import goal_facts
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.make import RESERVED, make
 from spreeze_zmq.envs.seen import Look, Timing
+from spreeze_zmq.envs.source import full_id
 from spreeze_zmq.envs.spec import spec_of
 
 #: Steps that are timed, and the longest time for them.
@@ -65,13 +66,15 @@ def look_at(
         doing: called before each call of the user's code, with its name in words.
 
     Returns:
-        The look, and the batch of one, which is still open; None if it had to be closed.
+        The look, whose spec has the :func:`full_id`, and the batch of one, which is still open; None if it
+        had to be closed.
 
     Raises:
         InvalidEnvironment: it cannot be made, or no policy can act in its spaces.
     """
     if reserved := [name for name in env_kwargs if name in RESERVED]:
         raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
+    env_id = full_id(env_id)
     doing("making it")
     began_s, began_cpu_s = served_s(), time.process_time()
     batch = make(env_id, 1, max_failures=0, randomize=randomize, **env_kwargs)

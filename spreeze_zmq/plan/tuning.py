@@ -116,7 +116,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
         "what": "number of samplers",
         "machine": machine.properties(),
-        "env": plan.run.env,
+        "env": plan.environment.id,
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,
         "balance": {

@@ -197,10 +197,13 @@ def parent_of(run: PastRun, runs: Collection[PastRun]) -> Path | None:
 def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Name, earlier value and present value of everything that must be the same."""
     old_run, new_run = before["run"], now["run"]
-    pairs = [(f"run.{name}", old_run.get(name), new_run[name]) for name in ("env", "algorithm")]
-    if old_run.get("env") != new_run["env"]:
-        return pairs
     old_env, new_env = before.get("environment", {}), now["environment"]
+    envs = old_env.get("id", old_run.get("env")), new_env["id"]
+    if envs[0] == new_run["env"]:  # an earlier release kept a name without its version as it was written
+        envs = envs[:1] * 2
+    pairs = [("run.env", *envs), ("run.algorithm", old_run.get("algorithm"), new_run["algorithm"])]
+    if envs[0] != envs[1]:
+        return pairs
     pairs += [(f"the environment's {name}", *values) for name, *values in differences(old_env, new_env)]
     if old_run.get("algorithm") != new_run["algorithm"]:
         return pairs

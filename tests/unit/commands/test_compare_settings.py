@@ -13,6 +13,7 @@ from spreeze_zmq.commands.setting import setting_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.plan.tuning import subject_of
 from spreeze_zmq.run.curves import AXES, Curve
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
@@ -65,6 +66,15 @@ def test_runs_of_other_components_are_no_seeds_of_one_setting(plan, other, tmp_p
     """They act, learn or are scored otherwise."""
     made = topology.load("pendulum", other, cores=2)
     assert setting(made, tmp_path) != setting(plan, tmp_path)
+
+
+def test_a_name_without_its_version_is_the_environment_that_it_stood_for(plan, tmp_path):
+    """Also where samplers are tuned; a run of the version before is of another setting."""
+    latest = topology.load("pendulum", ["run.env=Pendulum"], cores=2)
+    assert setting(latest, tmp_path) == setting(plan, tmp_path)
+    assert subject_of(latest) == subject_of(plan)
+    before = replace(latest, environment=replace(latest.environment, id="Pendulum-v0"))
+    assert setting(before, tmp_path) != setting(latest, tmp_path)
 
 
 def test_the_machine_of_a_run_is_no_setting(plan, tmp_path):

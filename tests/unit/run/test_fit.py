@@ -45,6 +45,22 @@ def test_the_network_that_auto_was_may_be_stated(tmp_path):
                 check_fit(stated, tmp_path)
 
 
+def test_a_name_without_its_version_is_the_one_that_the_run_began_with(tmp_path):
+    """Here the latest one is newer by now, which is refused, and the former one named. An earlier release did
+    not keep which it was.
+    """
+    began, latest = (topology.load("cartpole_dqn", [f"run.env=CartPole{v}"]) for v in ("-v0", ""))
+    assert (latest.run.env, latest.environment.id) == ("CartPole", "CartPole-v1")
+    plan = json.loads(latest.to_json())
+    for kept, fits in (("CartPole-v1", latest), ("CartPole-v0", began), ("CartPole", latest)):
+        plan["environment"]["id"] = kept
+        (tmp_path / "run.json").write_text(json.dumps(plan))
+        check_fit(fits, tmp_path)
+        if fits is began:
+            with pytest.raises(CheckpointError, match=r'"CartPole-v1" here and was "CartPole-v0" there'):
+                check_fit(latest, tmp_path)
+
+
 def test_bytes_are_scaled_as_before(tmp_path):
     """By 255 in a run of a release that did not ask what a space declares; by that in a run since."""
     plan = topology.load("pendulum")
