@@ -51,7 +51,7 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
         The largest relative difference of an action over ``NUM_COMPARED`` random observations.
 
     Raises:
-        InputError: ONNX's packages are not installed, or the file cannot be written.
+        InputError: ONNX's packages are not installed or too old, or the file cannot be written.
         SpreezeError: the policy cannot be traced, or the file's actions differ from the policy's.
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
@@ -145,6 +145,7 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
             with torch.no_grad():
                 run = write(module, {name: rows[:3] for name, rows in inputs.items()}, file)
         except Exception as error:
+            _check_age(error)
             first = str(error).strip().partition("\n")[0]
             raise SpreezeError(
                 f"{kind} cannot express this policy: {type(error).__name__}: {first}"
@@ -156,6 +157,17 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
                 f"{TOLERANCE:.0e} is allowed; {path} was not written"
             )
     return difference
+
+
+def _check_age(error: BaseException | None) -> None:
+    """Raise InputError where an error comes from a module that torch does not find in ONNX's packages."""
+    while error is not None:
+        if isinstance(error, ImportError) and (error.name or "").startswith("onnx"):
+            raise InputError(
+                f"ONNX's packages do not fit torch {torch.__version__} ({error}): "
+                "pip install -U onnx onnxscript onnxruntime"
+            ) from error
+        error = error.__cause__
 
 
 def _difference(

@@ -1,5 +1,6 @@
 """Exported policies against the policy itself, in the runtimes that their users have."""
 
+import importlib
 import json
 from dataclasses import replace
 
@@ -204,6 +205,23 @@ def test_a_file_that_gives_nan_is_refused(policy, tmp_path):
 
     with pytest.raises(SpreezeError, match="differs from the policy by inf on random observations"):
         files._export(policy, tmp_path / "policy.onnx", "float32", "ONNX", lambda *_: torn)
+
+
+@pytest.mark.parametrize("policy", ["sac"], indirect=True)
+@pytest.mark.parametrize("wraps", [False, True])
+def test_an_onnxscript_that_is_too_old_for_torch_is_named(policy, wraps, tmp_path):
+    """And not the policy, of which that says nothing. Torch asks it for a module of each of its releases."""
+
+    def write(*_):
+        try:
+            importlib.import_module("onnxscript._framework_apis.torch_99_0")
+        except ImportError as error:
+            if not wraps:
+                raise
+            raise RuntimeError("Failed to export the model") from error
+
+    with pytest.raises(InputError, match=r"torch_99_0.*: pip install -U onnx onnxscript"):
+        files._export(policy, tmp_path / "policy.onnx", "float32", "ONNX", write)
 
 
 @pytest.mark.parametrize("export", [export_onnx, export_torchscript])
