@@ -26,22 +26,29 @@ from spreeze_zmq.base.parent_death import bound_to_parent
 
 #: Most bytes of a message, and most descriptors beside it.
 MESSAGE_BYTES, MOST_DESCRIPTORS = 256, 64
+#: The folder of this package.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: ``__name__`` of a program that is loaded but not run.
 LOADED = "__loaded__"
 
 
 def main() -> None:
-    """Load, then fork a process for each request until the launcher is gone. Forked processes return too."""
+    """Load, then fork a process for each request until the launcher is gone, or what was loaded has changed:
+    processes that start by their commands have modules, programs and native code of one release. Forked
+    processes return too.
+    """
     asking = socket.socket(fileno=int(sys.argv[1]))
-    for program in sys.argv[2:-1]:
+    programs = sys.argv[2:-1]
+    for program in programs:
         runpy.run_path(program, run_name=LOADED)
+    loaded = _stamps((PACKAGE, *programs))
     if len(os.listdir("/proc/self/task")) > 1:
         return  # a forked process would lack the threads of a module
     gc.collect()
     gc.freeze()  # a collection in a forked process would copy what it shares with the others
     while True:
         data, descriptors, _, _ = socket.recv_fds(asking, MESSAGE_BYTES, MOST_DESCRIPTORS)
-        if not data:
+        if not data or _stamps((PACKAGE, *programs)) != loaded:
             return
         with open(descriptors[0], "rb") as body:
             request = json.load(body)
@@ -53,6 +60,20 @@ def main() -> None:
             return
         for descriptor in descriptors[2:]:
             os.close(descriptor)
+
+
+def _stamps(folders: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Time and size of the files of all modules from these folders; zeros of one that is gone."""
+    found = {}
+    for module in list(sys.modules.values()):
+        file = str(getattr(module, "__file__", None))
+        if file.startswith(tuple(folders)):
+            try:
+                stat = os.stat(file)
+                found[file] = stat.st_mtime_ns, stat.st_size
+            except OSError:
+                found[file] = 0, 0
+    return found
 
 
 def _fork(asking: socket.socket, group: GuardedGroup) -> bool:

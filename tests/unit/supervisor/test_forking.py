@@ -221,6 +221,17 @@ def test_without_its_server_a_process_starts_by_its_command(supervisor, server, 
     assert len({own["loaded"] for own, _ in found}) == 2
 
 
+def test_after_an_upgrade_a_process_starts_by_its_command(program, supervisor, spec, tmp_path):
+    """Else its program, and the native code that it compiles, would be newer than its modules."""
+    supervisor.start(spec("sleep"))
+    said(tmp_path, supervisor)
+    (program / "once.py").write_text("MADE = 'of the next release'")
+    for number in (1, 2):
+        supervisor.start(spec("sleep", f"sampler-{number}"))
+    (_, *found) = said(tmp_path, supervisor, 3)
+    assert [own["loaded"] for own, _ in found] == ["of the next release"] * 2
+
+
 def test_what_is_set_before_modules_load_is_that_of_the_server(server, spec, tmp_path):
     """The number of threads of libraries, and the program."""
     assert server.forks(spec("0"))
