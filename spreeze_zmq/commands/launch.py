@@ -28,6 +28,7 @@ from spreeze_zmq.launcher.closing import further
 from spreeze_zmq.launcher.interrupts import Interrupts, give_back
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
+from spreeze_zmq.launcher.threads import why_untraced
 from spreeze_zmq.launcher.watches import check_open_files
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
@@ -125,6 +126,8 @@ def _launch_on(
     view = StatusView(plain=arguments.inproc)
     for line in lines:
         view.note(line)
+    if arguments.inproc and (untraced := why_untraced()):
+        view.note(untraced)
     if never := endless(plan):
         view.note(never)
     build_all(plan, view.note)

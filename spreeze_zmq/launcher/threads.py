@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import importlib.util
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -19,6 +20,20 @@ from spreeze_zmq.component.life import live, log_to
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
 
 Trace = Callable[[FrameType, Any, Any], Any]
+#: The name by which pdb traces one thread with ``sys.monitoring``, in ``python -m pdb`` from Python 3.14 on.
+OF_ONE_THREAD = "bdbtracer"
+
+
+def why_untraced() -> str:
+    """Why a debugger does not trace the threads of components, in a line; empty where it does, or is none."""
+    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12
+    if sys.gettrace() or not monitoring or monitoring.get_tool(monitoring.DEBUGGER_ID) != OF_ONE_THREAD:
+        return ""
+    begun = "import pdb; from spreeze_zmq.commands.launch import main; pdb.run('main()')"
+    return (
+        "python -m pdb stops in the main thread alone, in no component; one that stops in all begins by "
+        f'python -c "{begun}" {shlex.join(sys.argv[1:])}'
+    )
 
 
 class ThreadSpawner:
