@@ -45,7 +45,7 @@ def main(component: Component) -> None:
         token,
         lambda: [story.run_entry(plan, live=True), *story.journal(folder)],
         agent,
-        Neighbours(folder.path, plan.run.env),
+        Neighbours(folder.path, plan.environment.id),
         asked.append,
     )
     feed = component.open(FEED, Subscriber)

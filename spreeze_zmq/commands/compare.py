@@ -151,7 +151,7 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
     members = [tuple(zip(*pairs, strict=True)) for pairs in by_setting.values()]
     labels = _labels([group[0] for group, _ in members], settings)
     return [
-        Setting(group[0].plan["run"]["env"], label, group, curves)
+        Setting(group[0].env, label, group, curves)
         for label, (group, curves) in zip(labels, members, strict=True)
     ]
 

@@ -25,8 +25,8 @@ def setting_of(run: PastRun) -> dict[str, Any]:
     scaling = plan["measured"].get("scaling")
     rows = scaling.get("options") if isinstance(scaling, Mapping) else None
     stated = rows if isinstance(rows, Mapping) else {}
-    setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
-    setting["run.env"] = plan["environment"].get("id", about.get("env"))  # with the version
+    setting = {f"run.{name}": about.get(name) for name in ("env_kwargs", "randomize")}
+    setting["run.env"] = run.env
     setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
     setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
     if "batch_size" in plan["measured"]:

@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     plan = replace(Plan.read(folder.run_file), run_dir=str(folder.path))  # it may have been moved since
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port {arguments.port}: expected 0 to 65535")
-    others = Neighbours(folder.path, plan.run.env)
+    others = Neighbours(folder.path, plan.environment.id)
     beside = address.drawing([others.named(given) for given in arguments.beside])
     if (live := address.of_live_run(folder)) is not None:
         say(f"the run is live, its own page is {live}{beside}")

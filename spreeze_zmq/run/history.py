@@ -75,6 +75,11 @@ class PastRun:
         """Why it ended, in words; empty while it runs or if it was killed."""
         return str(self.summary.get("exit_reason") or "")
 
+    @property
+    def env(self) -> str:
+        """The id of its environment, with the version also where its topology names none."""
+        return str(self.plan["environment"].get("id", self.plan["run"].get("env")))
+
 
 def find_runs(place: Path) -> list[PastRun]:
     """The runs in a folder by time of start; the folder may be a run itself or hold runs of several seeds.

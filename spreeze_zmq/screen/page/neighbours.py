@@ -36,7 +36,7 @@ class Neighbours:
             runs = find_runs(self._folder.parent)
         except (InputError, OSError):
             return {}
-        own = [run for run in reversed(runs) if run.plan["run"].get("env") == self._env]
+        own = [run for run in reversed(runs) if run.env == self._env]
         others = [run for run in own if run.folder.resolve() != self._folder][:MOST_RUNS]
         return {
             str(run.folder.relative_to(self._folder.parent)): {

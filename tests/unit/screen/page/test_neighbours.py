@@ -16,17 +16,18 @@ ENV = "Pendulum-v1"
 
 @pytest.fixture
 def runs(tmp_path):
-    """The folder of runs: three of one environment, one of another, and what is no run."""
+    """The folder of runs: three of one environment, one of another version of it, and what is no run."""
     for name, about in {
         "own": {"seed": 1},
         "later": {"seed": 2},
         "search/trial-0001": {"seed": 3},
-        "elsewhere": {"env": "CartPole-v1"},
+        "elsewhere": {},
     }.items():
         folder = tmp_path / name
         folder.mkdir(parents=True)
         plan = json.loads(topology.load("pendulum").to_json())
         plan["run"] |= about
+        plan["environment"]["id"] = ENV if about else "Pendulum-v0"
         (folder / "run.json").write_text(json.dumps(plan))
         journal = Journal(folder / "metrics.jsonl")
         journal.write("evaluation", 1.0, {"env_steps": 10, "mean_return": -1.0, "version": about.get("seed")})
