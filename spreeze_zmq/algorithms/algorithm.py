@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spreeze_zmq.algorithms.declarations import PARTS, STACK_FIELDS, TRANSITION_FIELDS, Loss, Networks
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions
+from spreeze_zmq.base.schema import own_fields
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.native import recording
 
@@ -215,7 +216,7 @@ class Algorithm(ABC):
         """
         naming = next(kind for kind in cls.__mro__ if "box_options" in vars(kind))
         below = set(cls.Options.__mro__).difference(getattr(naming, "Options", object).__mro__)
-        stated = {name for options in below for name in vars(options).get("__annotations__", ())}
+        stated = {name for options in below for name in own_fields(options)}
         return {name: value for name, value in cls.box_options.items() if name not in stated}
 
     @classmethod

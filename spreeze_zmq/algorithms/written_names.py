@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
-from spreeze_zmq.base.schema import nearest
+from spreeze_zmq.base.schema import nearest, own_fields
 
 #: Likeness, as difflib measures it, from which a name is a misspelt one: below it are names such as
 #: ``policy_logits``, which algorithms have for themselves.
@@ -92,11 +92,11 @@ def _of_options(base: type, files: Iterable[_Written]) -> Iterator[str]:
     """Options almost as inherited ones that nothing reads, and defaults that change no option."""
     above = [other for other in base.__mro__[1:] if is_dataclass(other)]
     inherited = {item.name for other in above for item in fields(other)}
-    annotated = inspect.get_annotations(base)
-    for name in vars(base).keys() & inherited - annotated.keys():
+    declared = own_fields(base)
+    for name in vars(base).keys() & inherited.difference(declared):
         example = f'{name}: float = option(..., "what it is")'
         yield f"its {name} in class {base.__name__} changes no default: write {example}"
-    for name in annotated:
+    for name in declared:
         if name in inherited or name.startswith("_") or _is_read(name, files):
             continue
         if near := _near(name, inherited):

@@ -1,6 +1,15 @@
 """Declares options: the values that each accepts, its default and its meaning."""
 
-from spreeze_zmq.base.schema.option import TYPES, Option, Unfit, option, options_of, show, with_default
+from spreeze_zmq.base.schema.option import (
+    TYPES,
+    Option,
+    Unfit,
+    option,
+    options_of,
+    own_fields,
+    show,
+    with_default,
+)
 from spreeze_zmq.base.schema.scheduled import COUNTS, Scheduled, in_words, mapped, schedules_in, share_of
 from spreeze_zmq.base.schema.values import check, did_you_mean, near_ones, nearest, one_of, suggestion
 
@@ -19,6 +28,7 @@ __all__ = [
     "one_of",
     "option",
     "options_of",
+    "own_fields",
     "schedules_in",
     "share_of",
     "show",

@@ -154,6 +154,15 @@ def with_default(kind: Any, name: str, default: Any) -> Any:
     return dataclasses.field(**_made(default), metadata=kind.__dataclass_fields__[name].metadata)
 
 
+def own_fields(kind: type) -> list[str]:
+    """The names of the fields that a dataclass declares itself, those with another default than its base's
+    among them. Since Python 3.14 a class's ``__dict__`` has no ``__annotations__`` that would say it.
+    """
+    above = [vars(base).get("__dataclass_fields__", {}) for base in kind.__mro__[1:]]
+    fields = vars(kind).get("__dataclass_fields__", {}).items()
+    return [name for name, field in fields if all(each.get(name) is not field for each in above)]
+
+
 def _made(default: Any) -> dict[str, Any]:
     """The default as ``dataclasses.field`` takes it: made for each object where it could be changed."""
     if isinstance(default, dict):

@@ -53,6 +53,18 @@ class Plainer(Plain):
     """Inherits it."""
 
 
+class Lazy(PPO):
+    """As :class:`Plain`, without annotations in the class's dict, as from Python 3.14 on."""
+
+    @dataclass(frozen=True)
+    class Options(PPO.Options):
+        """As the class says."""
+
+        normalize_rewards: bool = with_default(PPO.Options, "normalize_rewards", False)
+
+    del Options.__annotations__
+
+
 class Suited(Plain):
     """Says again what suits a box."""
 
@@ -121,7 +133,9 @@ def test_ppo_normalises_in_a_box_of_vectors(task, algorithm, normalised):
     assert stated["normalize_observations"] is not normalised
 
 
-@pytest.mark.parametrize(("name", "rewards"), [("Plain", False), ("Plainer", False), ("Suited", True)])
+@pytest.mark.parametrize(
+    ("name", "rewards"), [("Plain", False), ("Plainer", False), ("Lazy", False), ("Suited", True)]
+)
 def test_another_default_of_an_algorithm_that_inherits_ppo_is_its_own(name, rewards):
     """In a box too, where it gets what it does not say as ppo does; a topology may change either."""
     tables = {"run": {"env": "crane", "algorithm": f"{HERE}:{name}", **BOX}, "components": CPP}
