@@ -29,15 +29,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spreeze_zmq.base.files import home, replacing
-from spreeze_zmq.base.gpus import gpu_models
 from spreeze_zmq.base.quota import quota_cores
 
 log = logging.getLogger("spreeze")
 
 FoundT = TypeVar("FoundT")
 
-#: The packages whose speed measured figures depend on.
-PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 #: Open files that a process asks for. Children inherit it, and some programs try to close all that there may
 #: be: the hard limit of a container can be 10^9.
 MOST_FILES = 1 << 16
@@ -108,22 +105,6 @@ def cpu_model(path: str = "/proc/cpuinfo") -> str:
             if key.strip() in CORE_KINDS:
                 kinds[f"{key.strip()} {value.strip()}"] = None
     return ", ".join((platform.machine(), *kinds))
-
-
-def properties() -> dict[str, Any]:
-    """The properties of this machine that a run's speed depends on."""
-    return {"cpu": cpu_model(), "cores": available_cores(), "gpus": gpu_models(), "packages": _versions()}
-
-
-@cache
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version  # with email, which takes as long as zmq
-
-    versions = dict.fromkeys(PACKAGES, "none")
-    for package in PACKAGES:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
 
 
 # --- what was measured before

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq.base import machine
+from spreeze_zmq.base import machine, provenance
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
@@ -94,7 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
         found = measure(plan, shares)
         say(report(plan, found))
         if arguments.json is not None:
-            about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
+            about = {"machine": provenance.properties(), "topology": plan.name, "auto": plan.measured}
             write_json(arguments.json, {**about, **found}, output)
     return 0
 
@@ -137,7 +137,7 @@ def _written_ns(plan: Plan) -> int:
 
 def report(plan: Plan, found: Mapping[str, Any]) -> str:
     """The chosen values and the expected rates, as lines of text."""
-    sampler, about = plan.components["sampler"], machine.properties()
+    sampler, about = plan.components["sampler"], provenance.properties()
     count, ratio = found["samplers"], found["replay_ratio"]
     lines = [
         f"{about['cpu']}, {about['cores']} cores of which {found['busy_cores']:.1f} were busy",

@@ -15,6 +15,7 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.exchange import Exchange
@@ -29,7 +30,7 @@ from spreeze_zmq.nodes.node import (
     RemoteProcess,
     add_to_log,
 )
-from spreeze_zmq.nodes.packages import difference, installed
+from spreeze_zmq.nodes.packages import difference
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import MOST_LENT, NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder

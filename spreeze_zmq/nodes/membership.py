@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ChannelError, InputError, WireError
 from spreeze_zmq.base.parent_death import is_within
+from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
 from spreeze_zmq.nodes.load import Load, is_closed
-from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import SIGNALS, Place, odd_start
 from spreeze_zmq.nodes.relay import PATIENCE_S
 from spreeze_zmq.plan.plan import Plan

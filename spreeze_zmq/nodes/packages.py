@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spreeze_zmq.base.errors import is_installed
+from spreeze_zmq.base.provenance import LEFT_BEHIND, OURS, normal
 from spreeze_zmq.base.trust import import_folder, modules_folder
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.evaluation.saved import own_modules
@@ -14,26 +16,11 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import MEMBER, SAMPLER
 
 #: Packages whose releases must be equal, where both machines have them.
-SHARED = ("spreeze-zmq", "torch", "gymnasium", "mujoco")
+SHARED = (OURS, "torch", "gymnasium", "mujoco")
 #: Packages of which the first number of the version must be equal.
 MAJOR = ("numpy",)
 #: Packages that a node cannot do without.
-NEEDED = ("spreeze-zmq", "numpy")
-
-
-@cache
-def installed() -> Mapping[str, str]:
-    """The version of every installed package, by its normalized name, and ``python``'s, as they were when it
-    was first asked for: a look at all of them takes a second on a busy machine.
-    """
-    from importlib import metadata  # with email, for machines that join alone
-
-    found = {
-        _normal(each.metadata["Name"]): each.version
-        for each in metadata.distributions()
-        if each.metadata["Name"]
-    }
-    return {**found, "python": ".".join(map(str, sys.version_info[:2]))}
+NEEDED = (OURS, "numpy")
 
 
 def engine_of_samplers(plan: Plan) -> str:
@@ -66,13 +53,22 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *,
         needed = name in NEEDED or own.get(name, False)
         if name not in here or (name not in there and not needed):
             continue
-        ours, theirs = here[name].partition("+")[0], str(there.get(name, "")).partition("+")[0]
-        if name in MAJOR:
-            ours, theirs = ours.partition(".")[0], theirs.partition(".")[0]
+        ours, theirs = _compared(name, here[name]), _compared(name, str(there.get(name, "")))
+        number = here[name].partition("+")[0]
         if ours != theirs:
+            if name == OURS and theirs.partition("+")[0] == number:
+                return f"it has another {name} {theirs}, the run {ours}: pip install the same commit there"
             has = f"has {name} {theirs}" if theirs else f"has no {name}"
-            return f"it {has}, the run {ours}: pip install '{name}=={here[name].partition('+')[0]}' there"
+            return f"it {has}, the run {ours}: pip install '{name}=={number}' there"
     return ""
+
+
+def _compared(name: str, version: str) -> str:
+    """What of a package's version two machines must share: of this library its code too, of others no build,
+    which depends on the machine's GPU.
+    """
+    release = version if name == OURS else version.partition("+")[0]
+    return release.partition(".")[0] if name in MAJOR else release
 
 
 def _own(plan: Plan) -> dict[str, bool]:
@@ -86,17 +82,15 @@ def _own(plan: Plan) -> dict[str, bool]:
         is_sent = bool(folder) and not is_installed(folder)
         if is_sent and folder != beside:
             continue
-        owners |= {_normal(owner): not is_sent for owner in _owners(module)}
+        owners |= {normal(owner): not is_sent for owner in _owners(module)}
     return owners
-
-
-def _normal(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
 
 
 @cache
 def _owners(module: str) -> Sequence[str]:
-    """The packages that a module belongs to."""
+    """The packages that a module belongs to; none where what an installer has left behind cannot be read."""
     from importlib import metadata
 
-    return metadata.packages_distributions().get(module, ())
+    with contextlib.suppress(*LEFT_BEHIND):
+        return [owner for owner in metadata.packages_distributions().get(module, ()) if owner]
+    return []

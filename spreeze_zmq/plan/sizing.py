@@ -18,7 +18,7 @@ from typing import Any
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.options import WORDS, following, scaled
-from spreeze_zmq.base import gpus, machine
+from spreeze_zmq.base import gpus, machine, provenance
 from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
 from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
@@ -242,7 +242,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     shapes = ("obs_shape", "obs_dtype", "obs_parts", "action_kind", "action_shape", "action_sizes")
     return {
         "what": "updates by batch size and threads",
-        "machine": machine.properties(),
+        "machine": provenance.properties(),
         "measured": plan.to_measure,
         "environment": {name: environment[name] for name in shapes if name in environment},
         "algorithm": {name: value for name, value in plan.algorithm.items() if name not in without},

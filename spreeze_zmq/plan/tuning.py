@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base import gpus, machine
+from spreeze_zmq.base import gpus, machine, provenance
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER, without_deadlines
 
@@ -115,7 +115,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         **({"chosen_gpus": chosen} if chosen else {}),
         **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
         "what": "number of samplers",
-        "machine": machine.properties(),
+        "machine": provenance.properties(),
         "env": plan.environment.id,
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from components.evaluator.__main__ import Evaluator
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
-from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import odd_start
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder

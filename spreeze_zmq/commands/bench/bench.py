@@ -20,7 +20,7 @@ from typing import Any
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.files import check_output, output, write_json
-from spreeze_zmq.base.machine import properties
+from spreeze_zmq.base.provenance import properties
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands.arguments import add_json_file

@@ -11,11 +11,11 @@ import pytest
 
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.provenance import installed, release
 from spreeze_zmq.commands.launch import main as launch
 from spreeze_zmq.nodes.head import HEAD_LOST, LOST_S, MOMENT_S, OVER, PREPARES_S, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.node import Gone, Joined, Prepares
-from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.placers import read_nodes
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
@@ -115,6 +115,7 @@ def test_each_machine_gets_a_name_and_keys_of_its_own(head):
     ("packages", "why"),
     [
         ({"spreeze-zmq": "0.0.9"}, "has spreeze-zmq 0.0.9, the run"),
+        ({"spreeze-zmq": f"{release().partition('+')[0]}+0f1e2d3c4b5a"}, "has another spreeze-zmq 0."),
         ({"mujoco": "3.1.0"}, "has mujoco 3.1.0, the run"),
         ({"numpy": "1.26.4"}, "has numpy 1, the run 2"),
         ({"spreeze-zmq": None}, "has no spreeze-zmq"),

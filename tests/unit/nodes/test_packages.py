@@ -6,7 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from spreeze_zmq.nodes.packages import difference, installed
+from spreeze_zmq.base.provenance import installed
+from spreeze_zmq.nodes.packages import difference
 from spreeze_zmq.plan import topology
 
 
