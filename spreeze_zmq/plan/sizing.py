@@ -24,6 +24,7 @@ from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.base.unbound import unbound
+from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
@@ -249,4 +250,5 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "device": device,
         "threads": learner.threads,
         **({"chosen_gpus": chosen} if chosen else {}),
+        **({"native": native.expected()} if device == "cpu" else {}),
     }

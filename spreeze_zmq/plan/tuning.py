@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base import gpus, machine, provenance
+from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER, without_deadlines
 
@@ -108,12 +109,14 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on."""
     roles = (SAMPLER, *plan.learning.learners)
     elsewhere = [role for role in plan.learning.learners if role in plan.placement]
-    on_gpus = any(plan.components[role].options.get("device", "cpu") != "cpu" for role in roles)
-    chosen = gpus.chosen_gpus() if on_gpus else {}
+    devices = {role: plan.components[role].options.get("device", "cpu") for role in roles}
+    chosen = gpus.chosen_gpus() if set(devices.values()) != {"cpu"} else {}
+    on_cpu = any(devices[role] == "cpu" for role in plan.learning.learners)
     return {
         **({"elsewhere": elsewhere} if elsewhere else {}),
         **({"chosen_gpus": chosen} if chosen else {}),
         **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
+        **({"native": native.expected()} if on_cpu else {}),
         "what": "number of samplers",
         "machine": provenance.properties(),
         "env": plan.environment.id,

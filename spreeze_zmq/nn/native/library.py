@@ -6,6 +6,7 @@ Without a library and a compiler, torch does the work.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -81,6 +82,19 @@ def runnable(flags: frozenset[str] | None = None) -> list[str]:
     """The keys of ``INSTRUCTIONS`` for a processor with these flags, by default this one, best first."""
     flags = cpu_flags() if flags is None else flags
     return [name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed)]
+
+
+def expected() -> str:
+    """The name of the library that processes of this machine load, which is neither compiled nor loaded for
+    that: the one for the best instruction set. Empty where there is none, as without a compiler.
+    """
+    for instructions in runnable() if enabled() else ():
+        flags = flags_for(instructions)
+        if (carried := CARRIED / name_of(flags)).exists():
+            return carried.stem
+        with contextlib.suppress(FileNotFoundError):
+            return Path(name_of(flags, compiler_found())).stem
+    return ""
 
 
 def prepare(say: Callable[[str], None]) -> None:

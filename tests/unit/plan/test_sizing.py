@@ -9,7 +9,9 @@ import torch
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.learner import measure_updates
+from spreeze_zmq.nn.native import library as native_library
 from spreeze_zmq.plan import sizing, topology, tuning
+from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.sizing import Curves
 from spreeze_zmq.plan.topology import Plan
 
@@ -180,6 +182,23 @@ def test_another_gpu_of_the_machine_is_measured_again(monkeypatch, subject_of, n
     monkeypatch.setenv(name, "1")
     assert subject_of(on_gpu) != before[0]
     assert subject_of(on_cpu) == before[1]
+
+
+@pytest.mark.parametrize("subject_of", [sizing.subject_of, tuning.subject_of])
+@pytest.mark.parametrize(("name", "value"), [("PATH", ""), ("SPREEZE_NATIVE", "0")])
+def test_figures_without_the_native_layers_are_none_with_them(monkeypatch, tmp_path, subject_of, name, value):
+    """As before a compiler was installed: an update took twice as long. On a GPU there are none."""
+    monkeypatch.setattr(native_library, "CARRIED", tmp_path)  # a wheel's need no compiler
+    on_cpu = plan()
+    components = {
+        role: replace(part, options={**part.options, "device": "cuda:0"}) if role in LEARNERS else part
+        for role, part in on_cpu.components.items()
+    }
+    on_gpu = replace(on_cpu, components=components)
+    before = subject_of(on_cpu), subject_of(on_gpu)
+    monkeypatch.setenv(name, value)
+    assert subject_of(on_cpu) != before[0]
+    assert subject_of(on_gpu) == before[1]
 
 
 def test_a_limit_of_memory_is_not_kept(monkeypatch):

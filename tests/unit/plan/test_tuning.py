@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spreeze_zmq.base import machine
+from spreeze_zmq.base import provenance
 from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.tuning import Tuning
@@ -109,7 +109,7 @@ def test_a_run_of_groups_is_another_matter():
 def test_another_machine_is_another_matter(monkeypatch):
     """A home folder may be shared between machines."""
     tuning.remember(plan(), FOUND)
-    monkeypatch.setattr(machine, "available_cores", lambda: 77)
+    monkeypatch.setattr(provenance, "available_cores", lambda: 77)
     assert tuning.recall(plan()) is None
 
 
