@@ -240,8 +240,8 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
     check_fit(plan, run)
     origin = lineage.Origin.of(run)
     check_data(plan, run, origin.checkpoint)
-    for passed_over in origin.checkpoint.skipped:
-        say(f"passed over: {passed_over}", file=sys.stderr)
+    for passed_over in origin.skipped:
+        say(f"passed over: {passed_over}; going on from {origin.checkpoint.path}", file=sys.stderr)
     if reached := lineage.reached(plan, origin):
         raise InputError(
             f"--resume {run}: it is over already: {reached}, counted from the first run's beginning; "

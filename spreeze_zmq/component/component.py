@@ -272,9 +272,9 @@ class Component(Reporting):
             self.fetch(CHECKPOINT)
             prune(self.folder.checkpoints, 1)
         where = self.folder.checkpoints, self.plan.run.resume_from
-        found = reporting_while(self, partial(restore_point, *where))
-        for skipped in found.skipped if found is not None else ():
-            log.warning("checkpoint skipped: %s", skipped)
+        found, skipped = reporting_while(self, partial(restore_point, *where))
+        for line in skipped:
+            log.warning("checkpoint skipped: %s", line)
         return found
 
     def _serve(self, ready: set[Any]) -> None:

@@ -29,7 +29,7 @@ from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
-from spreeze_zmq.run.checkpoint import SavedCheckpoint, latest
+from spreeze_zmq.run.checkpoint import SavedCheckpoint, newest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
@@ -47,8 +47,8 @@ class Origin:
 
     Attributes:
         run: the folder that the user named, the parent's.
-        checkpoint: its last complete one. A run that ended before its first one hands on the one that it went
-            on from itself.
+        checkpoint: its last complete one; of a run that has none the one that it went on from itself.
+        skipped: a line for each newer one, with what is wrong with it.
         t_s: wall time up to the checkpoint, since the first of all its runs began.
         env_steps: likewise.
         counts: of the run at the checkpoint.
@@ -57,6 +57,7 @@ class Origin:
 
     run: PastRun
     checkpoint: SavedCheckpoint
+    skipped: tuple[str, ...]
     t_s: float
     env_steps: int
     counts: Mapping[str, float]
@@ -71,7 +72,8 @@ class Origin:
             CheckpointError: there is no complete checkpoint, or its state is none of a run.
         """
         run = read_run(folder)
-        found = latest(RunFolder(folder).checkpoints) or _handed_on(run)
+        found, skipped = newest(RunFolder(folder).checkpoints)
+        found = found or _handed_on(run, skipped)
         try:
             counts = {name: float(count) for name, count in found.state["counts"].items()}
             for name in ("core_s", "episodes"):  # which no learner counts
@@ -80,7 +82,7 @@ class Origin:
             env_steps = int(counts["env_steps"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
-        return cls(run, found, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
+        return cls(run, found, skipped, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
 
     def inherit(self, folder: RunFolder, plan: Plan) -> list[str]:
         """Begin the folder of a new run with the curve and the best policy; returns lines that say so."""
@@ -92,21 +94,19 @@ class Origin:
         journal = Journal(folder.metrics)
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
             journal.write(kind, t_s, {**entry, INHERITED: True})
-        about: dict[str, Any] = {
-            "run": str(self.run.folder.absolute()),
-            "checkpoint": self.checkpoint.path.name,
-        }
         turned, lost = _turned(plan, self)
-        about |= {"counts": self.counts, **({TURNED: turned} if turned else {})}
-        journal.write(RESUMED, self.t_s, {**about, INHERITED: True})
+        about: dict[str, Any] = {TURNED: turned} if turned else {}
+        about |= {"run": str(self.run.folder.absolute()), "checkpoint": self.checkpoint.path.name}
+        journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
         return [_counted(plan, self), *_held(turned), *lost, *_left_behind(plan, self, why_not)]
 
 
-def _handed_on(run: PastRun) -> SavedCheckpoint:
-    """The checkpoint that a run without one of its own went on from."""
+def _handed_on(run: PastRun, skipped: tuple[str, ...]) -> SavedCheckpoint:
+    """The checkpoint that a run without a whole one of its own went on from."""
     given = run.plan["run"].get("resume_from")
     none = f"--resume {run.folder}: no complete checkpoint in {RunFolder(run.folder).checkpoints}"
+    none += "".join(f"; {line}" for line in skipped)
     if not given:
         raise CheckpointError(none)
     try:

@@ -112,7 +112,7 @@ class Archive:
         """
         losses = self._folder.losses(role)
         files: list[tuple[Path, BinaryIO]] = [(losses, losses.open("rb"))] if losses.exists() else []
-        if (found := restore_point(self._folder.checkpoints, self._resume_from)) is not None:
+        if (found := restore_point(self._folder.checkpoints, self._resume_from)[0]) is not None:
             place = self._folder.checkpoints / found.path.name
             there = [role, *(other for other in LEARNERS if other != role and self._holds(f"{other}-0"))]
             parts = {name: part for each in there for name, part in parts_of(each, found.parts).items()}

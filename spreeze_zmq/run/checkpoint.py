@@ -52,13 +52,11 @@ class SavedCheckpoint:
         path: its folder.
         state: the run's counters, as given to :func:`complete`.
         parts: its files by name.
-        skipped: one line for each newer checkpoint that :func:`latest` found damaged.
     """
 
     path: Path
     state: dict[str, Any]
     parts: dict[str, Part]
-    skipped: tuple[str, ...] = ()
 
     @property
     def has_replay(self) -> bool:
@@ -147,27 +145,37 @@ def parts_of(role: str, parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name: part for name, part in parts.items() if name.startswith((f"{role}.", f"{role}-"))}
 
 
-def latest(checkpoints: Path) -> SavedCheckpoint | None:
-    """The newest complete and intact checkpoint; None if there is none."""
+def newest(checkpoints: Path) -> tuple[SavedCheckpoint | None, tuple[str, ...]]:
+    """The newest complete and intact checkpoint, None if there is none; and for each newer one a line with
+    what is wrong with it.
+    """
     skipped: list[str] = []
     for folder in _newest_first(checkpoints):
         try:
-            found = SavedCheckpoint.read(folder)
+            return SavedCheckpoint.read(folder), tuple(skipped)
         except CheckpointError as error:
             skipped.append(str(error))
-        else:
-            return SavedCheckpoint(found.path, found.state, found.parts, tuple(skipped))
-    return None
+    return None, tuple(skipped)
 
 
-def restore_point(checkpoints: Path, resume_from: str | None) -> SavedCheckpoint | None:
-    """The checkpoint that a run goes on from: its own last complete one, else that of the run before.
+def latest(checkpoints: Path) -> SavedCheckpoint | None:
+    """The newest complete and intact checkpoint; None if there is none."""
+    return newest(checkpoints)[0]
+
+
+def restore_point(
+    checkpoints: Path, resume_from: str | None
+) -> tuple[SavedCheckpoint | None, tuple[str, ...]]:
+    """The checkpoint that a run goes on from: its own last complete one, else that of the run before; and a
+    line for each of its own that was passed over.
 
     Raises:
         CheckpointError: that of the run before is damaged.
     """
-    own = latest(checkpoints)
-    return own if own is not None or resume_from is None else SavedCheckpoint.read(Path(resume_from))
+    own, skipped = newest(checkpoints)
+    if own is None and resume_from is not None:
+        return SavedCheckpoint.read(Path(resume_from)), skipped
+    return own, skipped
 
 
 def begins_at(resume_from: str | None) -> int:

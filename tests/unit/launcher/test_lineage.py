@@ -1,6 +1,7 @@
 """Resumed runs: one curve, one clock and one best policy with the runs that they go on from."""
 
 import json
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -25,7 +26,7 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
+from spreeze_zmq.run.checkpoint import MANIFEST, SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
@@ -426,6 +427,27 @@ def test_a_resumed_run_that_was_killed_early_hands_on_what_it_went_on_from(paren
     killed.best_policy.unlink()
     with pytest.raises(CheckpointError, match="no complete checkpoint"):
         Origin.of(begin(tmp_path / "new", plan_of()).path)
+
+
+def test_a_run_whose_checkpoints_cannot_be_read_says_why(parent, tmp_path):
+    """Two lie there, one of another release and one damaged: each is named, before a run goes on from its
+    parent's in their place and without its work, as where there is no parent.
+    """
+    child, _ = resume(tmp_path / "child", parent)
+    new = begin(tmp_path / "new", plan_of())
+    for folder in (child, new):
+        for t_s, env_steps in ((70.0, 700), (80.0, 800)):
+            checkpoint(folder, t_s, env_steps)
+        torn, other = sorted(folder.checkpoints.iterdir())
+        (torn / "critic_learner.pt").write_bytes(b"weight!")
+        manifest = json.loads((other / MANIFEST).read_text())
+        (other / MANIFEST).write_text(json.dumps({**manifest, "format": 99}))
+    origin = Origin.of(child.path)
+    assert origin.checkpoint.path.parent == parent.checkpoints
+    assert ["its format is 99" in line for line in origin.skipped] == [True, False]
+    with pytest.raises(CheckpointError) as said:
+        Origin.of(new.path)
+    assert re.search(r"no complete checkpoint in .*its format is 99, .*its CRC-32 is", str(said.value))
 
 
 def test_the_figures_of_a_long_run_are_thinned_evenly(parent, tmp_path, monkeypatch):
