@@ -24,6 +24,7 @@ from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.peers.playback import Pace, Playback, in_fixed_order
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.releases import other_releases
 from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder, write_plan
@@ -188,6 +189,9 @@ def _end(playback: Playback, code: int | None) -> int:
     _say(f"{playback.name}: {fed}{left}" + (f"; the last {torn} bytes are torn" if torn else ""))
     for line in playback.outputs.lines():
         _say(line)
+    others = other_releases(playback.recording.about["plan"].get("packages"))
+    if others and not playback.outputs.equal:
+        _say(f"it was recorded with other releases: {', '.join(others)}")
     _say(f"kept: {playback.kept.path}")
     if code:
         _say(f"{playback.name} ended with {code}")

@@ -68,7 +68,8 @@ def check_same(spec: EnvironmentSpec, batch: BatchedEnv) -> None:
     for name, old, new in differences(spec.to_dict(), now):
         raise InvalidEnvironment(
             f"{spec.id}: its {name} is {show(new)} here and was {show(old)} when its run began: "
-            "bring back the code and the packages that it was begun with, or train again"
+            "bring back the code and the packages that it was begun with (see packages in its run.json), "
+            "or train again"
         )
 
 

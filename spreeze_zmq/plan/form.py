@@ -35,6 +35,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "launcher": int,
     "began_s": float,
     "of_samplers": int,
+    "packages": dict,
 }
 
 

@@ -17,6 +17,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, LearningPlan, RunPlan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
+from spreeze_zmq.plan.releases import other_releases
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, MEMBER, SAMPLER, without_deadlines
 
 #: The version of run.json; programs refuse any other.
@@ -57,6 +58,7 @@ class Plan:
         ancestors: ids of the runs that this one goes on from, the oldest first; see ``launcher.lineage``.
         launcher: the incarnation that the run's launcher has in its messages; 0 where none launches it.
         began_s: when it was begun, in seconds since 1970; 0 until placed.
+        packages: the releases that it was begun with, see ``plan.releases``; empty until placed.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -85,6 +87,7 @@ class Plan:
     ancestors: tuple[str, ...] = ()
     launcher: int = 0
     began_s: float = 0.0
+    packages: dict[str, str] = field(default_factory=dict)
     run_dir: str = ""
     socket_dir: str = ""
 
@@ -230,7 +233,8 @@ def digests_of(plan: Plan) -> list[str]:
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
     """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs, "devices"
-    where its :func:`gpus_of` do, and "threads of learners" where its :func:`threads_of` do.
+    where its :func:`gpus_of` do, "threads of learners" where its :func:`threads_of` do, and the releases that
+    are others here than those that it was begun with.
     """
 
     def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,4 +245,5 @@ def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
         there = compared(before)
     except (AttributeError, KeyError, TypeError):
         return list(here)
-    return [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    words = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    return words + other_releases(before.get("packages"))

@@ -19,6 +19,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.files import safely, write_whole
+from spreeze_zmq.plan.releases import version_of
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
@@ -234,9 +235,10 @@ def read_manifest(folder: Path) -> SavedCheckpoint:
     try:
         manifest = json.loads(path.read_bytes())
         if manifest["format"] != FORMAT:
+            wrote_it = version_of(folder.absolute().parent.parent)
             raise CheckpointError(
                 f"{path}: its format is {manifest['format']!r}, this version reads {FORMAT}; "
-                "go on with the version of spreeze_zmq that wrote it"
+                f"go on with the version of spreeze_zmq that wrote it{wrote_it}"
             )
         parts = [Part.from_dict(part) for part in manifest["parts"]]
         state = dict(manifest["state"])

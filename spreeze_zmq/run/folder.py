@@ -22,6 +22,7 @@ from spreeze_zmq.base.files import POLICY_FILE, replacing, user_name, write_json
 from spreeze_zmq.base.journal import recent_of
 from spreeze_zmq.base.trust import RUN_FILE
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.wire.channels import SocketFolder
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
@@ -186,7 +187,8 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     """Set the plan's paths and endpoints and write run.json; the caller owns the returned socket folder."""
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
-    placed = replace(plan.placed(folder.path, sockets.path), began_s=time.time())
+    placed = plan.placed(folder.path, sockets.path)
+    placed = replace(placed, began_s=time.time(), packages=releases())
     try:
         with replacing(folder.run_file) as temporary:
             temporary.write_text(placed.to_json())

@@ -18,6 +18,7 @@ import numpy as np
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_to
 from spreeze_zmq.commands.search.space import Varied
+from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.run.curves import Array
 
 #: Runs are compared where each has spent 1, and wherever it has spent this many times as much as there.
@@ -27,6 +28,7 @@ LEAST_TRIALS = 4
 #: State of a trial, as optuna names it -> in a table.
 STATES = {"COMPLETE": "", "PRUNED": "ended early", "FAIL": "failed"}
 _ABOUT = "search"
+_PACKAGES = "packages"
 
 
 class Row(NamedTuple):
@@ -56,6 +58,9 @@ class Study:
         seed: of the choice of values.
         every: try every combination of the choices, each once, and end no run early.
         earlier: what earlier releases wrote as "contents" of the same.
+
+    Attributes:
+        packages: the releases that it was begun with, see ``plan.releases``; None for one that begins.
 
     Raises:
         InputError: optuna is not installed, the folder holds another search or what is none, or another
@@ -97,7 +102,9 @@ class Study:
         known = self._study.user_attrs.get(_ABOUT)
         if known is not None and known.get("contents") in earlier:
             known = {**known, "contents": about["contents"]}
+        self.packages = self._study.user_attrs.get(_PACKAGES)
         if known is None:
+            self._study.set_user_attr(_PACKAGES, releases())
             self._study.set_user_attr(_ABOUT, dict(about))
         elif (known := _deciding(known)) != (about := _deciding(about)):
             differing = sorted(key for key in known.keys() | about.keys() if known.get(key) != about.get(key))

@@ -1,5 +1,6 @@
 """What ``--over`` varies, what a study makes of it, and the file that is written at the end."""
 
+import contextlib
 import fcntl
 import itertools
 import json
@@ -24,6 +25,7 @@ from spreeze_zmq.commands.search.study import GROWTH, LEAST_TRIALS, Study
 from spreeze_zmq.commands.search.trials import Trial, Trials
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import digests_of
+from spreeze_zmq.plan.releases import other_releases, releases
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import CLAIMED
@@ -189,6 +191,16 @@ def test_a_study_of_an_earlier_release_is_gone_on_with(tmp_path):
     Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False, earlier=[before]).close()
     with pytest.raises(InputError, match="choose another folder"):
         Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False)
+
+
+def test_a_study_keeps_the_releases_that_it_was_begun_with(tmp_path):
+    """A search that goes on with others says so: its scores may not compare with those before."""
+    with contextlib.closing(opened(tmp_path)) as begun:
+        assert begun.packages is None
+    with contextlib.closing(opened(tmp_path)) as again:
+        assert other_releases(again.packages) == []
+        older = {**again.packages, "torch": "0.9"}
+    assert other_releases(older) == [f"torch 0.9 (here {releases()['torch']})"]
 
 
 @pytest.mark.parametrize("code", [None, 1], ids=["of an earlier search", "just now"])

@@ -11,6 +11,7 @@ import pytest
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.base.provenance import release
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
@@ -24,6 +25,8 @@ from spreeze_zmq.learner.replayed import ReplayExperience
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import StopPlan
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import MANIFEST, SavedCheckpoint, complete, write_part
@@ -169,6 +172,18 @@ def test_a_run_in_order_that_goes_on_exactly_says_nothing(parent):
     """Its options are the same, and all states are there."""
     plan, _ = in_order(parent)
     assert why_not_exact(plan, Origin.of(parent.path)) == ""
+
+
+@pytest.mark.parametrize("name", ["python", "spreeze_zmq", "torch", "mujoco", "native"])
+def test_a_run_of_other_releases_is_not_gone_on_with_exactly(parent, name):
+    """They are named, with what it was begun with; of a run that does not say it nothing is."""
+    assert Plan.read(parent.run_file).packages == releases()
+    plan, _ = in_order(parent)
+    stated = json.loads(parent.run_file.read_text())
+    for packages, said in (({**releases(), name: "0.9"}, f"{name} 0.9 (here {releases()[name]})"), ({}, "")):
+        parent.run_file.write_text(json.dumps({**stated, "packages": packages}))
+        found = why_not_exact(plan, Origin.of(parent.path))
+        assert found == (said and f"other than in the run before: {said}")
 
 
 @pytest.mark.parametrize(
@@ -445,6 +460,7 @@ def test_a_run_whose_checkpoints_cannot_be_read_says_why(parent, tmp_path):
     origin = Origin.of(child.path)
     assert origin.checkpoint.path.parent == parent.checkpoints
     assert ["its format is 99" in line for line in origin.skipped] == [True, False]
+    assert origin.skipped[0].endswith(f"the version of spreeze_zmq that wrote it, {release()}")
     with pytest.raises(CheckpointError) as said:
         Origin.of(new.path)
     assert re.search(r"no complete checkpoint in .*its format is 99, .*its CRC-32 is", str(said.value))
