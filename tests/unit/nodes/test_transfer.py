@@ -17,7 +17,7 @@ from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS, Errands
 from spreeze_zmq.nodes.transfer import PIECE_BYTES, WINDOW_BYTES, fits
 from spreeze_zmq.plan.roles import EVALUATOR, ROLES
-from spreeze_zmq.run.checkpoint import complete, restore_point, write_part
+from spreeze_zmq.run.checkpoint import complete, latest, write_part
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import BEST_POLICY, CHECKPOINT, ask_for, hand_over
 from spreeze_zmq.wire import Message
@@ -229,7 +229,7 @@ def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin)
         parts = [write_part(place, each, lambda path: path.write_bytes(b"w" * 300_000)) for each in names]
         complete(place, parts, {"t_s": 3.0})
         pair.until_gone(ask_for(pair.there, name, CHECKPOINT))
-        found = restore_point(pair.there.checkpoints, None)
+        found = latest(pair.there.checkpoints)
         assert (set(found.parts), found.state) == (set(names[:2]), {"t_s": 3.0})
         mine = pair.there.checkpoints / "000000000009-000000002"
         write_part(mine, names[0], lambda path: path.write_bytes(b"next"))
@@ -251,7 +251,7 @@ def test_learners_that_move_together_get_a_checkpoint_that_both_can_read(tmp_pat
         complete(place, parts, {})
         for each in learners:
             pair.until_gone(ask_for(pair.there, f"{each}-0", CHECKPOINT))
-        found = restore_point(pair.there.checkpoints, None)
+        found = latest(pair.there.checkpoints)
         assert {*found.parts} == {f"{each}.pt" for each in learners}
     finally:
         pair.close()
