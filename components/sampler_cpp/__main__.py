@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spreeze_zmq.base.machine import cache_folder, cpu_flags, digest, made_once
+from spreeze_zmq.base.machine import cache_folder, cpu_flags
+from spreeze_zmq.base.once import digest, made_once
 
 HERE = Path(__file__).absolute().parent
 
@@ -72,12 +73,15 @@ def built() -> Path:
     machine = (*definitions, *linked, *sorted(cpu_flags()), *system(), os.environ.get("CXX", ""))
     folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
 
+    def say(line: str) -> None:
+        print(f"sampler: {line}", file=sys.stderr)
+
     def make(path: Path) -> None:
         compile_in(folder, definitions)
         shutil.copy2(folder / "sampler_cpp", path)
 
     program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
-    return made_once(program, make)
+    return made_once(program, make, "building this sampler", say)
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -1,5 +1,4 @@
-"""This machine: its cores and processor, this library's folders on it, what was measured on it before,
-and what is made on it once.
+"""This machine: its cores and processor, this library's folders on it, and what was measured on it before.
 
 Measurements are kept in the user's cache: one small JSON file for each subject, which is everything that the
 figures depend on, the machine included. A file that cannot be read, and a cache that cannot be written, cost
@@ -9,9 +8,6 @@ one warning: runs do without.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
-import hashlib
 import importlib.util
 import json
 import logging
@@ -22,13 +18,14 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
 from spreeze_zmq.base.files import home, replacing
+from spreeze_zmq.base.once import digest
 from spreeze_zmq.base.quota import quota_cores
 
 log = logging.getLogger("spreeze")
@@ -40,10 +37,6 @@ FoundT = TypeVar("FoundT")
 MOST_FILES = 1 << 16
 #: What /proc/cpuinfo has of a core in place of a name, on ARM, RISC-V and POWER.
 CORE_KINDS = ("CPU implementer", "CPU variant", "CPU part", "mvendorid", "marchid", "mimpid", "cpu")
-#: What flock says on a file system that has no locks, as Lustre and some network file systems.
-HAS_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-#: The first bytes of a library and of a program.
-ELF = b"\x7fELF"
 
 # --- folders
 
@@ -148,60 +141,6 @@ def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
 
 def file_of(subject: Mapping[str, Any]) -> Path:
     return cache_folder() / f"{digest(json.dumps(subject, sort_keys=True))}.json"
-
-
-# --- what is made once
-
-
-def digest(*parts: str | bytes) -> str:
-    """A name for what is made of these parts."""
-    sums = (hashlib.sha256(part.encode() if isinstance(part, str) else part).digest() for part in parts)
-    return hashlib.sha256(b"".join(sums)).hexdigest()[:24]
-
-
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """One process makes a file while the others wait for it; where the file system has no locks, each makes
-    it, and the last one stays. Raises OSError.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in HAS_NO_LOCKS:
-                raise
-        yield
-
-
-def is_compiled(path: Path) -> bool:
-    """Whether a file begins as a library or a program does. After a power failure one may be empty or hold
-    zeros; one that cannot be loaded for another reason, such as a cache that forbids it, is not made again.
-    """
-    try:
-        with path.open("rb") as file:
-            return file.read(len(ELF)) == ELF
-    except FileNotFoundError:
-        return False
-
-
-def made_once(path: Path, make: Callable[[Path], object]) -> Path:
-    """``path``, a library or a program that appears only when it is complete, and outlives a power failure.
-
-    Args:
-        path: of the file; where it is missing, one process makes it and the others wait.
-        make: writes the file to the path that it is given.
-
-    Raises:
-        OSError: the folder cannot be written; or whatever ``make`` raises.
-    """
-    if is_compiled(path):
-        return path
-    with alone(path):
-        if not is_compiled(path):
-            with replacing(path, sync=True) as beside:
-                make(beside)
-    return path
 
 
 # --- open files

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.machine import alone, cpu_flags, cpu_model, file_of, recall, remember
+from spreeze_zmq.base.machine import cpu_flags, cpu_model, file_of, recall, remember
+from spreeze_zmq.base.once import alone
 from spreeze_zmq.nn.native.library import NativeLibrary, library
 from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 
@@ -203,7 +204,7 @@ def _fastest(
     by_name = {NAMES[dtype]: dtype for dtype in dtypes}
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the first of several learners decides for all
-            stack.enter_context(alone(file_of(subject)))
+            stack.enter_context(alone(file_of(subject), "measuring the number formats of these layers"))
         if (known := recall(subject, by_name.__getitem__)) is not None:
             return known
         seconds = _seconds(parts, min(rows, MOST_ROWS), dtypes)

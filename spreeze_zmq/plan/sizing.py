@@ -7,6 +7,7 @@ plan then holds the numbers, the options that follow from them, and the curves.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -22,6 +23,7 @@ from spreeze_zmq.base import gpus, machine, provenance
 from spreeze_zmq.base.errors import ComponentFailed, InputError, Mistake, TopologyError
 from spreeze_zmq.base.guard import run_guarded
 from spreeze_zmq.base.importing import PROGRAM
+from spreeze_zmq.base.once import alone
 from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.base.unbound import unbound
 from spreeze_zmq.nn.native import library as native
@@ -85,7 +87,9 @@ def _curve(values: Any) -> dict[int, float]:
 
 
 def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = log.info) -> Plan:
-    """The plan with batch size and threads chosen, from the cache or a new measurement.
+    """The plan with batch size and threads chosen, from the cache or a new measurement. Of runs that begin
+    together one measures, and the others take its curves: beside each other each would measure its share of
+    the machine.
 
     ``plan.measured`` then holds, for what was left open: ``batch_size`` {chosen, reaches, curve, ended},
     ``scaling`` {reference_batch_size, kappa, options}, ``threads`` {chosen, reaches, curve}, and
@@ -102,15 +106,18 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
     """
     if not plan.to_measure:
         return plan
-    subject = subject_of(plan)
-    curves = None if remeasure else machine.recall(subject, Curves.read)
-    source = "as measured on this machine before"
-    if curves is None:
-        say(f"{' and '.join(plan.to_measure)}: measuring the updates of this machine")
-        curves = measure(plan)
-        source = f"measured in {curves.took_s:.1f} s"
-        if curves.ended != "memory":  # the next run may have more free memory
-            machine.remember(subject, asdict(curves))
+    subject, source = subject_of(plan), "as measured on this machine before"
+    doing = f"measuring the updates of this machine for {' and '.join(plan.to_measure)}"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a cache that cannot be written
+            stack.enter_context(alone(machine.file_of(subject), doing, say))
+        curves = None if remeasure else machine.recall(subject, Curves.read)
+        if curves is None:
+            say(doing)
+            curves = measure(plan)
+            source = f"measured in {curves.took_s:.1f} s"
+            if curves.ended != "memory":  # the next run may have more free memory
+                machine.remember(subject, asdict(curves))
     settled = resolved(plan, curves, source)
     for line in lines(settled.measured):
         say(line)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spreeze_zmq.base.guard import run_guarded
-from spreeze_zmq.base.machine import cache_folder, cpu_flags, digest, made_once
+from spreeze_zmq.base.machine import cache_folder, cpu_flags
+from spreeze_zmq.base.once import digest, made_once
 
 log = logging.getLogger("spreeze")
 
@@ -101,8 +102,8 @@ def prepare(say: Callable[[str], None]) -> None:
     """Compile the library if necessary, before the processes of a run wait for it.
 
     Args:
-        say: called with a line for the user before the compiler starts, and with one where there will be no
-            library, which the learners' logs report too.
+        say: called with a line for the user before the compiler starts or another process's is waited for,
+            and with one where there will be no library, which the learners' logs report too.
     """
     problem = ""
     for instructions in runnable() if enabled() else ():
@@ -173,7 +174,7 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
     Args:
         instructions: a key of ``INSTRUCTIONS``.
         extra: additional flags of the compiler.
-        say: called with a line for the user before the compiler starts.
+        say: called with a line for the user before the compiler starts, or another process's is waited for.
 
     Raises:
         FileNotFoundError: no compiler is on the path.
@@ -193,7 +194,7 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         say(f"compiling the native layers with {compiler} for {instructions}, once")
         compile_to(path, compiler, flags)
 
-    return made_once(folder / name_of(flags, compiler), make)
+    return made_once(folder / name_of(flags, compiler), make, "compiling the native layers", say)
 
 
 def folder_of_libraries() -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from components.sampler_cpp import __main__ as program
-from spreeze_zmq.base.machine import ELF
+from spreeze_zmq.base.once import ELF
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import places
@@ -49,7 +49,7 @@ def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
     monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(program, "made_once", lambda path, make: path)
+    monkeypatch.setattr(program, "made_once", lambda path, *_: path)
     (tmp_path / "mujoco").mkdir()
     library = tmp_path / "mujoco" / "libmujoco.so.3.0.0"
     library.touch()

@@ -1,9 +1,7 @@
 """The cores of a process follow its affinity and the quotas of its control groups."""
 
-import errno
 import os
 import platform
-import threading
 
 import psutil
 import pytest
@@ -11,13 +9,7 @@ import torch
 
 from spreeze_zmq.base import machine as this_machine
 from spreeze_zmq.base import usage
-from spreeze_zmq.base.machine import (
-    ELF,
-    available_cores,
-    cache_folder,
-    made_once,
-    usable_cores,
-)
+from spreeze_zmq.base.machine import available_cores, cache_folder, usable_cores
 from spreeze_zmq.base.quota import memory_left, quota_cores, quota_used_s
 from spreeze_zmq.broker.cores import Cores
 from spreeze_zmq.replay import ring
@@ -178,56 +170,3 @@ def test_a_relative_cache_is_no_cache(monkeypatch):
     monkeypatch.setenv("HOME", "/home/anybody")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert str(cache_folder()) == "/home/anybody/.cache/spreeze_zmq"
-
-
-def test_a_file_is_made_once_and_whole(tmp_path):
-    """Half of one is never seen, and a failure leaves nothing behind for the next attempt."""
-    path = tmp_path / "new" / "made"
-
-    def fail(beside):
-        beside.write_text("half")
-        raise OSError("no luck")
-
-    with pytest.raises(OSError, match="no luck"):
-        made_once(path, fail)
-    assert [file.name for file in path.parent.iterdir()] == ["made.lock"]
-    for text in (b"first", b"second"):
-        made_once(path, lambda beside, text=text: beside.write_bytes(ELF + text))
-    assert path.read_bytes() == ELF + b"first"
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
-def test_a_cache_on_a_file_system_without_locks_is_used(tmp_path, monkeypatch, number):
-    """As Lustre's and some of NFS; a run would lose the native layers for it."""
-
-    def flock(lock, how):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", flock)
-    assert made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF)).read_bytes() == ELF
-
-
-def test_who_comes_while_a_file_is_made_waits_for_it(tmp_path):
-    """It is made by one alone, however many begin at once."""
-    making, finish, makers, found = threading.Event(), threading.Event(), [], []
-
-    def make(beside):
-        makers.append(threading.current_thread())
-        making.set()
-        finish.wait(30)
-        beside.write_bytes(ELF)
-
-    def take():
-        found.append(made_once(tmp_path / "made", make).read_bytes())
-
-    threads = [threading.Thread(target=take) for _ in range(3)]
-    threads[0].start()
-    assert making.wait(30)
-    for thread in threads[1:]:
-        thread.start()
-    threads[1].join(0.2)  # long enough to begin with it, were it not for the lock
-    finish.set()
-    for thread in threads:
-        thread.join(30)
-    assert found == [ELF] * 3
-    assert makers == threads[:1]

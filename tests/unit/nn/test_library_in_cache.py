@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from spreeze_zmq.base.machine import ELF
+from spreeze_zmq.base.once import ELF
 from spreeze_zmq.nn.native import library as native_library
 
 

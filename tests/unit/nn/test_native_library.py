@@ -12,7 +12,7 @@ import torch
 from setuptools import Distribution
 
 from spreeze_zmq import nn
-from spreeze_zmq.base.machine import ELF
+from spreeze_zmq.base.once import ELF
 from spreeze_zmq.nn import native_choice
 from spreeze_zmq.nn.native import build
 from spreeze_zmq.nn.native import library as native_library

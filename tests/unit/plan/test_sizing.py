@@ -1,6 +1,9 @@
 """What of the learners is left to the machine: measured once, kept, and followed by what depends on it."""
 
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -8,12 +11,14 @@ import torch
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.envs import Timing
 from spreeze_zmq.learner import measure_updates
 from spreeze_zmq.nn.native import library as native_library
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.sizing import Curves
 from spreeze_zmq.plan.topology import Plan
+from spreeze_zmq.plan.topology.resolve import usual_step_s
 
 AUTO = "algorithm.batch_size=auto"
 SMALL = "algorithm.max_batch_size=128"
@@ -101,6 +106,32 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
     assert other.measured["batch_size"] == first.measured["batch_size"]
     with pytest.raises(ComponentFailed, match="measuring failed"):
         sizing.settle(plan(SMALL), remeasure=True)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda plan, _: sizing.settle(plan).measured["batch_size"]["curve"],
+        lambda plan, step_s: usual_step_s(plan.environment, Timing("gymnasium", step_s=step_s)),
+    ],
+    ids=["batch sizes", "a step"],
+)
+def test_runs_that_begin_together_take_what_one_of_them_measured(found, monkeypatch):
+    """Beside each other each would measure its share of the machine, and train with a batch of its own."""
+    recalled, meet, rates = machine.recall, threading.Barrier(3), iter((1.0, 1.1, 1.2))
+
+    def recall(subject, read):
+        kept = recalled(subject, read)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meet.wait(0.5)  # long enough for the others to come here, were it not for the lock
+        return kept
+
+    monkeypatch.setattr(machine, "recall", recall)
+    monkeypatch.setattr(sizing, "measure", lambda plan: replace(CURVES, batch_sizes={256: next(rates)}))
+    given = plan()
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = pool.map(lambda rate: found(given, rate), (1.0, 1.1, 1.2))
+    assert others == [first] * 2
 
 
 def test_an_algorithm_of_the_users_is_measured_whatever_it_prints(tmp_path, monkeypatch):
