@@ -8,6 +8,7 @@ one warning: runs do without.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import logging
@@ -17,6 +18,7 @@ import resource
 import secrets
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -141,6 +143,23 @@ def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
 
 def file_of(subject: Mapping[str, Any]) -> Path:
     return cache_folder() / f"{digest(json.dumps(subject, sort_keys=True))}.json"
+
+
+# --- what runs beside each other share
+
+
+def claim(name: str) -> socket.socket | None:
+    """What gives a name of this machine to this process until it is closed, or the process ends; None where
+    another process has it, of whichever user. Where the system has no such names, each process has it.
+    """
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held.bind(f"\0spreeze-{name}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            held.close()
+            return None
+    return held
 
 
 # --- open files

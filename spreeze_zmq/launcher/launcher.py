@@ -86,7 +86,7 @@ class Launch:
         self.interrupts, self.pauses = interrupts or Interrupts(), Pauses()
         self.lending: Lending | None = None
         if nodes is not None and listening is not None:
-            self.lending = Lending(nodes, listening.ways, folder, self.crew, self.line.tell, view.note)
+            self.lending = Lending(nodes, listening, folder, self.crew, self.line.tell, view.note)
         self.ends = Ends(self.outcome, self.crew, self.lending, self.interrupts, self.line.tell, view.note)
 
     # --- starting

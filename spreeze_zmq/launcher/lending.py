@@ -13,7 +13,7 @@ from spreeze_zmq.nodes.exchange import Exchange
 from spreeze_zmq.nodes.head import OVER, REFUSED, Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.node import Gone, Joined, Node, NotWritten, Prepares
-from spreeze_zmq.nodes.placers import Placer, Way
+from spreeze_zmq.nodes.placers import Placer
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
@@ -36,7 +36,7 @@ class Lending:
 
     Args:
         nodes: the machines.
-        ways: the commands that make others join.
+        listening: the addresses of the run, and the commands that make others join.
         folder: the run's folder.
         crew: starts the processes there, and forgets them with their machine.
         tell: sends a message of this kind and these fields to the broker.
@@ -46,7 +46,7 @@ class Lending:
     def __init__(
         self,
         nodes: Nodes,
-        ways: tuple[Way, ...],
+        listening: Listening,
         folder: RunFolder,
         crew: Crew,
         tell: Callable[..., None],
@@ -54,7 +54,8 @@ class Lending:
     ) -> None:
         self.nodes, self._crew, self._tell, self._note = nodes, crew, tell, note
         place = nodes.router.endpoint, folder.invitation, folder.logs
-        self._placer = Placer(ways, *place) if ways else None
+        self._placer = Placer(listening.ways, *place) if listening.ways else None
+        self._listening = listening
         self.is_over = False
         self._awaits_until_s: float | None = None
         self._refused: list[dict[str, Any]] = []
@@ -148,10 +149,11 @@ class Lending:
         return bool(owing) and self._awaits_until_s is not None and time.monotonic() < self._awaits_until_s
 
     def end(self, reason: str) -> None:
-        """Tell the machines that the run is over."""
+        """Tell the machines that the run is over, and leave its ports to others."""
         self.nodes.close(reason)
         if self._placer is not None:
             self._placer.close()
+        self._listening.close()
 
     def _why_waiting(self, name: str) -> str:
         had = [texts.gone(event.node, event.how, ()) for event in self._gone if name in event.names]

@@ -8,7 +8,6 @@ cores of their own each, and so have runs beside each other: each claims those o
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 import os
 import socket
@@ -16,15 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 
-from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.machine import claim, usable_cores
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import MEMBER, ROLES, SAMPLER
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
-#: The name in the kernel, gone with who holds it, by which a launcher claims a CPU; of all users' runs.
-CLAIM = "\0spreeze-core-{cpu}"
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,8 @@ class Pinning:
 
     def close(self) -> None:
         """Leave the cores to other runs."""
-        for claim in self.claims:
-            claim.close()
+        for held in self.claims:
+            held.close()
 
 
 def pinned(plan: Plan, cores: Sequence[Sequence[int]], core_time: float = math.inf) -> Pinning:
@@ -108,16 +105,12 @@ def claimed(
     for tried, core in enumerate(cores):
         if len(own) == number:
             return own, tuple(claims), tried - number
-        held = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in core]
-        try:
-            for cpu, claim in zip(core, held, strict=True):
-                claim.bind(CLAIM.format(cpu=cpu))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                for claim in held:
-                    claim.close()
-                continue
-        own.append(core)  # also where the system has no such names
+        held = [found for cpu in core if (found := claim(f"core-{cpu}")) is not None]
+        if len(held) < len(core):
+            for one in held:
+                one.close()
+            continue
+        own.append(core)
         claims += held
     return own, tuple(claims), len(cores) - len(own)
 

@@ -7,6 +7,7 @@ the channel ``nodes`` alone. A node gets a pair of its own over that channel.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.endpoints import Keys, is_address, write_keys
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.machine import claim
 from spreeze_zmq.nodes.bundle import bundle
 from spreeze_zmq.nodes.placers import Way
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
@@ -40,6 +42,7 @@ class Listening:
         bundle: the user's files that the others need, see :func:`bundle`.
         ways: the commands that make other machines join.
         words: of the command line that asked for it.
+        claims: keep its ports from other runs, also before their sockets are bound.
     """
 
     plan: Plan
@@ -47,6 +50,7 @@ class Listening:
     bundle: bytes
     ways: tuple[Way, ...] = ()
     words: tuple[str, ...] = ()
+    claims: tuple[socket.socket, ...] = ()
 
     @classmethod
     def at(cls, text: str, plan: Plan, ways: tuple[Way, ...] = (), nodes: str | None = None) -> Listening:
@@ -66,16 +70,21 @@ class Listening:
         host = match["host"]
         names = list(plan.channels)
         passed_on = [name for name in names if plan.channels[name].binds in plan.placement]
-        ports = _free_ports(text, host, 1 + len(names) + len(passed_on), _candidates(match))
+        files = bundle(plan, sys.path)
+        ports = _claimed_ports(text, host, 1 + len(names) + len(passed_on), _candidates(match))
         remotes = [f"tcp://{host}:{port}" for port in ports]
         backs = dict(zip(passed_on, remotes[1 + len(names) :], strict=True))
         channels = {
             name: replace(plan.channels[name], remote=remote, back=backs.get(name, ""))
             for name, remote in zip(names, remotes[1:], strict=False)
         }
-        files = bundle(plan, sys.path)
         words = ("--listen", text, *(("--nodes", nodes) if nodes else ()))
-        return cls(replace(plan, channels=channels), remotes[0], files, ways, words)
+        return cls(replace(plan, channels=channels), remotes[0], files, ways, words, tuple(ports.values()))
+
+    def close(self) -> None:
+        """Leave the ports to other runs."""
+        for held in self.claims:
+            held.close()
 
 
 def need_no_machine(plan: Plan, *, may_listen: bool = True) -> None:
@@ -143,18 +152,26 @@ def _candidates(match: re.Match[str]) -> Iterable[int]:
     return range(first, min(int(match["last"] or first + 63), 65_535) + 1)
 
 
-def _free_ports(text: str, host: str, count: int, candidates: Iterable[int]) -> list[int]:
-    found: list[int] = []
-    for port in candidates:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                if error.errno == errno.EADDRNOTAVAIL:
-                    raise InputError(f"--listen {text}: this machine does not have that address") from None
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
+def _claimed_ports(text: str, host: str, count: int, candidates: Iterable[int]) -> dict[int, socket.socket]:
+    """The first ports that are free and that no other run has claimed, each with what claims it."""
+    found: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as failed:
+        for port in candidates:
+            if _is_free(text, host, port) and (held := claim(f"port-{host}:{port}")) is not None:
+                found[port] = failed.enter_context(held)
+            if len(found) == count:
+                failed.pop_all()
+                return found
     raise InputError(f"--listen {text}: {len(found)} of its ports are free, {count} are needed")
+
+
+def _is_free(text: str, host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise InputError(f"--listen {text}: this machine does not have that address") from None
+            return False
+    return True

@@ -9,6 +9,7 @@ from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.launcher import lending
 from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.nodes.head import HEAD_LOST, REFUSED
+from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.nodes.node import Gone, Node
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
@@ -23,7 +24,8 @@ def lent():
     )
     folder = SimpleNamespace(invitation="", logs="")
     said = []
-    return lending.Lending(nodes, (), folder, None, lambda *_: None, said.append), nodes.lent, said
+    listening = Listening(topology.load("pendulum"), "", b"")
+    return lending.Lending(nodes, listening, folder, None, lambda *_: None, said.append), nodes.lent, said
 
 
 def test_the_end_waits_for_what_a_machine_owes_and_says_so_once(lent):

@@ -306,15 +306,26 @@ def test_a_run_in_order_or_with_addresses_of_its_own_does_not_listen():
         Listening.at("127.0.0.1", plan)
 
 
+def ports_of(listening):
+    """The ports that a run listens on."""
+    addresses = [listening.address, *(channel.remote for channel in listening.plan.channels.values())]
+    return [int(address.rpartition(":")[2]) for address in addresses]
+
+
 def test_ports_are_taken_from_a_range():
-    """One for each channel, and one for the machines."""
+    """One for each channel, and one for the machines; by runs that start at once from one range others each,
+    although none is bound yet, and those of a run that has ended by the next one.
+    """
     plan = topology.load("pendulum")
-    found = Listening.at("127.0.0.1:23000-23099", plan)
-    addresses = [found.address, *(channel.remote for channel in found.plan.channels.values())]
-    ports = [int(address.rpartition(":")[2]) for address in addresses]
-    assert len(set(ports)) == 1 + len(plan.channels)
-    assert all(23000 <= port <= 23099 for port in ports)
-    assert Path(found.plan.channels["policy"].keys or "none").name == "none"
+    first, second = (Listening.at("127.0.0.1:23100-23199", plan) for _ in range(2))
+    every = [*ports_of(first), *ports_of(second)]
+    assert len(set(every)) == 2 * (1 + len(plan.channels))
+    assert all(23100 <= port <= 23199 for port in every)
+    assert Path(first.plan.channels["policy"].keys or "none").name == "none"
+    first.close()
+    third = Listening.at("127.0.0.1:23100-23199", plan)
+    assert {*ports_of(third)} & {*ports_of(first)}
+    second.close(), third.close()
 
 
 @pytest.mark.parametrize(
