@@ -137,19 +137,21 @@ def _launch_on(
     if left_out := not_recorded(plan, listens=listening is not None):
         view.note(left_out)
     plan = plan if listening is None else listening.plan
-    folder = RunFolder.create(plan.name, chosen or arguments.run_dir)
-    if arguments.resume:
-        for line in arguments.origin.inherit(folder, plan):
-            view.note(line)
-    launch = Launch(
-        plan,
-        folder,
-        view,
-        threads=arguments.inproc,
-        listening=listening,
-        shares=shares,
-        interrupts=interrupts,
-    )
+    named = chosen or arguments.run_dir
+    folder = RunFolder.create(plan.name, named)
+    with folder.undone_by_error(stays=bool(named)):
+        if arguments.resume:
+            for line in arguments.origin.inherit(folder, plan):
+                view.note(line)
+        launch = Launch(
+            plan,
+            folder,
+            view,
+            threads=arguments.inproc,
+            listening=listening,
+            shares=shares,
+            interrupts=interrupts,
+        )
     try:
         return launch.run()
     finally:

@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +125,23 @@ class RunFolder:
         with contextlib.suppress(OSError):  # which ``create`` says
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise _in_use(path)
+
+    @contextlib.contextmanager
+    def undone_by_error(self, *, stays: bool) -> Iterator[None]:
+        """Leave no run where what is to begin it raises, as where another program has taken one of its ports.
+
+        Args:
+            stays: the folder itself stays, empty, as one that the user has named may have been there.
+        """
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                for path in self.path.iterdir():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if not stays:
+                    self.path.rmdir()
+            raise
 
     @property
     def is_full(self) -> bool:

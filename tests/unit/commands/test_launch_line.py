@@ -1,11 +1,14 @@
 """What a command line asks for, and what it is told that it does not get."""
 
+import socket
+
 import pytest
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.commands.launch_line import load, not_recorded, parser
+from spreeze_zmq.nodes.listening import Listening
 
 LISTEN = ("--listen", "127.0.0.1")
 PLACED = ("--set", "placement.actor_learner=node")
@@ -104,6 +107,25 @@ def test_a_line_for_slurm_is_checked_where_there_is_no_job(monkeypatch, capsys):
     assert launch.main(["pendulum", "--check", *LISTEN, "--nodes", "slurm"]) == 0
     assert launch.main(["pendulum", "--check", "--nodes", "slurm"]) == 2
     assert "--nodes slurm: give --listen ADDRESS too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "left"), [((), "runs"), (("--run-dir", "named"), "named")])
+def test_a_run_whose_port_another_program_has_taken_leaves_none(tmp_path, monkeypatch, capsys, words, left):
+    """One line, and nothing that looks like a run that has crashed; a folder that was named stays."""
+    look, stranger = Listening.at, socket.socket()
+
+    def at(*given):
+        found = look(*given)
+        stranger.bind(("127.0.0.1", int(found.address.rpartition(":")[2])))
+        stranger.listen()
+        return found
+
+    monkeypatch.setattr(Listening, "at", at)
+    monkeypatch.chdir(tmp_path)
+    with stranger:
+        assert launch.main(["pendulum", *LISTEN, *words]) == 2
+    assert "cannot be bound: another process has it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == [left]
 
 
 def test_slurm_is_asked_once_for_the_nodes_of_a_run(tmp_path, monkeypatch):
