@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import PastRun, find_runs, parent_of
+from spreeze_zmq.run.history import PastRun, find_runs, parent_of, read_run
 from spreeze_zmq.screen.terminal.numbers import clock, decimal, memory
 from spreeze_zmq.screen.terminal.words import cut_by_time, ended_by
 
@@ -94,7 +94,7 @@ def _is_chosen(run: PastRun, arguments: argparse.Namespace) -> bool:
         (env is None or fnmatch.fnmatchcase(name, env) or fnmatch.fnmatchcase(name.rpartition(":")[2], env))
         and arguments.algorithm in (None, about.get("algorithm"))
         and arguments.state in (None, run.state)
-        and max(run.began_s, RunFolder(run.folder).written_s) <= time.time() - arguments.older_than
+        and _written_s(run) <= time.time() - arguments.older_than
     )
 
 
@@ -104,22 +104,19 @@ def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Names
     """
     if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
         raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
-    for run in filter(_may_live, runs):
-        say(f"{run.folder} stays: it was written to less than {STILL_S:.0f} s ago; does it run elsewhere?")
-    holders = [run for run in runs if _holds_live(run)]
-    for run in holders:
-        say(f"{run.folder} stays: a run below it is live")
-    runs = [run for run in runs if not (_may_live(run) or run in holders)]
-    needed = _needed(runs, [run for run in there if run not in runs])
-    for folder, child in needed.items():
-        say(f"{folder} stays: {child.folder} goes on from its checkpoint, and has none of its own yet")
-    runs = [run for run in runs if run.folder not in needed]
-    if not runs:
+    sizes, left = {}, {run.folder: run for run in there}
+    for run in reversed(runs):  # what goes on from another one goes before that
+        del left[run.folder]
+        if why := _why_it_stays(run, left.values()):
+            say(f"{run.folder} stays: {why}")
+            left[run.folder] = run
+        else:
+            sizes[run.folder] = sum(map(_size, run.folder.rglob("*")))
+    if not sizes:
         say("nothing to delete: no run that is over fits")
         return
-    say("\n".join(str(run.folder) for run in runs))
-    them = f"{len(runs)} runs" if len(runs) > 1 else "1 run"
-    them += f" ({memory(sum(_size(path) for run in runs for path in run.folder.rglob('*')))})"
+    say("\n".join(map(str, reversed(sizes))))
+    them = _in_words(sizes.values())
     if not arguments.yes:
         if not sys.stdin.isatty():
             raise InputError(f"--delete: {them} would be gone for good, and nobody can be asked: add --yes")
@@ -127,35 +124,88 @@ def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Names
         if sys.stdin.readline().strip() != "yes":
             say("nothing is deleted")
             return
-    for run in runs:
-        try:
-            shutil.rmtree(run.folder)
-        except OSError as error:
-            raise InputError(f"{run.folder} stays: {error.strerror or error}") from None
-    say(f"{them} deleted")
+    gone: list[int] = []
+    try:
+        for folder in _going(list(sizes), {run.folder: run for run in there}, Path(arguments.folder)):
+            _remove(folder)
+            gone.append(sizes[folder])
+    finally:
+        say(f"{_in_words(gone)} deleted" if gone else "nothing is deleted")
 
 
-def _needed(runs: Iterable[PastRun], others: Iterable[PastRun]) -> dict[Path, PastRun]:
-    """The folders of those runs from a checkpoint of which one of the others goes on as long as it has no
-    complete one of its own; with one such run.
+def _going(folders: list[Path], left: dict[Path, PastRun], place: Path) -> Iterator[Path]:
+    """The runs that are to be deleted, in this order, each looked at again just before: since they were found
+    one of them may have been written to, or another run have begun that goes on from it.
+
+    Args:
+        folders: of these runs.
+        left: all that were found in ``place``, by folder.
+        place: where they are.
     """
-    folders, needed = {run.folder.resolve(): run.folder for run in runs}, {}
-    for other in others:
-        given = Path(str(other.plan["run"].get("resume_from"))).parent.parent
-        if given in folders and latest(RunFolder(other.folder).checkpoints) is None:
-            needed[folders[given]] = other
-    return needed
+    for folder in folders:
+        before = left.pop(folder)
+        try:
+            run = read_run(folder)
+        except InputError:
+            say(f"{folder} is no run's folder any more")
+            continue
+        left |= {new.folder: new for new in find_runs(place, but=(folder, *left))}
+        if why := _why_it_stays(run, left.values()):
+            say(f"{folder} stays: {why}")
+            left[folder] = before
+        else:
+            yield folder
 
 
-def _holds_live(run: PastRun) -> bool:
-    """Whether another run below its folder lives."""
+def _why_it_stays(run: PastRun, others: Iterable[PastRun]) -> str:
+    """Why a run is not deleted, in words; empty where it may be.
+
+    Args:
+        run: the run.
+        others: those that stay, of which none may go on from a checkpoint of it as long as it has no complete
+            one of its own.
+    """
+    if run.state == "running":
+        return "it is live"
+    if _may_live(run):
+        return f"it was written to less than {STILL_S:.0f} s ago; does it run elsewhere?"
     below = (other for other in find_runs(run.folder) if other.folder != run.folder)
-    return any(other.state == "running" or _may_live(other) for other in below)
+    if any(other.state == "running" or _may_live(other) for other in below):
+        return "a run below it is live"
+    goes_on = (other for other in others if other.plan["run"].get("resume_from"))
+    for other in goes_on:
+        given = Path(str(other.plan["run"]["resume_from"])).parent.parent
+        if given == run.folder.resolve() and latest(RunFolder(other.folder).checkpoints) is None:
+            return f"{other.folder} goes on from its checkpoint, and has none of its own yet"
+    return ""
 
 
 def _may_live(run: PastRun) -> bool:
-    """Whether a run may be a live one of another machine: not every file system knows the lock of a run."""
-    return not run.exit_reason and time.time() - RunFolder(run.folder).written_s < STILL_S
+    """Whether a run may be a live one of another machine: not every file system knows the lock of a run, and
+    one that has just begun has no figures yet.
+    """
+    return not run.exit_reason and time.time() - _written_s(run) < STILL_S
+
+
+def _written_s(run: PastRun) -> float:
+    """When a run wrote last, as far as is known, in seconds since 1970."""
+    return max(run.began_s, RunFolder(run.folder).written_s)
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder. Raises InputError, which says whether any of it is gone."""
+    before = len(list(folder.rglob("*")))
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        what = "stays" if len(list(folder.rglob("*"))) == before else "is deleted in part"
+        raise InputError(f"{folder} {what}: {error.strerror or error}{where}") from None
+
+
+def _in_words(sizes: Collection[int]) -> str:
+    """How many runs, and how many bytes they have."""
+    return f"{len(sizes)} run{'s' if len(sizes) > 1 else ''} ({memory(sum(sizes))})"
 
 
 def _size(path: Path) -> int:

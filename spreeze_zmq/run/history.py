@@ -81,9 +81,13 @@ class PastRun:
         return str(self.plan["environment"].get("id", self.plan["run"].get("env")))
 
 
-def find_runs(place: Path) -> list[PastRun]:
+def find_runs(place: Path, but: Collection[Path] = ()) -> list[PastRun]:
     """The runs in a folder by time of start; the folder may be a run itself or hold runs of several seeds.
     The groups of a run are parts of it.
+
+    Args:
+        place: the folder.
+        but: folders of runs that are left out, and not read.
 
     Raises:
         InputError: there is no such folder.
@@ -94,7 +98,8 @@ def find_runs(place: Path) -> list[PastRun]:
     files = {
         place / name for each in patterns for name in glob.iglob(each, root_dir=place, include_hidden=True)
     }
-    whole = (path for path in files if not _is_part(path.parent, files))
+    known = frozenset(but)
+    whole = (path for path in files if path.parent not in known and not _is_part(path.parent, files))
     return sorted(filter(None, map(_read, whole)), key=lambda run: (run.began_s, run.folder))
 
 

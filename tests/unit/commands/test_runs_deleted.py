@@ -1,9 +1,11 @@
 """Runs are chosen by what they were, and deleted only if the user says so."""
 
+import errno
 import io
 import json
 import os
 import re
+import shutil
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -30,7 +32,7 @@ class Typed(io.StringIO):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Folders of four runs: of two environments, old and new, ended and crashed."""
+    """Folders of four runs that are over: of two environments, old and new, ended and crashed."""
     for name, task, age, reason in (
         ("old", "pendulum", 9 * DAY, "minutes 1"),
         ("new", "pendulum", 0.0, "minutes 1"),
@@ -41,9 +43,18 @@ def runs(tmp_path):
         folder.mkdir()
         (folder / "run.json").write_text(topology.load(task).to_json())
         (folder / "summary.json").write_text(json.dumps({"exit_reason": reason}))
-        os.utime(folder / "run.json", (time.time() - age,) * 2)
-        os.utime(folder / "summary.json", (time.time() - max(age, STILL_S + 1.0),) * 2)
+        for file in folder.iterdir():
+            os.utime(file, (time.time() - max(age, STILL_S + 1.0),) * 2)
     return tmp_path
+
+
+def begin(folder, given=None):
+    """Begin a run, which has written no figures yet; perhaps one that goes on from a checkpoint."""
+    folder.mkdir(exist_ok=True)
+    plan = topology.load("pendulum")
+    plan = plan if given is None else plan.resuming(given, ("id",))
+    (folder / "run.json").write_text(replace(plan, began_s=time.time()).to_json())
+    (folder / "summary.json").unlink(missing_ok=True)
 
 
 def left(folder):
@@ -99,19 +110,23 @@ def test_what_is_not_clear_deletes_nothing(runs, monkeypatch, capsys, flags, sai
     assert left(runs) == before
 
 
-@pytest.mark.parametrize("knows_locks", [True, False])
-def test_a_run_that_lives_elsewhere_is_not_deleted(runs, knows_locks, capsys):
-    """On another machine or in a container: the folder of its sockets is not seen from here."""
-    live = runs / "broken"
+@pytest.mark.parametrize("seen_by", ["its lock", "its figures", "its beginning"])
+def test_a_run_that_lives_elsewhere_is_not_deleted(runs, seen_by, capsys):
+    """On another machine or in a container: the folder of its sockets is not seen from here. Where the file
+    system has no locks, from its first second on.
+    """
+    live, is_locked = runs / "broken", seen_by == "its lock"
     sockets = SocketFolder.create("elsewhere")
-    if knows_locks:
+    if is_locked:
         sockets.hold(live / CLAIMED)
-    else:
+    elif seen_by == "its figures":
         (live / "metrics.recent.jsonl").write_text("{}\n")
-    assert read_run(live).state == ("running" if knows_locks else "crashed")
+    else:
+        begin(live)
+    assert read_run(live).state == ("running" if is_locked else "crashed")
     assert main(["runs", str(runs), "--delete", "--yes", "--algorithm", "sac"]) == 0
     assert left(runs) == {"broken", "other"}
-    assert knows_locks or f"{live} stays: it was written to less than 60 s ago" in capsys.readouterr().out
+    assert is_locked or f"{live} stays: it was written to less than 60 s ago" in capsys.readouterr().out
     sockets.remove()
     assert read_run(live).state == "crashed"
 
@@ -150,6 +165,7 @@ def test_a_run_stays_whose_checkpoint_another_one_needs(runs, capsys, ends_by):
     complete(given, [], {})
     plan = topology.load("pendulum").resuming(given, ("id",))
     (runs / "broken" / "run.json").write_text(plan.to_json())
+    os.utime(runs / "broken" / "run.json", (time.time() - STILL_S - 1.0,) * 2)
     sockets = SocketFolder.create("child")
     if ends_by == "live":
         sockets.hold(runs / "broken" / CLAIMED)
@@ -168,6 +184,57 @@ def test_a_run_stays_whose_checkpoint_another_one_needs(runs, capsys, ends_by):
         assert main([*delete, "--env", "Pendulum*"]) == 0
         assert left(runs) == set()
     sockets.remove()
+
+
+@pytest.mark.parametrize("meanwhile", ["it is live", "another run needs it", "it is gone"])
+def test_runs_are_looked_at_again_once_the_user_has_agreed(runs, monkeypatch, capsys, meanwhile):
+    """What has happened since the question was asked counts; the others go."""
+    given = runs / "broken" / "checkpoints" / "10"
+    given.mkdir(parents=True)
+    complete(given, [], {})
+    sockets = SocketFolder.create("meanwhile")
+
+    class Slow(Typed):
+        def readline(self):
+            if meanwhile == "it is live":
+                sockets.hold(runs / "broken" / CLAIMED)
+            elif meanwhile == "it is gone":
+                shutil.rmtree(runs / "broken")
+            else:
+                begin(runs / "child", given)
+            return "yes\n"
+
+    monkeypatch.setattr("sys.stdin", Slow())
+    assert main(["runs", str(runs), "--delete", "--algorithm", "sac"]) == 0
+    says = {
+        "it is live": "stays: it is live",
+        "another run needs it": f"stays: {runs / 'child'} goes on from its checkpoint",
+        "it is gone": "is no run's folder any more",
+    }[meanwhile]
+    said = capsys.readouterr().out
+    assert f"{runs / 'broken'} {says}" in said
+    assert re.sub(r" \(.*?\)", "", said).endswith("\n2 runs deleted\n")
+    assert left(runs) - {"child"} == ({"other"} if meanwhile == "it is gone" else {"other", "broken"})
+    sockets.remove()
+
+
+def test_a_run_that_is_deleted_in_part_is_said_to_be(runs, monkeypatch, capsys):
+    """As where a file system keeps a name of a file that somebody has open; with what was deleted before."""
+    remove, gone = os.unlink, []
+
+    def unlink(path, **about):
+        if len(gone) == 3:  # the second file of the second run
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        remove(path, **about)
+        gone.append(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert main(["runs", str(runs), "--delete", "--yes", "--state", "ended", "--env", "Pend*"]) == 2
+    said = capsys.readouterr()
+    [kept] = (runs / "old").iterdir()
+    what = f"{runs / 'old'} is deleted in part: Device or resource busy ({kept.name})"
+    assert said.err == f"spreeze runs: {what}\n"
+    assert "1 run deleted" in re.sub(r" \(.*?\)", "", said.out)
 
 
 def test_a_link_to_a_run_is_left_alone(runs, capsys):
