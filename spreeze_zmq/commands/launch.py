@@ -249,6 +249,13 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
             f"--resume {run}: it is over already: {reached}, counted from the first run's beginning; "
             f"go on with{further(plan.run.stop, reached)}"
         )
+    if origin.run.state == "running":
+        after = f"its checkpoint at {origin.env_steps:,} env steps"
+        say(
+            f"{run} still runs: what it learns after {after} is no part of the new run "
+            "(let it end first to go on from all of it)",
+            file=sys.stderr,
+        )
     plan = scaled_as_before(plan, origin.run)
     return plan.resuming(origin.checkpoint.path, origin.ancestors), origin
 

@@ -16,6 +16,7 @@ from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
+from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
@@ -31,9 +32,10 @@ from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import MANIFEST, SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.curves import read_curve
-from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.run.folder import CLAIMED, RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
 from spreeze_zmq.run.sampler_state import packed
+from spreeze_zmq.wire.channels import SocketFolder
 from tests.unit.data.made import dataset
 from tests.unit.evaluation.test_saved import save
 
@@ -102,6 +104,20 @@ def parent(tmp_path):
     policy(folder, -2.0)
     checkpoint(folder, 60.0, 600)
     return folder
+
+
+def test_what_a_run_that_still_runs_learns_is_said_to_be_no_part_of_the_new_one(parent, monkeypatch, capsys):
+    """As where Ctrl-C has not ended it yet."""
+    monkeypatch.setattr(launch, "_launch", lambda *_: 0)
+    words = ["--env", "Pendulum-v1", "--algorithm", "sac", "--resume", str(parent.path)]
+    sockets = SocketFolder.create("live")
+    sockets.hold(parent.path / CLAIMED)
+    assert launch.main(words) == 0
+    says = f"{parent.path} still runs: what it learns after its checkpoint at 600 env steps is no part of"
+    assert says in capsys.readouterr().err
+    sockets.remove()
+    assert launch.main(words) == 0
+    assert "still runs" not in capsys.readouterr().err
 
 
 def test_the_curve_goes_on_from_what_led_to_the_checkpoint(parent, tmp_path):
