@@ -12,7 +12,8 @@ from typing import Any
 
 from spreeze_zmq import __version__
 from spreeze_zmq.base.gpus import gpu_models
-from spreeze_zmq.base.machine import available_cores, cpu_model, digest, shipped_folder
+from spreeze_zmq.base.machine import available_cores, cpu_model, shipped_folder
+from spreeze_zmq.base.once import digest
 
 #: This library, as installers name it.
 OURS = "spreeze-zmq"
