@@ -1,11 +1,17 @@
-"""Asks the kernel to signal a child process when its parent dies, and who belongs to whom."""
+"""Asks the kernel to signal a child process when its parent dies and to keep how it ended, and who belongs to
+whom.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+
+from spreeze_zmq.base.errors import InputError
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
@@ -48,6 +54,33 @@ def is_within(pid: object, leader: int) -> bool:
         return os.getsid(pid) == leader
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def exit_codes_kept(*, required: bool = False) -> Iterator[None]:
+    """Inside, the kernel keeps how children of this process end. Where SIGCHLD is ignored, as it may be
+    inherited, it drops that, and ``subprocess`` takes each of them for one that ended with code 0.
+
+    Args:
+        required: refuse where it cannot be changed, which the main thread alone can do; else leave it.
+
+    Raises:
+        InputError: it is ignored, and this is another thread.
+    """
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    in_main = threading.current_thread() is threading.main_thread()
+    if ignored and required and not in_main:
+        raise InputError(
+            "SIGCHLD is ignored in this process, which then does not hear how its children end, and only the "
+            "main thread can change that: call signal.signal(signal.SIGCHLD, signal.SIG_DFL) there"
+        )
+    if ignored and in_main:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ignored and in_main:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def has_children() -> bool:

@@ -25,6 +25,8 @@ def _begin(module: str, *, warm: bool = False) -> int:
     importlib.import_module("spreeze_zmq.base.unbound").unbind()  # before a module of the user loads torch
     if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: how its processes end would be lost
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if warm:
         servers = importlib.import_module("spreeze_zmq.launcher.warm")
         servers.start(sys.argv[1:])

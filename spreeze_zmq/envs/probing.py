@@ -22,7 +22,7 @@ import msgpack
 
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization
 from spreeze_zmq.base.guard import Guard, GuardedGroup
-from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.base.parent_death import bound_to_parent, exit_codes_kept
 from spreeze_zmq.envs.processes import (
     ChildProcess,
     Started,
@@ -50,6 +50,7 @@ CLOSING = "close()"
 WITH_THREADS = frozenset({"torch", "jax", "tensorflow"})
 
 
+@exit_codes_kept()
 def look(
     env_id: str,
     env_kwargs: Mapping[str, Any] | None = None,

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -145,7 +146,8 @@ def _check_end(end: End, env: str | None, folder: RunFolder) -> None:
     if end.interrupts > (0 if end.code in NOT_BEGUN else 1):
         raise KeyboardInterrupt
     if end.code == InputError.exit_code:
-        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(env))
+        words = re.split("^spreeze-launch: ", end.message, flags=re.MULTILINE)[-1]  # after what modules print
+        raise InputError(words + _registered_here(env))
     if end.code < 0:
         what = " before the run began"
         if folder.run_file.exists():

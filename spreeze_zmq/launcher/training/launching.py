@@ -14,7 +14,7 @@ from typing import IO, Any
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.importing import PROGRAM
-from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.base.parent_death import bound_to_parent, exit_codes_kept
 
 LAUNCHER = (*PROGRAM, "spreeze_zmq.commands.begin")
 #: Variables that make programs write escape sequences to a pipe.
@@ -36,6 +36,7 @@ class End:
     interrupts: int
 
 
+@exit_codes_kept(required=True)
 def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool) -> End:
     """Run the launcher to its end.
 
@@ -45,6 +46,9 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
         arguments: its command line.
         import_paths: more folders from which it and its processes import modules.
         show: whether to show its output: as a live view if this process has a terminal, else line by line.
+
+    Raises:
+        InputError: SIGCHLD is ignored, and this is not the main thread.
     """
     environment = dict(os.environ)
     show = show and not getattr(sys.stdout, "closed", sys.stdout is None)
