@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from spreeze_zmq.base.errors import is_installed
+from spreeze_zmq.base.errors import InputError, is_installed
 from spreeze_zmq.base.trust import import_folder
 
 #: Runs a module of this package as a program: no file of the current folder is taken for one of a library.
@@ -33,6 +33,17 @@ def marked() -> Iterator[None]:
 def is_marked() -> bool:
     """Whether this process, or one that it comes from, is marked."""
     return VARIABLE in os.environ
+
+
+def check_interpreter() -> None:
+    """Raise InputError where ``sys.executable`` is no interpreter but a frozen program, which would begin
+    once more in place of each process, and so on without end.
+    """
+    if getattr(sys, "frozen", False) or not sys.executable:
+        raise InputError(
+            f"other processes are started by sys.executable, which is {sys.executable!r} in this program, "
+            "and no interpreter: let a frozen or embedding program start a python that calls this in a script"
+        )
 
 
 def hand_down(modules: Iterable[str], beside: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import psutil
 
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.importing import check_interpreter
 from spreeze_zmq.base.parent_death import bound_to_parent
 
 #: Time for processes to end by themselves, and then to end after SIGTERM.
@@ -46,7 +47,11 @@ def interpreter(module: str, fds: Sequence[int], text: str, **options: Any) -> s
         fds: file descriptors that it inherits.
         text: its standard input, of any length.
         options: further arguments of ``subprocess.Popen``.
+
+    Raises:
+        InputError: there is no interpreter.
     """
+    check_interpreter()
     code = f"from {module} import main; main(*map(int, sys.argv[2:]))"
     code = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]);{code}"
     command = [sys.executable, "-P", "-c", code, json.dumps(sys.path), *map(str, fds)]

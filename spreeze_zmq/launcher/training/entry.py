@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
-from spreeze_zmq.base.importing import is_marked, marked
+from spreeze_zmq.base.importing import check_interpreter, is_marked, marked
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import ADDED, folder_now, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
@@ -104,6 +104,7 @@ def train(
             "train: called while a run imports this file, or in one of its processes: put the call under "
             'if __name__ == "__main__"'
         )
+    check_interpreter()
     name = None if env is None else env_name(env)
     called = _checked(callbacks)
     if name is None and topology is None:

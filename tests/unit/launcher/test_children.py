@@ -3,13 +3,14 @@
 import os
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
-from spreeze_zmq.envs import probing
+from spreeze_zmq.envs import probing, processes
 from spreeze_zmq.launcher.training import launching
 from spreeze_zmq.launcher.training.launching import End, launch
 
@@ -54,6 +55,23 @@ def test_a_command_hears_its_processes_where_children_are_ignored(tmp_path, igno
     words = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=tmp_path, **words) as launcher:
         assert "killed it by SIGKILL" in launcher.stderr.read()
+
+
+@pytest.mark.parametrize("program", ["frozen", "embedding"])
+def test_a_program_that_is_no_interpreter_is_not_started_again(program, monkeypatch):
+    """It would come to the same line, and start the next one."""
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: started.append("once more"))
+    monkeypatch.setattr(sys, "executable", "/opt/app/trainer" if program == "frozen" else "")
+    if program == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    for call in (
+        lambda: spreeze_zmq.train("Pendulum-v1", progress=False),
+        lambda: processes.interpreter("spreeze_zmq.envs.probed", [], ""),
+    ):
+        with pytest.raises(InputError, match="no interpreter"):
+            call()
+    assert not started
 
 
 def test_a_mistake_is_said_without_what_modules_print(tmp_path, monkeypatch):
