@@ -4,6 +4,7 @@ table of layers, or by a registered loader of the class that a description names
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -204,3 +205,14 @@ def load_class(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.f
         return _loaders[-1](description, arrays)
     except ImportError as error:
         raise ValueError(f"its class {description['class']!r} cannot be imported: {error}") from error
+
+
+def remade(kind: Callable[..., Any], fields: Mapping[str, Any], *given: Any) -> Any:
+    """A policy of ``kind`` that was copied or pickled. Whoever unpickles lets the pickle run anything: the
+    module of its class is trusted.
+    """
+    if (module := module_of(fields["description"])) is not None:
+        trusted.add(module)
+        if not _loaders:
+            importlib.import_module("spreeze_zmq").Policy  # noqa: B018 - registers the loader of classes
+    return kind(fields, *given)

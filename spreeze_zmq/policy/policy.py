@@ -15,7 +15,7 @@ from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.base.masks import mask_in
 from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
-from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, module_of, trusted
+from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, module_of, remade, trusted
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import ARRAYS, read_file, write_file
 from spreeze_zmq.policy.legal import mask_rows
@@ -245,8 +245,14 @@ class Policy:
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:
         """Write everything needed to act to a safetensors file, atomically; ``load`` returns ``metadata``."""
-        fields = {"description": self.description, "version": self.version, "extras": self.extras}
-        write_file(Path(path), fields, self.arrays, metadata)
+        write_file(Path(path), self._fields(), self.arrays, metadata)
+
+    def _fields(self) -> dict[str, Any]:
+        return {"description": self.description, "version": self.version, "extras": self.extras}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have what it is made of, and are made of it."""
+        return remade, (type(self), self._fields(), self.arrays, self.metadata)
 
     @classmethod
     def load(cls, path: Path | str, trust: Collection[str] = ()) -> Self:

@@ -225,6 +225,10 @@ class Run:
     folder: Path
     trust: Collection[str] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles read its folder themselves."""
+        return type(self), (self.folder, self.trust)
+
     @cached_property
     def summary(self) -> dict[str, Any]:
         """``summary.json``: exit_reason, wall_s, env_steps, evaluations, best_return and more."""
