@@ -121,7 +121,7 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Eng
     try:
         source = find(env_id)
     except InvalidEnvironment as error:
-        if backend != "auto" or ":" in env_id:
+        if backend != "auto" or not isinstance(env_id, str) or ":" in env_id:
             raise
         hints = []
         for engine in LIBRARIES:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq.base.errors import InvalidEnvironment
@@ -101,6 +102,8 @@ def make(
         InvalidEnvironment: it cannot be made in this way; names the reason.
         EnvironmentFailure: the workers did not start.
     """
+    given = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed, "first_index": first_index}
+    num_envs, num_workers, seed, first_index = _whole(env_id, given)
     _check_numbers(env_id, num_envs, batch_size, num_workers, backend)
     from spreeze_zmq.envs.failures import Failures
     from spreeze_zmq.envs.in_process import choose
@@ -158,6 +161,19 @@ def _in_workers(
     env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick, start_s)
     env.backend_reason = f"{choice.reason}; in {num_workers} workers"
     return env
+
+
+def _whole(env_id: str, numbers: Mapping[str, Any]) -> Iterator[int]:
+    """Numbers as Python's own integers, whichever library's they were; environments are given no others.
+
+    Raises:
+        InvalidEnvironment: one is not whole.
+    """
+    for name, number in numbers.items():
+        try:
+            yield operator.index(number)
+        except TypeError:
+            raise InvalidEnvironment(f"{env_id}: {name} is a whole number, not {number!r:.60}") from None
 
 
 def _check_numbers(

@@ -190,7 +190,8 @@ def find(env_id: str) -> EnvironmentSource:
     """
     if not isinstance(env_id, str) or not env_id.strip():
         raise InvalidEnvironment(
-            f"an environment's name is expected, such as 'HalfCheetah-v5', not {env_id!r}"
+            "an environment's name is expected, such as 'HalfCheetah-v5' or 'my_module:MyEnv', by which any "
+            f"process can make it, not {env_id!r:.80}"
         )
     module_name, colon, name = env_id.partition(":")
     if colon and not (module_name and name):
