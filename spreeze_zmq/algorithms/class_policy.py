@@ -88,17 +88,18 @@ class ClassPolicy:
 
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])
-        with torch.random.fork_rng(devices=[]):  # the first numbers of networks are drawn, and replaced below
+        # the first numbers of networks are drawn, and replaced below; the caller may have a default device
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             self.algorithm = kind(options_from(kind.Options, description["options"]), env)
             if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
                 _check_lists(description["options"])
                 with torch.device("meta"):
                     _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
             networks = self.algorithm.networks()
-        part = _acting_part(networks)
-        for name, module in part.items():
-            setattr(self.algorithm, name, module.eval().requires_grad_(False))
-        FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
+            part = _acting_part(networks)
+            for name, module in part.items():
+                setattr(self.algorithm, name, module.eval().requires_grad_(False))
+            FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
         self.modules, self.network = part, part[networks.acting]
         self._rows = ObservationScaling(description["observation"], arrays)
         num_outputs = self.algorithm.distribution().num_outputs

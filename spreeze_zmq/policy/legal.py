@@ -127,7 +127,7 @@ def mask_rows(given: Any, num: int) -> NDArray[np.bool_]:
         flags = np.asarray(given)
         rows = flags.reshape(num, -1) if num == 1 or (flags.ndim > 2 and len(flags) == num) else flags
         fits = rows.dtype.kind in "biuf" and bool(((rows == 0) | (rows == 1)).all())
-    except ValueError:  # lists of different lengths
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths, or a tensor on a device
         fits = False
     if not fits:
         raise InputError(f"the action_mask is {given!r:.80}, expected an array of 0 and 1")

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, in_one_line
 from spreeze_zmq.policy.actor import Actions
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import MOST_ENVIRONMENT, parsed
@@ -228,9 +228,16 @@ def choices(distribution: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """The shape of an array or of nested lists of numbers; None for anything else."""
+    """The shape of an array or of nested lists of numbers; None for anything else.
+
+    Raises:
+        InputError: it is, or holds, a tensor that NumPy does not take.
+    """
     try:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths
         return None
+    except (TypeError, RuntimeError) as error:  # on a device, of bfloat16, or with a gradient
+        mend = "of a tensor give it policy(obs.detach().float().cpu().numpy())"
+        raise InputError(f"the observation is no array: {in_one_line(error)}; {mend}") from None
     return array.shape if array.dtype.kind in "buif" else None
