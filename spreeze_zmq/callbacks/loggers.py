@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import posixpath
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,37 +76,60 @@ class _LikeWandB(Logger):
         init: further arguments of ``init``.
     """
 
+    #: Runs that loggers have begun and not finished.
+    _begun: ClassVar[list[Any]] = []
+
     def __init__(self, project: str = "spreeze", **init: Any) -> None:
         self._init = {"project": project, **init}
         self._run: Any = None
-        self._highest = 0
+        self._is_own = True
+        self._first = self._highest = 0
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name}
 
+    def _active(self, library: Any) -> Any:
+        """The run that all threads of this process are in; None for none."""
+
     def on_started(self, run: LiveRun, started: Started) -> None:
-        """Begin a run there, with the options as its configuration."""
+        """Begin a run there, with the options as its configuration; or go on with the script's own."""
         config = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
         library = importlib.import_module(self.needs[0])
-        self._run = library.init(**{**self._defaults(run), "config": config, **self._init})
-        self._highest = 0
+        active = self._active(library)
+        beside = any(active is each for each in self._begun)
+        self._is_own, self._first = active is None or beside, 0
+        if self._is_own:
+            more = {"reinit": "create_new"} if beside else {}
+            self._run = library.init(**{**self._defaults(run), "config": config, **more, **self._init})
+            self._begun.append(self._run)
+        else:
+            self._run, self._first = active, active.step
+            active.config.update(config, allow_val_change=True)
+        self._highest = self._first
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        self._highest = max(self._highest, env_steps)  # W&B leaves out what comes at an earlier step
+        self._highest = max(self._highest, self._first + env_steps)  # W&B leaves out what comes at an earlier
         self._run.log(dict(points), step=self._highest)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
-        self._run.finish()
+        if self._is_own:
+            self._run.finish()
+            self._begun.remove(self._run)
 
 
 class WandB(_LikeWandB):
-    """Weights & Biases: ``pip install 'spreeze_zmq[wandb]'``."""
+    """Weights & Biases: ``pip install 'spreeze_zmq[wandb]'``. In a run that the script itself has begun, such
+    as one of a sweep, it draws behind what that has logged, and leaves its end to the script.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ("wandb",)
     if_left = "W&B may show the run as crashed and lack its last points: wandb sync {folder}/wandb/run-*"
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
         return {"name": run.folder.name, "dir": str(run.folder)}
+
+    def _active(self, library: Any) -> Any:
+        return library.run
 
 
 class Trackio(_LikeWandB):
@@ -115,8 +139,9 @@ class Trackio(_LikeWandB):
 
 
 class MLflow(Logger):
-    """MLflow: ``pip install 'spreeze_zmq[mlflow]'``. Of names that an environment or a learner gives, such as
-    ``speed (m/s)``, what MLflow takes in none becomes ``_``.
+    """MLflow: ``pip install 'spreeze_zmq[mlflow]'``. What the script itself has set there stays, its active
+    run too. Of names that an environment or a learner gives, such as ``speed (m/s)``, what MLflow takes in
+    none becomes ``_``.
 
     Args:
         experiment: where the run appears.
@@ -127,21 +152,36 @@ class MLflow(Logger):
 
     def __init__(self, experiment: str = "spreeze", tracking_uri: str | None = None) -> None:
         self._experiment, self._uri = experiment, tracking_uri
-        self._mlflow: Any = None
+        self._client: Any = None
+        self._run_id = ""
 
     def on_started(self, run: LiveRun, started: Started) -> None:
         """Begin a run there, with the options as its parameters."""
-        self._mlflow = importlib.import_module("mlflow")
-        if self._uri is not None:
-            self._mlflow.set_tracking_uri(self._uri)
-        self._mlflow.set_experiment(self._experiment)
-        self._mlflow.start_run(run_name=run.folder.name)
-        facts = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed}
-        self._mlflow.log_params({**facts, **started.options})
+        named = importlib.import_module("mlflow.tracking.context.registry")  # by whom, of which script
+        tags = named.resolve_tags({"mlflow.runName": run.folder.name})
+        self._client = importlib.import_module("mlflow").MlflowClient(self._uri)
+        made = self._client.create_run(self._experiment_id(), tags=tags, run_name=run.folder.name)
+        self._run_id = made.info.run_id
+        facts = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
+        kind = importlib.import_module("mlflow.entities").Param
+        params = [kind(name, str(value)) for name, value in facts.items()]
+        self._client.log_batch(self._run_id, params=params)
+
+    def _experiment_id(self) -> str:
+        """That of the experiment of this name, which is created where there is none."""
+        if (found := self._client.get_experiment_by_name(self._experiment)) is None:
+            try:
+                return str(self._client.create_experiment(self._experiment))
+            except Exception:  # another run has, just now
+                if (found := self._client.get_experiment_by_name(self._experiment)) is None:
+                    raise
+        return str(found.experiment_id)
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
         named = {posixpath.normpath(ODD.sub("_", name)): value for name, value in points.items()}
-        self._mlflow.log_metrics(named, step=env_steps)
+        kind, now_ms = importlib.import_module("mlflow.entities").Metric, int(time.time() * 1000)
+        metrics = [kind(name, value, now_ms, env_steps) for name, value in named.items()]
+        self._client.log_batch(self._run_id, metrics=metrics)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
-        self._mlflow.end_run()
+        self._client.set_terminated(self._run_id)

@@ -629,7 +629,7 @@ def test_a_service_that_is_slow_to_take_the_last_points_gets_them(broker, monkey
         finished.append("run")
 
     run = SimpleNamespace(log=lambda points, step: None, finish=finish)
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run, run=None))
     with broker.watched(WandB()):
         broker.tell_all()
     assert finished == ["run"]
