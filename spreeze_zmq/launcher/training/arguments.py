@@ -32,14 +32,38 @@ def env_name(env: str | Callable[..., Any]) -> str:
             f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
             " make environments of their own"
         )
-    if module in _PROGRAM or getattr(sys.modules.get(module), name, None) is not env:
-        where = "this script or notebook" if module in _PROGRAM else f"another function of {module}"
+    found = "" if module in _PROGRAM else _name_in(module, name, env)
+    if not found:
         raise InputError(
-            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
+            f"train: {name} {_where(module, name)}, where the run's processes cannot import it; write it at "
             "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
         )
     importlib.import_module(module)
-    return f"{module}:{name}"
+    return f"{module}:{found}"
+
+
+def _name_in(module: str, name: str, env: Any) -> str:
+    """The name that a module has for an object which calls itself ``name``; empty for none. One that the
+    module has made again since, as a notebook's reload does, is the same to a process that imports it.
+    """
+    loaded = sys.modules.get(module)
+    now: Any = getattr(loaded, name, None)
+    if now is env:
+        return name
+    names = [each for each, value in list(getattr(loaded, "__dict__", {}).items()) if value is env]
+    is_made_again = type(now) is type(env) and (now.__module__, now.__qualname__) == (module, name)
+    return names[0] if names else name if is_made_again else ""
+
+
+def _where(module: str, name: str) -> str:
+    """Where an object is that another process cannot import, behind its name."""
+    if module in _PROGRAM:
+        return "is defined in this script or notebook"
+    if "<locals>" in name:
+        return f"is defined in another function of {module}"
+    if "." in name:
+        return f"is a method or an inner class of {module}"
+    return f"has no name in {module}"
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

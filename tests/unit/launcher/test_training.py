@@ -1,6 +1,7 @@
 """``spreeze_zmq.train``: its arguments are the tables of a topology."""
 
 import enum
+import importlib
 import io
 import os
 import signal
@@ -168,6 +169,48 @@ def test_a_class_of_a_script_that_multiprocessing_has_started_is_one_of_a_script
     monkeypatch.setitem(sys.modules, "__mp_main__", SimpleNamespace(Mine=kind))
     with pytest.raises(InputError, match="Mine is defined in this script or notebook"):
         env_name(kind)
+
+
+NAMED = """
+import gymnasium
+
+class Pole(gymnasium.Env):
+    @classmethod
+    def made(cls):
+        return cls()
+
+First = Pole
+
+class Pole(First):
+    pass
+
+def inside():
+    class Pole(First):
+        pass
+    return Pole
+"""
+
+
+def test_what_a_module_has_is_named_also_once_it_was_reloaded(tmp_path, monkeypatch):
+    """As by a notebook's %autoreload, after which the class that the notebook has is another object. One that
+    has another name too is found by that; what no name of the module reaches is refused, and said to be what
+    it is.
+    """
+    (tmp_path / "named_env.py").write_text(NAMED)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("named_env")
+    before, first = module.Pole, module.First
+    assert (env_name(before), env_name(first)) == ("named_env:Pole", "named_env:First")
+    importlib.reload(module)
+    assert module.Pole is not before
+    assert env_name(before) == "named_env:Pole"
+    for given, said in (
+        (module.Pole.made, "Pole.made is a method or an inner class of named_env"),
+        (module.inside(), "Pole is defined in another function of named_env"),
+    ):
+        with pytest.raises(InputError, match=said):
+            env_name(given)
+    del sys.modules["named_env"]
 
 
 class Mode(enum.IntEnum):
