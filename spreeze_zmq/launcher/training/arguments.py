@@ -66,10 +66,16 @@ def _where(module: str, name: str) -> str:
     return f"has no name in {module}"
 
 
-def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def settings(table: Mapping[str, Any], prefix: str = "", *, over: bool = False) -> Iterator[str]:
     """``A.B=VALUE``, as ``--set`` takes it, for each key that these tables state. A key's own value is whole:
     nothing of what a topology has there is mixed with it. None stands for a key that is not given, but not
     among an environment's own arguments, where it may mean something.
+
+    Args:
+        table: of tables and values.
+        prefix: the key of the table; empty for that of all.
+        over: whether a topology has keys of its own: there a table without keys overrides none, and elsewhere
+            it is stated, since a component or a source may need no key.
 
     Raises:
         InputError: TOML has no such value, or no such key.
@@ -78,8 +84,8 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         name = _key(key, prefix)
         name = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
         place = f"{prefix}.{name}" if prefix else name
-        if isinstance(value, Mapping) and value and not _OPTION.match(place):
-            yield from settings(value, place)
+        if isinstance(value, Mapping) and (value or over) and not _OPTION.match(place):
+            yield from settings(value, place, over=over)
         elif value is not None or place.startswith("run.env_kwargs."):
             yield f"{place}={toml(value, place)}"
 

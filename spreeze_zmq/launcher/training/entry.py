@@ -122,7 +122,8 @@ def train(
     if topology is not None:
         tables["run"]["env"] = name
     words = ["--env", name] if topology is None and name else [str(topology)]
-    words += [word for setting in settings(tables) for word in ("--set", setting)]
+    stated = settings(tables, over=topology is not None)
+    words += [word for setting in stated for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place.absolute())  # a callback may change the current folder

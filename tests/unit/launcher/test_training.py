@@ -90,6 +90,17 @@ def test_a_schedule_stands_in_place_of_what_the_topology_has(before, asked):
     assert values["run"]["stop"] == {"minutes": 5, "env_steps": 9000}
 
 
+def test_a_table_without_keys_overrides_none(asked):
+    """Of a topology's tables; a source that has none is a mistake, and an option's value is its own."""
+    before = read_source("hopper").values
+    empty = {"options": {}, "stop": {}, "env_kwargs": {}, "components": {"sampler": {}}}
+    assert before["components"]["sampler"]
+    assert read_source("hopper", asked(topology="hopper", **empty)).values == before
+    goal = read_source("hopper", asked(topology="hopper", env_kwargs={"goal": {}})).values
+    assert goal["run"]["env_kwargs"] == {"goal": {}}
+    assert "data.shown={}" in asked("Pendulum-v1", data={"shown": {}})
+
+
 @pytest.mark.parametrize("code", [-2, 130])
 def test_who_interrupts_a_script_before_its_run_has_begun_is_obeyed(code, tmp_path, monkeypatch):
     """While the launcher loads, and while it compiles or measures: nothing failed, and nothing is left."""
