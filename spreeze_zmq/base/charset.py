@@ -45,9 +45,15 @@ def all_printable(value: Any) -> Any:
 
 
 def say(*values: object, end: str = "\n", file: IO[str] | None = None, flush: bool = False) -> None:
-    """``print``, made printable: how every program of the package writes a line."""
-    text = printable(" ".join(map(str, values)))
-    print(text, end=end, file=file or sys.stdout, flush=flush)
+    """``print``, made printable: how every program of the package writes a line. A stream of somebody else's
+    program, which ``spell_out`` has not settled, gets what it lacks in ASCII too.
+    """
+    text, stream = printable(" ".join(map(str, values))), file or sys.stdout
+    try:
+        print(text, end=end, file=stream, flush=flush)
+    except UnicodeEncodeError:
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        print(fitted(text, encoding), end=end, file=stream, flush=flush)
 
 
 def spell_out(*streams: IO[str]) -> None:

@@ -55,7 +55,8 @@ def _join(thread: threading.Thread, end_s: float, level: int) -> None:
     """Wait until the callbacks have taken all, at most for ``end_s``; soon say so where the run is shown."""
     thread.join(SILENT_S)
     if thread.is_alive() and level < logging.WARNING:
-        say("callbacks take what has come last (Ctrl-C to leave it out)", flush=True)
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it, which costs nobody the finished run
+            say("callbacks take what has come last (Ctrl-C to leave it out)", flush=True)
     thread.join(end_s + 2 * LAST_S)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -15,6 +16,8 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent, exit_codes_kept
+
+log = logging.getLogger("spreeze")
 
 LAUNCHER = (*PROGRAM, "spreeze_zmq.commands.begin")
 #: Variables that make programs write escape sequences to a pipe.
@@ -63,7 +66,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
     lines, interrupts = _Lines(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
         try:
-            while child is None or child.poll() is None:
+            while child is None or child.returncode is None:  # one that has ended may have said more
                 try:
                     if child is None:
                         with held_back([signal.SIGINT]):  # else one could have begun of which nobody knows
@@ -83,7 +86,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
         words.seek(0)
         message = words.read().strip()
     if show and child.returncode == 0:
-        say(message)
+        lines.end(message)
     return End(child.returncode, message, interrupts)
 
 
@@ -111,17 +114,25 @@ def _started(
 
 
 class _Lines:
-    """Prints plain lines; in a notebook a line of figures replaces the one before."""
+    """Prints plain lines; in a notebook a line of figures replaces the one before. Where one cannot be
+    written, as where its reader has left or the disk is full, nothing is any more, and the run goes on.
+    """
 
     def __init__(self) -> None:
         self._display: Any = None
         self._in_notebook = "ipykernel" in sys.modules and _has_kernel()
+        self._fails = False
 
     def show(self, line: str) -> None:
         """Print a note, or replace the figures."""
-        if not self._in_notebook or line.startswith("note "):
-            say(line, flush=True)
-            return
+        is_note = not self._in_notebook or line.startswith("note ")
+        self._attempt(lambda: say(line, flush=True) if is_note else self._replace(line))
+
+    def end(self, message: str) -> None:
+        """Print what the run has reached."""
+        self._attempt(lambda: say(message))
+
+    def _replace(self, line: str) -> None:
         from IPython.display import display
 
         text = {"text/plain": line}
@@ -129,6 +140,15 @@ class _Lines:
             self._display = display(text, raw=True, display_id=True)
         else:
             self._display.update(text, raw=True)
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        if self._fails:
+            return
+        try:
+            write()
+        except Exception as error:  # of a stream that may be anybody's
+            self._fails = True
+            log.warning("the lines of this run are shown no more, the run itself is as it was: %r", error)
 
 
 def _has_kernel() -> bool:

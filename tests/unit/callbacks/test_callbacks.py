@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import io
 import logging
 import queue
 import signal
@@ -650,6 +651,15 @@ def test_the_wait_for_callbacks_is_said_and_ctrl_c_ends_it(broker, sleeps, monke
         began_s = time.monotonic()
     assert time.monotonic() - began_s < DEADLINE_S
     assert capsys.readouterr().out == "callbacks take what has come last (Ctrl-C to leave it out)\n"
+
+
+def test_a_wait_that_cannot_be_said_costs_nobody_the_finished_run(broker, sleeps, monkeypatch):
+    """As where the disk is full that a script's output goes to."""
+    monkeypatch.setattr(beside, "SILENT_S", 0.0)
+    with open("/dev/full", "wb", 0) as full, io.TextIOWrapper(full, write_through=True) as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with broker.watched(sleeps):
+            broker.tell_all()
 
 
 def test_what_was_not_sent_is_named_with_the_command_that_sends_it(broker, sleeps, caplog):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -267,6 +268,35 @@ def test_a_run_begins_whatever_the_output_is(kind, monkeypatch):
     end = launch(["--list"], [], show=True)
     assert (end.code, end.message) == (0, "")
     assert not isinstance(stream, Tee) or "pendulum" in "".join(stream.lines)
+
+
+def gone():
+    """The end of a pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return io.FileIO(writer, "w")
+
+
+@pytest.mark.parametrize(
+    ("opened", "shown"),
+    [
+        (io.BytesIO, "first +- 1\nlast +- 2\ndone +- 3\n"),
+        (partial(io.FileIO, "/dev/full", "w"), ""),
+        (gone, ""),
+    ],
+    ids=["ascii", "full", "left"],
+)
+def test_a_run_goes_on_where_what_it_says_cannot_be_written(opened, shown, monkeypatch, caplog):
+    """A line in its place says so, and that the run is as it was."""
+    script = "echo 'first ± 1'; echo 'last ± 2'; echo 'done ± 3' >&2"
+    monkeypatch.setattr(launching, "LAUNCHER", ("/bin/sh", "-c", script))
+    raw = opened()
+    encoding = "ascii" if shown else "utf-8"
+    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert launch([], [], show=True) == End(0, "done ± 3", 0)
+        assert ["are shown no more" in record.message for record in caplog.records] == [True] * (not shown)
+        assert not shown or raw.getvalue().decode() == shown
 
 
 def test_a_launcher_that_could_not_be_started_leaves_no_folder(tmp_path, monkeypatch):
