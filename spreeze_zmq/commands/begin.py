@@ -28,6 +28,7 @@ def _begin(module: str, *, warm: bool = False) -> int:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: how its processes end would be lost
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if warm:
+        sys.argv[1:] = importlib.import_module("spreeze_zmq.base.command_line").taken(sys.argv[1:])
         servers = importlib.import_module("spreeze_zmq.launcher.warm")
         servers.start(sys.argv[1:])
     main = importlib.import_module(f"spreeze_zmq.commands.{module}").main

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.command_line import handed_over
 from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.parent_death import bound_to_parent, exit_codes_kept
@@ -46,7 +47,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
     The first interrupt of this process makes the launcher end the run properly, a second one at once.
 
     Args:
-        arguments: its command line.
+        arguments: its command line, of any length.
         import_paths: more folders from which it and its processes import modules.
         show: whether to show its output: as a live view if this process has a terminal, else line by line.
 
@@ -100,17 +101,19 @@ def _started(
         bind()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
-    return subprocess.Popen(
-        [*LAUNCHER, *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=words,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # the terminal's Ctrl-C reaches only this process
-        preexec_fn=prepare,
-    )
+    with handed_over(arguments) as (given, passed):
+        return subprocess.Popen(
+            [*LAUNCHER, *given],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=words,
+            text=True,
+            errors="replace",
+            pass_fds=passed,
+            start_new_session=True,  # the terminal's Ctrl-C reaches only this process
+            preexec_fn=prepare,
+        )
 
 
 class _Lines:

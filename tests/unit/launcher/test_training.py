@@ -245,6 +245,16 @@ def test_a_number_of_a_class_of_ones_own_is_that_number(asked):
     assert values["run"]["env_kwargs"] == {"mode": 1, "each": [1, 0.5]}
 
 
+def test_arguments_of_any_length_reach_the_launcher(asked):
+    """Such as the prices of a year: the system takes 128 KiB in a word of a command."""
+    prices = [price / 7 for price in range(20_000)]
+    words = asked("Pendulum-v1", env_kwargs={"prices": prices})
+    values = read_source({"run": {"env": "Pendulum-v1"}}, words).values
+    assert values["run"]["env_kwargs"] == {"prices": prices}
+    end = launch(["--env=Pendulum-v1", *(f"--set={word}" for word in words), "--graph"], [], show=False)
+    assert "it takes no argument 'prices'" in end.message
+
+
 class Tee:
     """A stream that somebody wrote: it writes, and no more."""
 
