@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,22 +18,41 @@ PROGRAM = (sys.executable, "-P", "-m")
 VARIABLE = "SPREEZE_IMPORTS"
 
 
+class _Thread(threading.local):
+    """What the present thread does."""
+
+    imports = False
+
+
+_thread = _Thread()
+
+
 @contextlib.contextmanager
 def marked() -> Iterator[None]:
-    """Mark this process, and those that it starts meanwhile."""
+    """Mark this process, a program of the package, and those that it starts meanwhile."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "1"
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        os.environ.pop(VARIABLE, None)
         if before is not None:
             os.environ[VARIABLE] = before
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Mark the present thread alone, of somebody else's program, whose other threads may begin runs."""
+    before, _thread.imports = _thread.imports, True
+    try:
+        yield
+    finally:
+        _thread.imports = before
+
+
 def is_marked() -> bool:
-    """Whether this process, or one that it comes from, is marked."""
-    return VARIABLE in os.environ
+    """Whether this thread, this process or one that it comes from is marked."""
+    return _thread.imports or VARIABLE in os.environ
 
 
 def check_interpreter() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
-from spreeze_zmq.base.importing import check_interpreter, is_marked, marked
+from spreeze_zmq.base.importing import check_interpreter, importing, is_marked
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import ADDED, folder_now, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
@@ -170,7 +170,7 @@ def _checked(callbacks: Any) -> tuple[Callback, ...]:
     from spreeze_zmq.callbacks.named import checked
 
     try:
-        with marked():  # one that is named may be of the calling script
+        with importing():  # one that is named may be of the calling script
             return checked(callbacks)
     except InputError as error:
         raise InputError(f"train: {error}") from None

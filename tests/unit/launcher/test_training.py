@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -134,6 +136,37 @@ def test_a_callback_may_go_elsewhere_while_its_run_goes_on(tmp_path, monkeypatch
     monkeypatch.setattr(entry, "launch", launch)
     run = spreeze_zmq.train("Pendulum-v1", run_dir="mine", progress=False)
     assert run.folder == tmp_path / "mine"
+
+
+TRAINS = """
+import gates, spreeze_zmq
+gates.reached.set()
+assert gates.opened.wait(60)
+spreeze_zmq.train("Pendulum-v1")
+"""
+
+
+def test_while_a_run_imports_a_module_another_thread_may_begin_one(tmp_path, monkeypatch):
+    """The module itself, which the call would import again, begins none."""
+    gates = SimpleNamespace(reached=threading.Event(), opened=threading.Event())
+    monkeypatch.setitem(sys.modules, "gates", gates)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "trains.py").write_text(TRAINS)
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(2, "stopped here", 0))
+
+    def begun(*callbacks):
+        with pytest.raises(InputError) as refused:
+            spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", callbacks=callbacks, progress=False)
+        return str(refused.value)
+
+    with ThreadPoolExecutor() as threads:
+        imports = threads.submit(begun, "trains:Mine")
+        assert gates.reached.wait(60)
+        other = begun()
+        gates.opened.set()
+    assert other == "stopped here"
+    assert "called while a run imports this file" in imports.result()
+    assert begun() == "stopped here"
 
 
 POLE = "import gymnasium\n\ndef pole():\n    return gymnasium.make({!r})\n"
