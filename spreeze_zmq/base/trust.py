@@ -63,7 +63,7 @@ class Grant:
     import_paths: Sequence[str] = ()
 
     def make_importable(self, trust: Collection[str] = ()) -> None:
-        """Let this process import what the run did.
+        """Let this process import what the run did; where that was nothing of the user's, its path stays.
 
         Args:
             trust: modules that may be others than the run's.
@@ -73,7 +73,7 @@ class Grant:
         """
         search = [*sys.path, *self.import_paths]
         self.check_same((module for module in self.modules if module not in trust), search)
-        for folder in self.import_paths:
+        for folder in self.import_paths if self.modules or trust else ():
             make_importable(Path(folder))
 
     def check_same(self, modules: Iterable[str], search: Sequence[str], mend: str = "") -> None:

@@ -18,6 +18,7 @@ from typing import NoReturn, TextIO
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.charset import printable, say
 from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
+from spreeze_zmq.base.importing import marked
 from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.component.component import Component
@@ -44,7 +45,8 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     """
     log_to(sys.stderr)
     standing.answer()
-    _leave(live(role, main, sys.argv[1:], _heed_signals, leave=_leave))
+    with marked():  # as the launcher is, which has not started one that joins by hand
+        _leave(live(role, main, sys.argv[1:], _heed_signals, leave=_leave))
 
 
 def _leave(code: int) -> NoReturn:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.importing import is_marked
 from spreeze_zmq.base.trust import make_importable
 
 #: Where modules are looked for.
@@ -16,8 +17,9 @@ _WHERE = "in the current directory, the topology's folder or the installed packa
 
 
 def imported(env_id: str, module_name: str) -> Any:
-    """The module of an environment's name. Modules are looked for in the current directory first, as in a
-    script's; what one of them hides is named by who looks at the environment (``probed.hidden``).
+    """The module of an environment's name. Programs and the processes of a run look for it in the current
+    directory first, as in a script's; what one there hides is named by who looks at the environment
+    (``probed.hidden``). Somebody else's program, whose own imports come later, looks there last.
 
     Raises:
         InvalidEnvironment: there is none, or importing it failed; says where and why.
@@ -26,7 +28,7 @@ def imported(env_id: str, module_name: str) -> Any:
         plain = os.path.basename(module_name).removesuffix(".py")
         raise InvalidEnvironment(f"{env_id}: a module is named, not its file: write '{plain}:...', {_WHERE}")
     if "" not in sys.path:
-        make_importable(Path.cwd(), first=True)
+        make_importable(Path.cwd(), first=is_marked())
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:

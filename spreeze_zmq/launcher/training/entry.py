@@ -137,7 +137,8 @@ def train(
                 folder.path.parent.rmdir()
     _check_end(end, name, folder)
     plan = Plan.read(folder.run_file)
-    make_importable(modules_folder(plan.topology_file))
+    if own_modules(plan):
+        make_importable(modules_folder(plan.topology_file))
     # this process knows who made the run; a mark knows the modules' places, too
     trust = own_modules(plan) if grant_of(folder.path).why_not else ()
     return Run(folder.path.resolve(), trust)

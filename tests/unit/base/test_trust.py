@@ -240,6 +240,23 @@ def test_a_script_that_has_imported_another_module_evaluates_no_run_of_its_own_i
     assert run.evaluate(1).lengths.tolist() == [4]
 
 
+def test_a_run_without_modules_of_ones_own_changes_nobodys_path(place, monkeypatch):
+    """A script that trains and evaluates what ships imports nothing from the folder of the topology."""
+    path = list(sys.path)
+    (place / "shipped.toml").write_text('[run]\nenv = "Pendulum-v1"\nalgorithm = "sac"\n')
+    plan = topology.load(place / "shipped.toml")
+    folder = RunFolder.create("run", str(place / "of_shipped"))
+    write_plan(plan, folder)[1].remove()
+    trust.leave_mark(folder.path, own_modules(plan), place)
+    save(folder.best_policy, "Pendulum-v1")
+    sys.path[:] = path
+    monkeypatch.setattr(entry, "launch", lambda *_, show: End(0, "", 0))
+    run = train(topology=place / "shipped.toml", run_dir=folder.path)
+    assert not trust.grant_of(folder.path).why_not
+    assert run.policy.version == 1
+    assert sys.path == path
+
+
 def test_a_folder_of_the_modules_name_is_no_other_module(own, place, monkeypatch):
     """A project often has the name of its module: from above it is a namespace, which no module follows."""
     (place / "above" / "payload_own").mkdir(parents=True)

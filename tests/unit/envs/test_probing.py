@@ -1,5 +1,6 @@
 """A look at an environment happens in another process, which nothing that it does outlives."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.base import importing
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import probing
 from tests.unit.envs.wild_environments import SIMULATOR
@@ -175,20 +177,35 @@ SHADOWS = {
     ("module", "package"), [("needy", "torch"), ("plain", "torch"), ("plain", "gymnasium")]
 )
 def test_a_file_that_hides_an_installed_package_is_named(module, package, tmp_path):
-    """Whether the environment needs the package, the rest of the run, or what looks at it."""
+    """Whether the environment needs the package, the rest of the run, or what looks at it: in a launcher."""
     for name, text in {**SHADOWS, f"{package}.py": ""}.items():
         (tmp_path / name).write_text(text)
     code = f"from spreeze_zmq import envs; envs.look('{module}:Right')"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env={**os.environ, "PYTHONPATH": os.getcwd(), importing.VARIABLE: "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert f"{tmp_path}/{package}.py hides the" in done.stderr.splitlines()[-1]
     assert "rename it" in done.stderr
+
+
+@pytest.mark.parametrize(("begun", "place"), [(contextlib.nullcontext, -1), (importing.marked, 0)])
+def test_the_current_folder_comes_first_in_our_own_programs_alone(begun, place, tmp_path, monkeypatch):
+    """What a script imports later is still its own, and not a file of that name in the current folder."""
+    (tmp_path / "of_here.py").write_text("from tests.unit.envs.mistaken_environments import Right\n")
+    monkeypatch.chdir(tmp_path)
+    before = [path for path in sys.path if path]
+    monkeypatch.setattr(sys, "path", list(before))
+    with begun():
+        batch = envs.make("of_here:Right", 1)
+    batch.close()
+    assert sys.path.pop(place) == str(tmp_path)
+    assert sys.path == before
+    del sys.modules["of_here"]
 
 
 @pytest.mark.parametrize("forks", [True, False])
