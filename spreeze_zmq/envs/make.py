@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import operator
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq.base.errors import InvalidEnvironment
@@ -75,8 +77,9 @@ def make(
         batch_size: number of finished environments that ``recv`` waits for; by default all. Fewer need
             ``num_workers`` or EnvPool.
         num_workers: number of processes that step the environments; 0 steps them in this one. With workers,
-            ``kwargs`` must be plain data, and ``step_info`` gathers nothing or ``"final"``. Native tasks of
-            which ``recv`` waits for all stay in this process, and MuJoCo steps them in as many threads.
+            ``kwargs`` must be plain data, in which a tuple comes as a list, and ``step_info`` gathers nothing
+            or ``"final"``. Native tasks of which ``recv`` waits for all stay in this process, and MuJoCo
+            steps them in as many threads.
         backend: one of ``BACKENDS``; ``auto`` takes the fastest that can step this environment. The batch's
             ``backend`` and ``backend_reason`` name it and the reason.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
@@ -151,9 +154,10 @@ def _in_workers(
 
     names = ("env_id", "kwargs", "backend")
     settings = {"options": options, **{name: getattr(choice, name) for name in names}}
-    plain(settings, f"{choice.env_id}: with num_workers its arguments are sent to other processes")
+    text = plain(settings, f"{choice.env_id}: with num_workers its arguments are sent to other processes")
+    settings = json.loads(text)  # so that the one here is made of what they get
     folder, began_s = os.getcwd(), time.monotonic()
-    like = choice.make(1, seed, **options)
+    like = replace(choice, kwargs=settings["kwargs"]).make(1, seed, **settings["options"])
     make_s = (time.monotonic() - began_s) * math.ceil(num_envs / num_workers)
     close(like)  # it may hold what the first of them needs, such as a port
     os.chdir(folder)  # and what it changed is not what they begin with

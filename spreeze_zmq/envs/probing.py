@@ -7,6 +7,7 @@ is a fork where that is safe, as at the start of a command, else a new interpret
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -63,7 +64,8 @@ def look(
 
     Args:
         env_id: as for ``envs.make``.
-        env_kwargs: arguments of its constructor.
+        env_kwargs: arguments of its constructor, which gets them as a run's processes do: a tuple as a list.
+            What is no plain data reaches it where the process is a fork.
         randomize: ranges of its model's parameters, to check.
         wait_s: the longest time that one call of it may take.
         say: called with a line about each long wait.
@@ -71,8 +73,10 @@ def look(
     Raises:
         InvalidEnvironment: it cannot be made, no policy can act in its spaces, it ends its process or hangs.
     """
-    kwargs = dict(env_kwargs or {})
-    job = {"env_id": env_id, "env_kwargs": kwargs, "randomize": dict(randomize or {})}
+    kwargs, ranges = dict(env_kwargs or {}), dict(randomize or {})
+    job: dict[str, Any] = {"env_id": env_id, "env_kwargs": kwargs, "randomize": ranges}
+    with contextlib.suppress(InvalidEnvironment):  # which a new interpreter raises where there is no fork
+        job = json.loads(plain(job, env_id))
     visit = _Visit(job, wait_s, say)
     try:
         visit.hear_all()
@@ -82,7 +86,7 @@ def look(
         names = ", ".join(sorted(set(left)))
         visit.remarks.append(f"{len(left)} of the processes that it started ({names}) outlived it: killed")
     assert visit.look is not None
-    found = Look.from_plain(visit.look, kwargs)
+    found = Look.from_plain(visit.look, job["env_kwargs"])
     timing = replace(found.timing, close_s=visit.close_s)
     return replace(found, timing=timing, remarks=tuple(visit.remarks))
 

@@ -27,16 +27,41 @@ Started = tuple[int, float, str]
 
 
 def plain(arguments: Mapping[str, Any], said: str) -> str:
-    """Arguments of environments as JSON.
+    """Arguments of environments as JSON, in which a tuple is a list.
 
     Raises:
         InvalidEnvironment: they are not plain data; the message begins with ``said``, which says for whom.
     """
     try:
-        return json.dumps(arguments)
+        return as_json(arguments)
     except TypeError as error:
         how = "a callable of a module, 'module:callable', can make them there"
         raise InvalidEnvironment(f"{said} as plain data, but: {error} ({how})") from None
+
+
+def as_json(value: Any) -> str:
+    """Plain data as JSON.
+
+    Raises:
+        TypeError: it is none, as with a key that is no text, which JSON would silently make one.
+    """
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError) as error:  # it is a part of itself
+        raise TypeError(str(error)) from None
+    _check_keys(value)
+    return text
+
+
+def _check_keys(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r:.80} is no text")
+            _check_keys(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_keys(item)
 
 
 def interpreter(module: str, fds: Sequence[int], text: str, **options: Any) -> subprocess.Popen[bytes]:

@@ -22,7 +22,7 @@ from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.base.files import memory_file
 from spreeze_zmq.base.held_back import held_back
 from spreeze_zmq.base.unbound import unbound
-from spreeze_zmq.envs.processes import interpreter
+from spreeze_zmq.envs.processes import as_json, interpreter
 
 #: The number of a unit: a request to step it, or the report that it is done. In a report the complement
 #: ``~w`` means that worker ``w`` has died.
@@ -252,7 +252,7 @@ def check_options(options: dict[str, Any]) -> None:
         ValueError: they are not plain data, or too long.
     """
     try:
-        size = len(json.dumps(options))
+        size = len(as_json(options))
     except TypeError as error:
         raise ValueError(f"options for environments in workers are plain data, but: {error}") from None
     if size > OPTIONS_BYTES:

@@ -167,6 +167,18 @@ def test_arguments_that_are_no_plain_data_need_a_fork(monkeypatch):
         envs.look(f"{HERE}:Spaced", {"name": object()})
 
 
+def test_arguments_come_as_those_of_a_run(started):
+    """In which a tuple is a list, however the process has begun; the spec says what it was made with."""
+    spec = envs.probe(f"{HERE}:Typed", {"given": (1, 2)})
+    assert (spec.obs_shape, spec.kwargs) == ((len("list"),), {"given": [1, 2]})
+
+
+def test_all_environments_of_a_batch_are_made_of_the_same_arguments():
+    """Those in workers, and the one here, from which their spaces are taken."""
+    with contextlib.closing(envs.make(f"{HERE}:Typed", 2, num_workers=1, given=(1, 2))) as batch:
+        assert batch.reset()[0].shape == (2, len("list"))
+
+
 SHADOWS = {
     "needy.py": "import torch\nfrom tests.unit.envs.mistaken_environments import Right\nRight.x = torch.nn\n",
     "plain.py": "from tests.unit.envs.mistaken_environments import Right\n",

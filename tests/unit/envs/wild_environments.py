@@ -160,3 +160,20 @@ class Spaced(Right):
     def __init__(self, name, of="observation"):
         super().__init__()
         setattr(self, f"{of}_space", SPACES[name])
+
+
+class Typed(Right):
+    """Observes a number for each character of the name of its argument's type."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.observation_space = Box(-1, 1, (len(type(given).__name__),), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        """Begin."""
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        """Go on."""
+        return self.observation_space.sample(), *super().step(action)[1:]

@@ -206,7 +206,11 @@ def test_options_of_a_reset_reach_the_workers(make):
     options = {"low": 0.1, "high": 0.2}
     expected = here.reset(seed=1, options=options)[0]
     np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
-    for wrong, says in (({"low": object()}, "plain data"), ({"note": "x" * 100_000}, "at most 65536")):
+    for wrong, says in (
+        ({"low": object()}, "plain data"),
+        ({"note": {1: "x"}}, "plain data, but: the key 1 is no text"),
+        ({"note": "x" * 100_000}, "at most 65536"),
+    ):
         with pytest.raises(ValueError, match=says):
             there.reset(options=wrong)
     np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
@@ -244,6 +248,7 @@ def test_arguments_of_any_length_reach_the_workers(make):
         ("CartPole-v1", {"batch_size": 1}, "num_workers spreads them"),
         (f"{OWN}:dictionary_actions", {"num_workers": 1}, "a Dict, which does not fit into shared memory"),
         (f"{OWN}:Count", {"num_workers": 1, "length": object()}, "plain data"),
+        (f"{OWN}:Count", {"num_workers": 1, "gives": [{1: "x"}]}, "the key 1 is no text"),
     ],
 )
 def test_what_cannot_be_spread_is_refused(env_id, kwargs, says):
