@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -369,22 +370,28 @@ def test_a_launcher_that_was_killed_is_said_with_what_goes_on(tmp_path, monkeypa
 
 
 def test_an_interrupt_as_the_launcher_begins_is_the_launchers(monkeypatch):
-    """A cell that is stopped within milliseconds of its start leaves no run behind it."""
+    """A cell that is stopped within milliseconds of its start leaves no run behind it, also where another
+    thread of its kernel takes the signal.
+    """
     begun, popen = [], subprocess.Popen
 
     def begin(*arguments, **options):
         begun.append(popen(*arguments, **options))
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)  # the thread takes it
         return begun[0]
 
     monkeypatch.setattr(launching, "LAUNCHER", ("sleep", "60"))
     monkeypatch.setattr(launching.subprocess, "Popen", begin)
+    over = threading.Event()
+    threading.Thread(target=over.wait).start()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         end = launch([], [], show=False)
     except KeyboardInterrupt:
         end = None
     finally:
+        over.set()
         signal.signal(signal.SIGINT, before)
     with begun[0] as launcher:
         code = launcher.poll()
