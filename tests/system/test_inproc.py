@@ -7,6 +7,7 @@ import pytest
 
 from tests.system.conftest import adds_up
 from tests.system.terminal import Terminal, place_of_update
+from tests.unit.supervisor.lives import words_of
 
 SMALL = ("--inproc", "--without", "visualizer", "--set", "algorithm.hidden_sizes=[16]")
 
@@ -22,7 +23,7 @@ def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
     run.until_training()
     run.until(lambda: all("ready after" in text for text in logs_of(run).values()), "components")
     children = psutil.Process(run.launcher.pid).children(recursive=True)
-    assert not any("components" in " ".join(child.cmdline()) for child in children)
+    assert not any("components" in " ".join(words_of(child)) for child in children)
     assert run.processes() == {}
     run.interrupt()
     assert run.end() == 0, run.said()

@@ -12,6 +12,7 @@ from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import RecordingReader
 from tests.system.conftest import NAPPING, adds_up
+from tests.unit.supervisor.lives import words_of
 
 ACTOR = "actor_learner-0"
 #: The critic-learner here keeps every policy that it got.
@@ -26,7 +27,7 @@ ARGUMENTS = (
 
 def actor(machine):
     """A machine's actor-learner; None where it runs none."""
-    found = (each for each in machine.processes() if "actor_learner" in " ".join(each.cmdline()))
+    found = (each for each in machine.processes() if "actor_learner" in " ".join(words_of(each)))
     return next(found, None)
 
 

@@ -17,7 +17,7 @@ from spreeze_zmq.base import importing
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import probing
 from tests.unit.envs.wild_environments import SIMULATOR
-from tests.unit.supervisor.lives import gone, until
+from tests.unit.supervisor.lives import gone, until, words_of
 
 HERE = "tests.unit.envs.wild_environments"
 
@@ -229,7 +229,7 @@ def test_the_death_of_the_process_that_looks_ends_the_others(forks):
     others = []
     try:
         until_s = time.monotonic() + 60
-        while SIMULATOR not in [" ".join(other.cmdline()) for other in others]:
+        while SIMULATOR not in [" ".join(words_of(other)) for other in others]:
             assert time.monotonic() < until_s, others
             time.sleep(0.02)
             others = psutil.Process(looking.pid).children(recursive=True)
@@ -248,7 +248,7 @@ def test_the_last_words_of_a_process_are_heard_however_late(monkeypatch):
             return real(*files_and_time)
         visits.append("late")
         new = [child for child in psutil.Process().children() if child not in others]
-        [own] = [child for child in new if "spreeze-guard" not in child.cmdline()]
+        [own] = [child for child in new if "spreeze-guard" not in words_of(child)]
         while own.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.02)
         return [], [], []

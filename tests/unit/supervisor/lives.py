@@ -4,6 +4,8 @@ import sys
 import time
 from dataclasses import replace
 
+import psutil
+
 DEADLINE_S = 10.0
 
 
@@ -96,6 +98,14 @@ def gone(pid):
             return stat.read().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):  # the second where it ends between the two calls
         return True
+
+
+def words_of(process):
+    """The command line of a process; no words once it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def numbers_in(path, count, wait_s=DEADLINE_S):
