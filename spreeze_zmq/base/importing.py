@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError, is_installed
-from spreeze_zmq.base.trust import import_folder
 
 #: Runs a module of this package as a program: no file of the current folder is taken for one of a library.
 PROGRAM = (sys.executable, "-P", "-m")
@@ -64,6 +64,28 @@ def check_interpreter() -> None:
             f"other processes are started by sys.executable, which is {sys.executable!r} in this program, "
             "and no interpreter: let a frozen or embedding program start a python that calls this in a script"
         )
+
+
+def import_folder(package: str, search: Sequence[str]) -> str:
+    """The folder that a package or module is imported from; empty if it is in none of those searched."""
+    return _folder(PathFinder.find_spec(package, search))
+
+
+def folder_now(package: str, search: Sequence[str]) -> str:
+    """The folder that a package is imported from now, or has been. The current folder has its place among
+    those searched, or comes first in programs of this package, and last in a script (``envs.named``).
+    """
+    if package in sys.modules:
+        return _folder(getattr(sys.modules[package], "__spec__", None))
+    here = os.getcwd()
+    if not {"", here}.intersection(search):
+        search = [here, *search] if is_marked() else [*search, here]
+    return import_folder(package, search)
+
+
+def _folder(spec: ModuleSpec | None) -> str:
+    places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+    return str(Path(places[0]).absolute().parent) if places else ""
 
 
 def hand_down(modules: Iterable[str], beside: Path) -> None:

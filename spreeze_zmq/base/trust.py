@@ -19,12 +19,12 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, is_installed
 from spreeze_zmq.base.files import replacing, user_name
+from spreeze_zmq.base.importing import folder_now, import_folder, is_marked
 from spreeze_zmq.base.machine import shipped_folder, state_folder
 
 RUN_FILE = "run.json"
@@ -81,7 +81,7 @@ class Grant:
 
         Args:
             modules: of the run.
-            search: where they would be imported from now, behind the current folder.
+            search: where they would be imported from now, before or behind the current folder.
             mend: how this one is taken in place of the run's.
 
         Raises:
@@ -95,11 +95,13 @@ class Grant:
             if then and now and not known:
                 mend = mend or f"give --trust {module} (in Python trust=[{module!r}])"
                 is_here = os.path.realpath(import_folder(package, [""]) or "/") == os.path.realpath(then)
-                anew = " and a new process" if package in sys.modules else ""
-                where = "a new process" if is_here else f"that folder{anew}"
+                if package in sys.modules:
+                    where = "in a new process" if is_here else "in that folder and a new process"
+                else:
+                    where = "in that folder" if is_marked() else "with that folder first on sys.path"
                 raise InputError(
                     f"{self.folder}: {package} is the one in {now} here, and the run's is in {then}: "
-                    f"go on in {where}, or {mend} to take this one"
+                    f"go on {where}, or {mend} to take this one"
                 )
 
     def covers(self, env_id: str, kwargs: Mapping[str, Any]) -> bool:
@@ -184,22 +186,6 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
             beside.touch(mode=0o600)
             beside.write_text(json.dumps(mark) + "\n")
         _prune(marks)
-
-
-def import_folder(package: str, search: Sequence[str]) -> str:
-    """The folder that a package or module is imported from; empty if it is in none of those searched."""
-    return _folder(PathFinder.find_spec(package, search))
-
-
-def folder_now(package: str, search: Sequence[str]) -> str:
-    """The folder that a package is imported from now, or has been."""
-    loaded = getattr(sys.modules.get(package), "__spec__", None)
-    return _folder(loaded) if package in sys.modules else import_folder(package, [os.getcwd(), *search])
-
-
-def _folder(spec: ModuleSpec | None) -> str:
-    places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-    return str(Path(places[0]).absolute().parent) if places else ""
 
 
 def _digest(content: bytes) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError, is_installed
+from spreeze_zmq.base.importing import import_folder
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.base.trust import import_folder, modules_folder
+from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spreeze_zmq.base.errors import is_installed
+from spreeze_zmq.base.importing import import_folder
 from spreeze_zmq.base.provenance import LEFT_BEHIND, OURS, normal
-from spreeze_zmq.base.trust import import_folder, modules_folder
+from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan

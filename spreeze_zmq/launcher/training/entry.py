@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
-from spreeze_zmq.base.importing import check_interpreter, importing, is_marked
+from spreeze_zmq.base.importing import check_interpreter, folder_now, importing, is_marked
 from spreeze_zmq.base.machine import program
-from spreeze_zmq.base.trust import ADDED, folder_now, grant_of, make_importable, modules_folder
+from spreeze_zmq.base.trust import ADDED, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.launcher.training.arguments import env_name, settings

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq import Run, envs, train
-from spreeze_zmq.base import trust
+from spreeze_zmq.base import importing, trust
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.spreeze import main
@@ -81,6 +81,16 @@ def own(place):
     sys.path.remove(str(place))
     sys.modules.pop("payload_own", None)
     return folder.path
+
+
+@pytest.fixture
+def other(own, place):
+    """A folder with another module of that name."""
+    folder = place / "other"
+    folder.mkdir()
+    code = (place / "payload_own.py").read_text()
+    (folder / "payload_own.py").write_text(code.replace("=4", "=7"))
+    return folder
 
 
 def why_refused(run, **named):
@@ -200,17 +210,13 @@ def test_the_folder_of_a_run_of_ones_own_is_trusted_where_it_was_made_and_where_
 
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["to be imported", "imported"])
-def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatch, loaded):
-    """The current folder comes first; there the user must say that its module is the one."""
-    other = place / "other"
-    other.mkdir()
-    code = (place / "payload_own.py").read_text()
-    (other / "payload_own.py").write_text(code.replace("=4", "=7"))
+def test_another_module_of_the_same_name_is_not_played_in(own, place, other, monkeypatch, loaded):
+    """In programs the current folder comes first; there the user must say that its module is the one."""
     monkeypatch.chdir(other)
     if loaded:
         monkeypatch.syspath_prepend(str(other))
         importlib.import_module("payload_own")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as refused, importing.marked():
         SavedPolicy.load(own)
     mend = f"go on in that folder{' and a new process' if loaded else ''}, or give --trust payload_own"
     assert str(refused.value) == (
@@ -224,13 +230,26 @@ def test_another_module_of_the_same_name_is_not_played_in(own, place, monkeypatc
             SavedPolicy.load(own)
 
 
-def test_a_script_that_has_imported_another_module_evaluates_no_run_of_its_own_in_it(own, place, monkeypatch):
+def test_the_current_folder_of_a_script_hides_no_module_of_a_run(own, other, monkeypatch):
+    """It comes last there, behind the run's."""
+    monkeypatch.chdir(other)
+    assert SavedPolicy.load(own).play(1).lengths.tolist() == [4]
+
+
+def test_what_is_on_the_path_of_a_script_hides_a_module_of_the_current_folder(own, place, other, monkeypatch):
+    """As one beside the script does: what would be imported is not the run's."""
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(other))
+    with pytest.raises(InputError, match=f"is in {place}: go on with that folder first on sys.path, or give"):
+        SavedPolicy.load(own)
+
+
+def test_a_script_that_has_imported_another_module_evaluates_no_run_of_its_own_in_it(
+    own, place, other, monkeypatch
+):
     """As that of an earlier run: what the run is trusted with is its own module."""
     monkeypatch.setattr(entry, "launch", lambda *_, show: End(0, "", 0))
     run = train(topology=place / "mine.toml", run_dir=own)
-    other = place / "other"
-    other.mkdir()
-    (other / "payload_own.py").write_text((place / "payload_own.py").read_text().replace("=4", "=7"))
     monkeypatch.syspath_prepend(str(other))
     importlib.import_module("payload_own")
     with pytest.raises(InputError, match=f"is the one in {other} here, and the run's is in {place}"):
