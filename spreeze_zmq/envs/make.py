@@ -45,6 +45,7 @@ def try_out(
 
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
+        Unguarded: as for ``look``.
     """
     return look(env_id, env_kwargs, randomize).tried()
 

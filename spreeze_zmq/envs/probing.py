@@ -72,6 +72,7 @@ def look(
 
     Raises:
         InvalidEnvironment: it cannot be made, no policy can act in its spaces, it ends its process or hangs.
+        Unguarded: ``/bin/sh`` cannot be started, which ends the other process should this one be killed.
     """
     kwargs, ranges = dict(env_kwargs or {}), dict(randomize or {})
     job: dict[str, Any] = {"env_id": env_id, "env_kwargs": kwargs, "randomize": ranges}
@@ -114,18 +115,18 @@ class _Visit:
         self._doing, self._since_s, self._num_said = "making it", time.monotonic(), 0
         self._left: Sequence[Started] = ()
         self._over = False
-        self._guard = Guard()
-        self._group = self._guard.group()
-        self._pipe, theirs = os.pipe()
-        try:
-            self._process = _process_for(job, theirs, self._group)
-        except BaseException:
-            os.close(self._pipe)
-            self._guard.close()
-            raise
-        finally:
-            os.close(theirs)
         self._buffer = bytearray()
+        with contextlib.ExitStack() as undo:
+            self._pipe, theirs = os.pipe()
+            undo.callback(os.close, self._pipe)
+            try:
+                self._guard = Guard()
+                undo.callback(self._guard.close)
+                self._group = self._guard.group()
+                self._process = _process_for(job, theirs, self._group)
+            finally:
+                os.close(theirs)
+            undo.pop_all()
 
     def hear_all(self) -> None:
         """Handle the messages of the process until it has closed the environment.

@@ -57,6 +57,7 @@ class Arena:
 
     Raises:
         InvalidEnvironment: the environment cannot be made.
+        Unguarded: as for ``envs.look``, where ``timing`` is not given.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """A look at an environment happens in another process, which nothing that it does outlives."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -237,6 +238,26 @@ def test_the_death_of_the_process_that_looks_ends_the_others(forks):
         looking.kill()
         looking.wait()
     until(lambda: all(gone(other.pid) for other in others), "their end")
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_look_that_cannot_begin_leaves_nothing(fails, monkeypatch):
+    """Neither an open file nor a process, whichever of its pipes is one too many."""
+
+    def scarce():
+        calls.append("pipe")
+        if len(calls) > fails:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return pipe()
+
+    def held():
+        return os.listdir("/proc/self/fd"), psutil.Process().children()
+
+    before, calls, pipe = held(), [], os.pipe
+    monkeypatch.setattr(os, "pipe", scarce)
+    with pytest.raises(OSError, match="Too many open files"):
+        envs.look("CartPole-v1")
+    assert held() == before
 
 
 def test_the_last_words_of_a_process_are_heard_however_late(monkeypatch):
