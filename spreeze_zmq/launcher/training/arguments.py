@@ -44,15 +44,26 @@ def env_name(env: str | Callable[..., Any]) -> str:
 
 def _name_in(module: str, name: str, env: Any) -> str:
     """The name that a module has for an object which calls itself ``name``; empty for none. One that the
-    module has made again since, as a notebook's reload does, is the same to a process that imports it.
+    module has made again since, as a notebook's reload does, is the same to a process that imports it; what
+    wraps it calls itself the same, and is another.
     """
     loaded = sys.modules.get(module)
     now: Any = getattr(loaded, name, None)
     if now is env:
         return name
     names = [each for each, value in list(getattr(loaded, "__dict__", {}).items()) if value is env]
-    is_made_again = type(now) is type(env) and (now.__module__, now.__qualname__) == (module, name)
+    is_made_again = (
+        type(now) is type(env)
+        and (now.__module__, now.__qualname__) == (module, name)
+        and _num_wraps(now) == _num_wraps(env)
+    )
     return names[0] if names else name if is_made_again else ""
+
+
+def _num_wraps(made: Any) -> int:
+    """The number of decorators by ``functools.wraps`` of a function or class."""
+    wrapped = getattr(made, "__dict__", {}).get("__wrapped__")
+    return 0 if wrapped is None else 1 + _num_wraps(wrapped)
 
 
 def _where(module: str, name: str) -> str:

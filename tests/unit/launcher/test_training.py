@@ -218,6 +218,7 @@ def test_a_class_of_a_script_that_multiprocessing_has_started_is_one_of_a_script
 
 
 NAMED = """
+import functools
 import gymnasium
 
 class Pole(gymnasium.Env):
@@ -234,23 +235,34 @@ def inside():
     class Pole(First):
         pass
     return Pole
+
+def decorated(function):
+    return functools.wraps(function)(lambda: function())
+
+@decorated
+@decorated
+def made():
+    return First()
 """
 
 
 def test_what_a_module_has_is_named_also_once_it_was_reloaded(tmp_path, monkeypatch):
     """As by a notebook's %autoreload, after which the class that the notebook has is another object. One that
-    has another name too is found by that; what no name of the module reaches is refused, and said to be what
-    it is.
+    has another name too is found by that; what no name of the module reaches, as what a decorator wraps, is
+    refused, and said to be what it is.
     """
     (tmp_path / "named_env.py").write_text(NAMED)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("named_env")
     before, first = module.Pole, module.First
     assert (env_name(before), env_name(first)) == ("named_env:Pole", "named_env:First")
+    made = module.made
     importlib.reload(module)
     assert module.Pole is not before
-    assert env_name(before) == "named_env:Pole"
+    assert (env_name(before), env_name(made)) == ("named_env:Pole", "named_env:made")
     for given, said in (
+        (made.__wrapped__, "made has no name in named_env"),
+        (module.made.__wrapped__.__wrapped__, "made has no name in named_env"),
         (module.Pole.made, "Pole.made is a method or an inner class of named_env"),
         (module.inside(), "Pole is defined in another function of named_env"),
     ):
