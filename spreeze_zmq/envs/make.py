@@ -10,9 +10,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.envs.failures import TOLERATED
 from spreeze_zmq.envs.probing import look
@@ -107,12 +109,15 @@ def make(
         EnvironmentFailure: the workers did not start.
     """
     given = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed, "first_index": first_index}
-    num_envs, num_workers, seed, first_index = _whole(env_id, given)
-    _check_numbers(env_id, num_envs, batch_size, num_workers, backend)
+    given["batch_size"] = num_envs if batch_size is None else batch_size
+    num_envs, num_workers, seed, first_index, size = _whole(env_id, given)
+    step_cap = None if step_cap is None else next(_whole(env_id, {"step_cap": step_cap}))
+    if isinstance(kwargs.get(TIME_LIMIT), Integral):
+        kwargs[TIME_LIMIT] = operator.index(kwargs[TIME_LIMIT])
+    _check_numbers(env_id, num_envs, size, num_workers, step_cap, backend)
     from spreeze_zmq.envs.failures import Failures
     from spreeze_zmq.envs.in_process import choose
 
-    size = batch_size or num_envs
     choice = choose(env_id, kwargs, backend)
     if randomize and choice.task is None:
         raise InvalidEnvironment(
@@ -182,7 +187,7 @@ def _whole(env_id: str, numbers: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _check_numbers(
-    env_id: str, num_envs: int, batch_size: int | None, num_workers: int, backend: str
+    env_id: str, num_envs: int, batch_size: int, num_workers: int, step_cap: int | None, backend: str
 ) -> None:
     """Raise InvalidEnvironment for numbers out of range and unknown backends."""
     if num_envs < 1:
@@ -193,5 +198,7 @@ def _check_numbers(
         raise InvalidEnvironment(
             f"{env_id}: num_workers is from 0 (in this process) to num_envs ({num_envs}), not {num_workers}"
         )
-    if batch_size is not None and not 1 <= batch_size <= num_envs:
+    if not 1 <= batch_size <= num_envs:
         raise InvalidEnvironment(f"{env_id}: batch_size is from 1 to num_envs ({num_envs}), not {batch_size}")
+    if step_cap is not None and step_cap < 1:
+        raise InvalidEnvironment(f"{env_id}: step_cap is at least 1, not {step_cap}")
