@@ -7,9 +7,13 @@ costs training nothing. Where a run has no file of yours, their environment vari
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
+import os
 import posixpath
 import re
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -73,60 +77,71 @@ class _LikeWandB(Logger):
 
     Args:
         project: where the run appears; by default spreeze.
-        init: further arguments of ``init``.
+        init: further arguments of ``init``; a mapping ``config`` is joined to the run's options, and comes
+            before them.
     """
 
-    #: Runs that loggers have begun and not finished.
-    _begun: ClassVar[list[Any]] = []
+    #: Held while a point is drawn in a run of the script's own, which other trainings may draw in, too.
+    _drawing: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, project: str = "spreeze", **init: Any) -> None:
-        self._init = {"project": project, **init}
+    def __init__(self, project: str | None = None, **init: Any) -> None:
+        self._init = init if project is None else {"project": project, **init}
         self._run: Any = None
         self._is_own = True
         self._first = self._highest = 0
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
-        return {"name": run.folder.name}
+        return {"project": "spreeze", "name": run.folder.name}
 
     def _active(self, library: Any) -> Any:
-        """The run that all threads of this process are in; None for none."""
+        """The run that the script has begun and that all threads of this process are in; None for none."""
 
     def on_started(self, run: LiveRun, started: Started) -> None:
         """Begin a run there, with the options as its configuration; or go on with the script's own."""
-        config = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
+        facts = {"env": started.env, "algorithm": started.algorithm, "seed": started.seed, **started.options}
+        given = self._init.get("config") or {}
         library = importlib.import_module(self.needs[0])
         active = self._active(library)
-        beside = any(active is each for each in self._begun)
-        self._is_own, self._first = active is None or beside, 0
+        self._is_own, self._first = active is None, 0
         if self._is_own:
-            more = {"reinit": "create_new"} if beside else {}
-            self._run = library.init(**{**self._defaults(run), "config": config, **more, **self._init})
-            self._begun.append(self._run)
+            config = {**facts, **given} if isinstance(given, Mapping) else given
+            self._run = library.init(**{**self._defaults(run), **self._init, "config": config})
         else:
             self._run, self._first = active, active.step
-            active.config.update(config, allow_val_change=True)
+            for config in (facts, given):
+                active.config.update(config, allow_val_change=True)
+            if without := ", ".join(name for name in self._init if name != "config"):
+                said = "%s: the run that this script has begun stays as it is, without %s"
+                logging.getLogger("spreeze").warning(said, type(self).__name__, without)
         self._highest = self._first
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
-        self._highest = max(self._highest, self._first + env_steps)  # W&B leaves out what comes at an earlier
-        self._run.log(dict(points), step=self._highest)
+        with contextlib.nullcontext() if self._is_own else self._drawing:
+            step = max(self._highest, self._first + env_steps)  # W&B leaves out what comes at an earlier one
+            if not self._is_own and (newest := self._run.step) != self._highest:
+                step = max(step, newest + 1)  # others have drawn at that one, perhaps these curves
+            self._run.log(dict(points), step=step)
+            self._highest = step
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
         if self._is_own:
             self._run.finish()
-            self._begun.remove(self._run)
 
 
 class WandB(_LikeWandB):
     """Weights & Biases: ``pip install 'spreeze_zmq[wandb]'``. In a run that the script itself has begun, such
-    as one of a sweep, it draws behind what that has logged, and leaves its end to the script.
+    as one of a sweep, it draws behind what that has logged, and leaves its end to the script. A run that it
+    begins is not ``wandb.run``: each training of a script has its own.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("wandb",)
     if_left = "W&B may show the run as crashed and lack its last points: wandb sync {folder}/wandb/run-*"
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:
-        return {"name": run.folder.name, "dir": str(run.folder)}
+        own = {"dir": str(run.folder), "reinit": "create_new"}  # others would be given back, or ended
+        if project := os.environ.get("WANDB_PROJECT"):
+            own["project"] = project
+        return {**super()._defaults(run), **own}
 
     def _active(self, library: Any) -> Any:
         return library.run

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from spreeze_zmq.callbacks import Callback, Logger, MLflow, WandB
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
 
@@ -94,9 +96,9 @@ def test_an_evaluation_is_drawn_where_tensorboards_file_has_it(monkeypatch):
 class WandBRun:
     """One of W&B's: its steps never fall, and it takes nothing once it is finished."""
 
-    def __init__(self, library):
+    def __init__(self, library, config=None, **init):
         self.library, self.points, self.step, self.is_finished = library, [], 0, False
-        self.options = {"learning_rate": 0.5}
+        self.init, self.options = init, dict(config or {"learning_rate": 0.5})
         self.config = SimpleNamespace(update=lambda more, allow_val_change: self.options.update(more))
 
     def log(self, points, step=None):
@@ -109,21 +111,35 @@ class WandBRun:
     def finish(self):
         """The process is in it no more."""
         self.is_finished = True
+        self.library.unfinished.remove(self)
         if self.library.run is self:
             self.library.run = None
 
 
 class WandBLibrary:
-    """``wandb`` outside notebooks: ``init`` gives the run that the process is in, if it is in one."""
+    """``wandb`` outside notebooks: ``init`` gives the newest run that is not finished, if there is one."""
 
-    run = None
+    def __init__(self):
+        self.run, self.unfinished, self.meanwhile = None, [], lambda: None
 
     def init(self, reinit="default", **options):
-        """A run."""
-        if reinit == "create_new":
-            return WandBRun(self)
-        self.run = self.run or WandBRun(self)
-        return self.run
+        """A run; ``meanwhile`` is what another thread does before it is returned."""
+        if reinit != "create_new" and self.unfinished:
+            return self.unfinished[-1]
+        self.unfinished.append(begun := WandBRun(self, **options))
+        if reinit != "create_new":
+            self.run = begun
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return begun
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """W&B's, without a server."""
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", made := WandBLibrary())
+    return made
 
 
 def told(logger, name, *steps):
@@ -136,10 +152,8 @@ def told(logger, name, *steps):
     logger.on_ended(run, Ended())
 
 
-def test_a_run_that_the_script_has_begun_at_wandb_stays_the_scripts(monkeypatch):
+def test_a_run_that_the_script_has_begun_at_wandb_stays_the_scripts(library):
     """One of a sweep, for instance: each training is drawn behind what was logged, and the script goes on."""
-    library = WandBLibrary()
-    monkeypatch.setitem(sys.modules, "wandb", library)
     own = library.init()
     own.log({"own": 1.0})
     for name in ("runs/a", "runs/b"):
@@ -150,16 +164,64 @@ def test_a_run_that_the_script_has_begun_at_wandb_stays_the_scripts(monkeypatch)
     assert (library.run, own.is_finished) == (own, False)
 
 
-def test_two_trainings_of_a_script_have_a_run_each_at_wandb(monkeypatch):
-    """The end of one does not end the other."""
-    library = WandBLibrary()
-    monkeypatch.setitem(sys.modules, "wandb", library)
-    first, second = WandB(), WandB()
-    beside = told(second, "runs/b", 50, 60)
-    for _ in told(first, "runs/a", 100):
-        next(beside)
-    assert len(list(beside)) == 1
-    assert library.run is None
+def test_trainings_side_by_side_in_a_run_of_the_scripts_lose_no_point(library):
+    """What W&B gets at an earlier step it leaves out, and a curve has one value at a step."""
+    own = library.init()
+    slow = told(WandB(), "runs/b", 50, 60)
+    for _ in told(WandB(), "runs/a", 100, 200):
+        next(slow)
+        own.log({"own": 1.0})
+    assert list(slow) == []
+    assert [step for _, step in own.points] == [100, 150, 151, 200, 201, 202]
+
+
+def test_what_a_run_of_the_scripts_does_not_take_is_named(library, caplog):
+    """Its configuration takes what the logger was given; the project, for instance, is settled."""
+    own = library.init()
+    given = WandB("hoppers", tags=["sac"], config={"learning_rate": 0.2, "note": "mine"})
+    list(told(given, "runs/a", 100))
+    assert own.options == {"env": "E", "algorithm": "", "seed": 0, "learning_rate": 0.2, "note": "mine"}
+    [said] = caplog.messages
+    assert said == "WandB: the run that this script has begun stays as it is, without project, tags"
+    caplog.clear()
+    list(told(WandB(config={"note": "mine"}), "runs/b", 100))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("given", [{}, {"config": {"note": "mine"}}])
+def test_a_run_at_wandb_has_the_options_and_the_project_that_were_given(library, monkeypatch, given):
+    """A configuration of one's own is joined to the options; the variable stands for the argument."""
+    monkeypatch.setenv("WANDB_PROJECT", "of the variable")
+    for named, project in ((WandB(**given), "of the variable"), (WandB("hoppers", **given), "hoppers")):
+        training = told(named, "runs/a", 100)
+        next(training)
+        [begun] = library.unfinished
+        assert begun.init["project"] == project
+        assert begun.options["learning_rate"] == 0.1
+        assert begun.options.get("note") == given.get("config", {}).get("note")
+        assert list(training) == []
+
+
+def test_trainings_of_a_script_have_a_run_each_at_wandb(library):
+    """The end of one does not end the other, nor a third that begins then or a run of the script's own."""
+    own = library.init(reinit="create_new")
+    second = told(WandB(), "runs/b", 50, 60, 70)
+    for _ in told(WandB(), "runs/a", 100):
+        next(second)
+    third = told(WandB(), "runs/c", 50, 60)
+    next(third)
+    assert len(list(second)) == 2
+    assert len(list(third)) == 1
+    assert (library.run, library.unfinished, own.points) == (None, [own], [])
+
+
+def test_a_training_that_begins_while_another_one_begins_has_its_own_run(library):
+    """``init`` waits for a server, and ``wandb.run`` may be set meanwhile."""
+    second = told(WandB(), "runs/b", 50, 60)
+    library.meanwhile = lambda: next(second)
+    assert len(list(told(WandB(), "runs/a", 100))) == 1
+    assert len(list(second)) == 1
+    assert library.unfinished == []
 
 
 def test_a_logger_of_ones_own_may_have_any_names():
