@@ -77,7 +77,9 @@ class PastRun:
 
     @property
     def env(self) -> str:
-        """The id of its environment, with the version also where its topology names none."""
+        """The id of its environment, with the version also where its topology names none; an earlier release
+        did not keep which that was, and such a run stands apart.
+        """
         return str(self.plan["environment"].get("id", self.plan["run"].get("env")))
 
 
