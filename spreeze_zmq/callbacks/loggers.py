@@ -160,10 +160,12 @@ class MLflow(Logger):
 
     Args:
         experiment: where the run appears.
-        tracking_uri: the server, or a folder; by default ``MLFLOW_TRACKING_URI``.
+        tracking_uri: the server, or a folder; by default that of the script's ``mlflow.set_tracking_uri``, or
+            ``MLFLOW_TRACKING_URI``.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("mlflow",)
+    if_left = "MLflow may show the run as running and lack its last points"
 
     def __init__(self, experiment: str = "spreeze", tracking_uri: str | None = None) -> None:
         self._experiment, self._uri = experiment, tracking_uri
