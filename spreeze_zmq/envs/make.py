@@ -112,8 +112,9 @@ def make(
     given["batch_size"] = num_envs if batch_size is None else batch_size
     num_envs, num_workers, seed, first_index, size = _whole(env_id, given)
     step_cap = None if step_cap is None else next(_whole(env_id, {"step_cap": step_cap}))
-    if isinstance(kwargs.get(TIME_LIMIT), Integral):
-        kwargs[TIME_LIMIT] = operator.index(kwargs[TIME_LIMIT])
+    limit = kwargs.get(TIME_LIMIT)
+    if type(limit) is not bool and isinstance(limit, Integral):  # a bool is none
+        kwargs[TIME_LIMIT] = operator.index(limit)
     _check_numbers(env_id, num_envs, size, num_workers, step_cap, backend)
     from spreeze_zmq.envs.failures import Failures
     from spreeze_zmq.envs.in_process import choose
