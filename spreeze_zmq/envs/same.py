@@ -38,6 +38,14 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[t
             yield name, _plain(old), _plain(new)
 
 
+def is_same_id(before: object, now: str) -> bool:
+    """Whether the id that a run or a policy file has kept is that of an environment which is made here. An
+    earlier release kept a registered name without its version as it was written: which one it stood for is
+    not known, and it may be any.
+    """
+    return before == now or (":" not in now and "-v" in now and before == now.rpartition("-v")[0])
+
+
 def remade(spec: EnvironmentSpec, num_envs: int, **options: Any) -> BatchedEnv:
     """A batch of the environments that a spec describes, with episodes of at most its number of steps.
 

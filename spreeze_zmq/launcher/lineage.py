@@ -23,7 +23,7 @@ from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import Evaluations
 from spreeze_zmq.broker.validation import validated
-from spreeze_zmq.envs.same import differences
+from spreeze_zmq.envs.same import differences, is_same_id
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan import moves
@@ -141,8 +141,8 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     there, here = saved.environment.to_dict(), plan.environment.to_dict()
     for spec in (there, here):
         spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
-    others = any(there[name] != here[name] for name in ("id", "kwargs"))
-    if others or any(differences(there, here)):
+    is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
+    if not is_same or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
     if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
         return "it was scored with other options of the evaluator"

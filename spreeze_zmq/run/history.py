@@ -18,7 +18,7 @@ from spreeze_zmq.base.files import read_whole
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
-from spreeze_zmq.envs.same import differences
+from spreeze_zmq.envs.same import differences, is_same_id
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, read_manifest
 from spreeze_zmq.run.folder import CLAIMED, GROUPS, RunFolder
@@ -211,7 +211,7 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     old_run, new_run = before["run"], now["run"]
     old_env, new_env = before.get("environment", {}), now["environment"]
     envs = old_env.get("id", old_run.get("env")), new_env["id"]
-    if envs[0] == new_run["env"]:  # an earlier release kept a name without its version as it was written
+    if is_same_id(*envs):
         envs = envs[:1] * 2
     pairs = [("run.env", *envs), ("run.algorithm", old_run.get("algorithm"), new_run["algorithm"])]
     if envs[0] != envs[1]:

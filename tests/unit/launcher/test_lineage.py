@@ -66,9 +66,9 @@ def checkpoint(folder, t_s, env_steps):
     complete(path, [part], {"t_s": t_s, "counts": counts, "best_return": None})
 
 
-def policy(folder, mean_return):
+def policy(folder, mean_return, env_id="Pendulum-v1"):
     """Save a policy as an evaluator does."""
-    save(folder.best_policy, "Pendulum-v1")
+    save(folder.best_policy, env_id)
     saved = Policy.load(folder.best_policy)
     about = {**saved.metadata, "mean_return": str(mean_return), "confirmed": "True", "timed_out": "False"}
     saved.save(folder.best_policy, about)
@@ -296,6 +296,14 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     parent.best_policy.write_bytes(b"torn")
     _, said = resume(tmp_path / "other", parent)
     assert any("is left behind" in line and "cannot be used" in line for line in said)
+
+
+def test_a_best_policy_of_an_earlier_release_goes_on_under_the_name_that_it_has_now(parent, tmp_path):
+    """Its file has the name as it was typed, without the version; one of another environment stays behind."""
+    for kept, goes_on in (("Pendulum", True), ("Pendul", False)):
+        policy(parent, -2.0, kept)
+        child, _ = resume(tmp_path / kept, parent)
+        assert child.best_policy.exists() == goes_on
 
 
 @pytest.fixture
