@@ -89,9 +89,9 @@ def main(arguments: argparse.Namespace) -> int:
 def _is_chosen(run: PastRun, arguments: argparse.Namespace) -> bool:
     """Whether a run is one of those that the command line asks for."""
     about, env = run.plan["run"], arguments.env
-    name = str(about.get("env"))
+    names = {name for each in (about["env"], run.env) for name in (each, each.rpartition(":")[2])}
     return (
-        (env is None or fnmatch.fnmatchcase(name, env) or fnmatch.fnmatchcase(name.rpartition(":")[2], env))
+        (env is None or any(fnmatch.fnmatchcase(name, env) for name in names))
         and arguments.algorithm in (None, about.get("algorithm"))
         and arguments.state in (None, run.state)
         and _written_s(run) <= time.time() - arguments.older_than
@@ -219,7 +219,7 @@ def figures_of(run: PastRun, place: Path, parent: Path | None) -> dict[str, Any]
     return {
         "run": _shown(run.folder, place),
         "began": datetime.fromtimestamp(run.began_s).astimezone().isoformat(timespec="seconds"),
-        "env": about.get("env"),
+        "env": run.env,
         "algorithm": about.get("algorithm"),
         "seed": about.get("seed"),
         "state": run.state,

@@ -41,6 +41,7 @@ def folder(tmp_path):
     record.machines.take({**about, "processes": ["sampler-0"], "gone": False})
     plan = json.loads(record.plan.to_json())
     plan["run"]["env"] += HOSTILE
+    plan["environment"]["id"] += HOSTILE
     (path / "run.json").write_text(json.dumps(plan))
     status = record.status("training", {"movable": True, "settled": True, "last_change": ""}, 1.0)
     entries = [

@@ -80,6 +80,15 @@ def test_runs_are_chosen(runs, capsys, flags, chosen):
     assert left(runs) == before - chosen
 
 
+@pytest.mark.parametrize("asked", ["Pendulum", "Pendulum-v1", "*-v1"])
+def test_a_run_is_chosen_by_the_name_that_was_typed_and_by_the_one_that_it_stood_for(tmp_path, capsys, asked):
+    """The table shows the latter, by which runs are compared, with the version."""
+    plan = topology.load("pendulum", ["run.env=Pendulum"])
+    (tmp_path / "run.json").write_text(plan.to_json())
+    assert main(["runs", str(tmp_path), "--json", "--env", asked]) == 0
+    assert [row["env"] for row in json.loads(capsys.readouterr().out)] == ["Pendulum-v1"]
+
+
 @pytest.mark.parametrize(("typed", "gone"), [("yes\n", {"old"}), ("y\n", set()), ("", set())])
 def test_nothing_is_deleted_unless_the_user_types_yes(runs, monkeypatch, typed, gone):
     """A word that nobody types by accident."""
