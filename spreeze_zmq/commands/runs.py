@@ -104,14 +104,15 @@ def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Names
     """
     if not (arguments.env or arguments.algorithm or arguments.state or arguments.older_than):
         raise InputError("--delete: say which runs, by --env, --algorithm, --state or --older-than")
-    sizes, left = {}, {run.folder: run for run in there}
+    inside, left = {}, {run.folder: run for run in there}
     for run in reversed(runs):  # what goes on from another one goes before that
         del left[run.folder]
         if why := _why_it_stays(run, left.values()):
             say(f"{run.folder} stays: {why}")
             left[run.folder] = run
         else:
-            sizes[run.folder] = sum(map(_size, run.folder.rglob("*")))
+            inside[run.folder] = [_size(path) for path in run.folder.rglob("*")]
+    sizes = {folder: sum(each) for folder, each in inside.items()}
     if not sizes:
         say("nothing to delete: no run that is over fits")
         return
@@ -127,7 +128,7 @@ def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Names
     gone: list[int] = []
     try:
         for folder in _going(list(sizes), {run.folder: run for run in there}, Path(arguments.folder)):
-            _remove(folder)
+            _remove(folder, len(inside[folder]))
             gone.append(sizes[folder])
     finally:
         say(f"{_in_words(gone)} deleted" if gone else "nothing is deleted")
@@ -192,15 +193,22 @@ def _written_s(run: PastRun) -> float:
     return max(run.began_s, RunFolder(run.folder).written_s)
 
 
-def _remove(folder: Path) -> None:
-    """Delete a folder. Raises InputError, which says whether any of it is gone."""
-    before = len(list(folder.rglob("*")))
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        what = "stays" if len(list(folder.rglob("*"))) == before else "is deleted in part"
-        raise InputError(f"{folder} {what}: {error.strerror or error}{where}") from None
+def _remove(folder: Path, num_inside: int) -> None:
+    """Delete a folder in which there were so many files and folders. Raises InputError, which says whether
+    any of it is gone, and where it went no further.
+    """
+
+    def refuse(_: object, path: str, about: Any) -> None:
+        error = about[1] if isinstance(about, tuple) else about
+        why = error.strerror or " ".join(map(str, error.args))  # of shutil's own there is no number
+        where = "" if Path(path) == folder else f" ({Path(path).relative_to(folder)})"
+        what = "stays" if len(list(folder.rglob("*"))) >= num_inside else "is deleted in part"
+        raise InputError(f"{folder} {what}: {why}{where}") from None
+
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(folder, onexc=refuse)
+    else:
+        shutil.rmtree(folder, onerror=refuse)
 
 
 def _in_words(sizes: Collection[int]) -> str:

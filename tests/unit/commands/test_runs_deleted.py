@@ -228,20 +228,24 @@ def test_runs_are_looked_at_again_once_the_user_has_agreed(runs, monkeypatch, ca
 
 
 def test_a_run_that_is_deleted_in_part_is_said_to_be(runs, monkeypatch, capsys):
-    """As where a file system keeps a name of a file that somebody has open; with what was deleted before."""
-    remove, gone = os.unlink, []
+    """As where a file system keeps a name of a file that somebody has open, which is named from the run's
+    folder; with what was deleted before.
+    """
+    remove, parts = os.unlink, [runs / "old" / "checkpoints" / "10" / name for name in ("a.pt", "b.pt")]
+    parts[0].parent.mkdir(parents=True)
+    for part in parts:
+        part.write_bytes(b"weights")
 
     def unlink(path, **about):
-        if len(gone) == 3:  # the second file of the second run
+        if os.path.basename(path).endswith(".pt") and not all(part.exists() for part in parts):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
         remove(path, **about)
-        gone.append(path)
 
     monkeypatch.setattr(os, "unlink", unlink)
     assert main(["runs", str(runs), "--delete", "--yes", "--state", "ended", "--env", "Pend*"]) == 2
     said = capsys.readouterr()
-    [kept] = (runs / "old").iterdir()
-    what = f"{runs / 'old'} is deleted in part: Device or resource busy ({kept.name})"
+    [kept] = (part.name for part in parts if part.exists())
+    what = f"{runs / 'old'} is deleted in part: Device or resource busy (checkpoints/10/{kept})"
     assert said.err == f"spreeze runs: {what}\n"
     assert "1 run deleted" in re.sub(r" \(.*?\)", "", said.out)
 
