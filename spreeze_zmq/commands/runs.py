@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import math
 import re
 import shutil
 import sys
@@ -30,6 +31,9 @@ HEADINGS = ("run", "began", "env", "algorithm", "seed", "state", "best", "wall",
 UNITS = {"min": 60.0, "h": 3600.0, "d": 86_400.0}
 #: A run whose figures are older is over; a live one writes them each second.
 STILL_S = 60.0
+#: How old the knowledge may be, while runs are deleted, of which others have begun: reading all names takes
+#: longer than deleting a run.
+LOOK_AGAIN_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,13 +140,15 @@ def _delete(runs: list[PastRun], there: list[PastRun], arguments: argparse.Names
 
 def _going(folders: list[Path], left: dict[Path, PastRun], place: Path) -> Iterator[Path]:
     """The runs that are to be deleted, in this order, each looked at again just before: since they were found
-    one of them may have been written to, or another run have begun that goes on from it.
+    one of them may have been written to, or another run have begun that goes on from it, for which all
+    folders are looked at each ``LOOK_AGAIN_S``.
 
     Args:
         folders: of these runs.
         left: all that were found in ``place``, by folder.
         place: where they are.
     """
+    looked_s = -math.inf
     for folder in folders:
         before = left.pop(folder)
         try:
@@ -150,7 +156,9 @@ def _going(folders: list[Path], left: dict[Path, PastRun], place: Path) -> Itera
         except InputError:
             say(f"{folder} is no run's folder any more")
             continue
-        left |= {new.folder: new for new in find_runs(place, but=(folder, *left))}
+        if time.monotonic() - looked_s > LOOK_AGAIN_S:
+            left |= {new.folder: new for new in find_runs(place, but=(folder, *left))}
+            looked_s = time.monotonic()
         if why := _why_it_stays(run, left.values()):
             say(f"{folder} stays: {why}")
             left[folder] = before
@@ -173,10 +181,11 @@ def _why_it_stays(run: PastRun, others: Iterable[PastRun]) -> str:
     below = (other for other in find_runs(run.folder) if other.folder != run.folder)
     if any(other.state == "running" or _may_live(other) for other in below):
         return "a run below it is live"
-    goes_on = (other for other in others if other.plan["run"].get("resume_from"))
-    for other in goes_on:
-        given = Path(str(other.plan["run"]["resume_from"])).parent.parent
-        if given == run.folder.resolve() and latest(RunFolder(other.folder).checkpoints) is None:
+    here = str(run.folder.resolve())
+    for other in others:  # of which there may be thousands: a path is taken apart where it begins alike
+        given = str(other.plan["run"].get("resume_from"))
+        is_from = given.startswith(here) and str(Path(given).parent.parent) == here
+        if is_from and latest(RunFolder(other.folder).checkpoints) is None:
             return f"{other.folder} goes on from its checkpoint, and has none of its own yet"
     return ""
 

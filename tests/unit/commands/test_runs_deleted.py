@@ -12,6 +12,7 @@ from datetime import datetime
 
 import pytest
 
+from spreeze_zmq.commands import runs as commands
 from spreeze_zmq.commands.runs import STILL_S
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
@@ -225,6 +226,22 @@ def test_runs_are_looked_at_again_once_the_user_has_agreed(runs, monkeypatch, ca
     assert re.sub(r" \(.*?\)", "", said).endswith("\n2 runs deleted\n")
     assert left(runs) - {"child"} == ({"other"} if meanwhile == "it is gone" else {"other", "broken"})
     sockets.remove()
+
+
+@pytest.mark.parametrize(("each_s", "looks"), [(600.0, 1), (-1.0, 4)])
+def test_all_folders_are_looked_at_once_for_all_that_goes_within_a_second(runs, monkeypatch, each_s, looks):
+    """And not for each run: thousands, of a search, would take hours."""
+    looked = []
+
+    def find(place, but=()):
+        looked.append(place)
+        return find_runs(place, but)
+
+    monkeypatch.setattr(commands, "find_runs", find)
+    monkeypatch.setattr(commands, "LOOK_AGAIN_S", each_s)
+    assert main(["runs", str(runs), "--delete", "--yes", "--env", "*"]) == 0
+    assert left(runs) == set()
+    assert looked.count(runs) == 1 + looks  # and once to find them
 
 
 def test_a_run_that_is_deleted_in_part_is_said_to_be(runs, monkeypatch, capsys):
