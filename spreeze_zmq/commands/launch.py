@@ -37,6 +37,7 @@ from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OBSERVER
+from spreeze_zmq.run.checkpoint import CHECKPOINTS_KEPT
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_data, check_fit, read_run, scaled_as_before
 from spreeze_zmq.screen.terminal.ending import done, say_last
@@ -252,7 +253,8 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
     if origin.run.state == "running":
         after = f"its checkpoint at {origin.env_steps:,} env steps"
         say(
-            f"{run} still runs: what it learns after {after} is no part of the new run "
+            f"{run} still runs: what it learns after {after} is no part of the new run, and it deletes that "
+            f"one when it has written {CHECKPOINTS_KEPT} more: the new run needs one of its own by then "
             "(let it end first to go on from all of it)",
             file=sys.stderr,
         )

@@ -30,7 +30,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.checkpoint import MANIFEST, SavedCheckpoint, complete, write_part
+from spreeze_zmq.run.checkpoint import MANIFEST, SavedCheckpoint, complete, prune, write_part
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.folder import CLAIMED, RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
@@ -107,14 +107,21 @@ def parent(tmp_path):
 
 
 def test_what_a_run_that_still_runs_learns_is_said_to_be_no_part_of_the_new_one(parent, monkeypatch, capsys):
-    """As where Ctrl-C has not ended it yet."""
+    """As where Ctrl-C has not ended it yet; and when the checkpoint goes, which is needed until then."""
     monkeypatch.setattr(launch, "_launch", lambda *_: 0)
     words = ["--env", "Pendulum-v1", "--algorithm", "sac", "--resume", str(parent.path)]
     sockets = SocketFolder.create("live")
     sockets.hold(parent.path / CLAIMED)
     assert launch.main(words) == 0
     says = f"{parent.path} still runs: what it learns after its checkpoint at 600 env steps is no part of"
-    assert says in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says in said
+    assert "it deletes that one when it has written 2 more" in said
+    needed = Origin.of(parent.path).checkpoint.path
+    for more, is_there in ((700, True), (800, False)):
+        checkpoint(parent, 60.0 + more, more)
+        prune(parent.checkpoints)
+        assert needed.exists() == is_there
     sockets.remove()
     assert launch.main(words) == 0
     assert "still runs" not in capsys.readouterr().err
