@@ -4,6 +4,7 @@ moment: all goes on there.
 
 import errno
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Replay
-from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint, complete
+from spreeze_zmq.run.checkpoint import Part, SavedCheckpoint, complete, write_part
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.outbox import errands
 from tests.unit.replay.made import options, spec
@@ -61,11 +62,8 @@ def test_a_replay_is_restored_there(folder):
     assert len(after.replay) == 40
 
 
-def test_each_file_of_a_checkpoint_is_written_again_where_its_flush_finds_the_disk_full(
-    tmp_path, monkeypatch
-):
-    """As network shares and quotas say it: by then a file is whole, and what it is of must be there still."""
-    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+def at_its_flush(monkeypatch):
+    """The disk says that it is full as network shares and quotas do, at the end."""
     flush, refused = os.fsync, set()
 
     def flush_later(descriptor):
@@ -75,9 +73,42 @@ def test_each_file_of_a_checkpoint_is_written_again_where_its_flush_finds_the_di
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         flush(descriptor)
 
+    monkeypatch.setattr(os, "fsync", flush_later)
+    return refused
+
+
+def in_its_middle(monkeypatch):
+    """A file takes 200 bytes at first. A limit of files stands for that of a disk, which needs root."""
+    refused, limits = set(), resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def write_later(folder, name, write):
+        def once(path):
+            if name in refused:
+                write(path)
+                return
+            refused.add(name)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+            try:
+                write(path)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            raise AssertionError(f"{name} has 200 bytes at most")
+
+        return write_part(folder, name, once)
+
+    monkeypatch.setattr(errno, "ENOSPC", errno.EFBIG)
+    monkeypatch.setattr("spreeze_zmq.learner.vault.write_part", write_later)
+    return refused
+
+
+@pytest.mark.parametrize("is_full", [at_its_flush, in_its_middle])
+def test_each_file_of_a_checkpoint_is_written_again_where_the_disk_is_full(is_full, tmp_path, monkeypatch):
+    """Whoever writes it says why it failed, and what it is of is there still."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
     folder, parts = RunFolder.create("run", str(tmp_path / "run")), []
     vault = vault_of(folder, Replay(spec(), options(64)), parts)
-    monkeypatch.setattr(os, "fsync", flush_later)
+    vault.replay.ring.num_added = 40
+    refused = is_full(monkeypatch)
     vault._save("one", {}, exact=False)
     assert len(refused) == len(parts[0]) > 2
     complete(folder.checkpoints / "one", map(Part.from_dict, parts[0].values()), {})
