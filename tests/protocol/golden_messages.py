@@ -152,7 +152,7 @@ _FIELDS = {
         "host": "desk2",
         "cores": 8,
         "samplers": 8,
-        "packages": {"spreeze-zmq": "0.1.0", "python": "3.11"},
+        "packages": {"spreeze-zmq": "0.1.0+5d2c0e83f1aa", "python": "3.11"},
         "before": "",
     },
     "start": {"name": "sampler-8", "nice": 0, "threads": 1, "orphaned": 9},

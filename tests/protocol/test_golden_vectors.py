@@ -1,12 +1,14 @@
 """The bytes on the wire are a contract: they change only with PROTOCOL.md and these files."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from golden_messages import FOLDER, MESSAGES, REFUSED, refused_files, to_file
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.provenance import OURS, installed
 from spreeze_zmq.wire import KINDS, decode, encode
 
 
@@ -51,6 +53,13 @@ def test_the_words_beside_the_bytes_are_true(name):
     """A reader in another language can trust the decoded values in the file."""
     frames = [bytes.fromhex(frame) for frame in golden(name)["frames"]]
     assert to_file(frames) == (FOLDER / f"{name}.json").read_text()
+
+
+def test_the_golden_machine_that_joins_has_this_library_with_a_digest():
+    """As each machine says it, and the head asks for it."""
+    form = r"\d+\.\d+\.\d+\+[0-9a-f]{12}"
+    assert re.fullmatch(form, installed()[OURS])
+    assert re.fullmatch(form, MESSAGES["join"].fields["packages"][OURS])
 
 
 @pytest.mark.parametrize("word", sorted(path.stem for path in REFUSED.glob("*.json")))
