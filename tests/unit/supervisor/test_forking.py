@@ -200,10 +200,10 @@ def test_a_signal_while_the_server_loads_ends_what_would_be_forked(program, spec
 
 def test_what_was_stopped_before_its_fork_ends_as_it_is_forked(supervisor, server, spec):
     """Though it was told as ended, and no other process waits for the server."""
+    before, until_s = psutil.Process().children(), time.monotonic() + DEADLINE_S
     supervisor.start(spec("sleep"))
     supervisor.stop(["sampler-0"])
     assert exits(supervisor)[0].signal == signal.SIGTERM
-    before, until_s = psutil.Process().children(), time.monotonic() + DEADLINE_S
     while server._waiting:
         assert time.monotonic() < until_s
         supervisor.poll()
