@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import gc
 import json
+import math
 import os
 import runpy
 import socket
@@ -30,18 +31,23 @@ MESSAGE_BYTES, MOST_DESCRIPTORS = 256, 64
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: ``__name__`` of a program that is loaded but not run.
 LOADED = "__loaded__"
+#: Longest time between two ticks of the kernel's clock, whose last one is the time of a change of a file.
+TICK_NS = 10_000_000
 
 
 def main() -> None:
-    """Load, then fork a process for each request until the launcher is gone, or what was loaded has changed:
-    processes that start by their commands have modules, programs and native code of one release. Forked
-    processes return too.
+    """Load, then fork a process for each request until the launcher is gone, or a module of this package or
+    of the programs has changed since this began: processes that start by their commands have modules,
+    programs and native code of one release. Forked processes return too.
     """
+    began_ns = time.time_ns() - TICK_NS
     asking = socket.socket(fileno=int(sys.argv[1]))
     programs = sys.argv[2:-1]
     for program in programs:
         runpy.run_path(program, run_name=LOADED)
     loaded = _stamps((PACKAGE, *programs))
+    if any(_changed_ns(file) >= began_ns for file in loaded):
+        return  # meanwhile, so that nobody knows which of its contents is loaded
     if len(os.listdir("/proc/self/task")) > 1:
         return  # a forked process would lack the threads of a module
     gc.collect()
@@ -74,6 +80,14 @@ def _stamps(folders: Sequence[str]) -> dict[str, tuple[int, int]]:
             except OSError:
                 found[file] = 0, 0
     return found
+
+
+def _changed_ns(file: str) -> float:
+    """When a file last changed here, whatever time its content has; infinite of one that is gone."""
+    try:
+        return os.stat(file).st_ctime_ns
+    except OSError:
+        return math.inf
 
 
 def _fork(asking: socket.socket, group: GuardedGroup) -> bool:

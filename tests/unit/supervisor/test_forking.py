@@ -232,6 +232,24 @@ def test_after_an_upgrade_a_process_starts_by_its_command(program, supervisor, s
     assert [own["loaded"] for own, _ in found] == ["of the next release"] * 2
 
 
+def test_so_it_does_after_an_upgrade_while_the_server_loads(program, request, spec, tmp_path):
+    """Also by files that keep the time at which they were packed."""
+    once, (loads, ready) = program / "once.py", (tmp_path / name for name in ("loads", "ready"))
+    waits = f"while not Path({str(ready)!r}).exists():\n    time.sleep(0.01)\n"
+    begins = f"from pathlib import Path\nimport time\nMADE = 'before'\nPath({str(loads)!r}).touch()\n"
+    once.write_text(begins + waits)
+    supervisor, until_s = request.getfixturevalue("supervisor"), time.monotonic() + DEADLINE_S
+    while not loads.exists():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    once.write_text("MADE = 'of the next release'")
+    os.utime(once, (1_000_000_000, 1_000_000_000))
+    ready.touch()
+    supervisor.start(spec("sleep"))
+    [(own, _)] = said(tmp_path, supervisor)
+    assert own["loaded"] == "of the next release"
+
+
 def test_what_is_set_before_modules_load_is_that_of_the_server(server, spec, tmp_path):
     """The number of threads of libraries, and the program."""
     assert server.forks(spec("0"))
