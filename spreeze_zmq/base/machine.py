@@ -26,6 +26,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spreeze_zmq.base.errors import NoHome
 from spreeze_zmq.base.files import home, replacing
 from spreeze_zmq.base.once import digest
 from spreeze_zmq.base.quota import quota_cores
@@ -113,18 +114,16 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
         read: converts the JSON value of ``remember``; raises ValueError, KeyError or TypeError where it makes
             no sense.
     """
-    path: Path | None = None
     try:
         path = file_of(subject)
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["of"] != json.loads(json.dumps(subject)):  # JSON has no tuples
             raise ValueError("it is about another machine or run")
         return read(values["found"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, NoHome):
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        mend = "" if path is None else "; delete it, or let `spreeze tune` write it again"
-        log.warning("%s is passed over: %s%s", path or "what was measured before", error, mend)
+        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it again", path, error)
         return None
 
 

@@ -141,9 +141,16 @@ def test_a_senseless_count_is_passed_over(samplers):
     assert tuning.recall(plan()) is None
 
 
-def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch, caplog):
-    """One line, and the run goes on."""
+@pytest.mark.parametrize("is_none", ["a file is there", "no home"])
+def test_a_cache_that_cannot_be_written_is_no_failure(is_none, tmp_path, monkeypatch, caplog):
+    """One line, and the run goes on; nothing was measured before."""
+    given = plan()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert tuning.remember(plan(), FOUND) is None
-    assert "is not kept" in caplog.text
+    if is_none == "no home":
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        monkeypatch.setenv("HOME", "nowhere")
+    assert tuning.recall(given) is None
+    assert tuning.remember(given, FOUND) is None
+    (record,) = caplog.records
+    assert "is not kept" in record.message
