@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import sys
 from collections.abc import Collection
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.once import alone
+from spreeze_zmq.base.trust import folder_now, module_of
 from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import (
@@ -16,7 +18,10 @@ from spreeze_zmq.plan.roles import (
     MOST_PROCESSES,
     SAMPLER,
 )
+from spreeze_zmq.plan.topology import algorithm
 from spreeze_zmq.plan.topology.tables import Mistakes
+
+log = logging.getLogger("spreeze")
 
 #: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.
 MAX_SAMPLERS_ON_FEW_CORES = 8
@@ -82,16 +87,29 @@ def resolve_threads(
 
 
 def usual_step_s(env: EnvironmentSpec, timing: Timing) -> float:
-    """Seconds for a step of an environment: those that were measured here first, as long as they are about
-    right, so that the runs of a study and one that is started again have as many samplers.
+    """Seconds for a step of an environment, by which it is slow or not. Where that is close, these are those
+    that were measured here first, as long as they are about right, so that the runs of a study and one that
+    is started again have as many samplers; a line says where they decide otherwise than today's.
     """
-    about = {"env": env.id, "env_kwargs": env.kwargs, "engine": timing.backend}
+    slow_s, step_s = algorithm.SLOW_STEP_S, timing.step_s
+    if not slow_s / SAME_STEP < step_s < slow_s * SAME_STEP:
+        return step_s
+    folder = folder_now(module_of(env.id).partition(".")[0], sys.path)
+    about = {"env": env.id, "folder": folder, "env_kwargs": env.kwargs, "engine": timing.backend}
     subject = {"what": "seconds of a step", "cpu": machine.cpu_model(), **about}
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a cache that cannot be written
-            stack.enter_context(alone(machine.file_of(subject)))
-        known = machine.recall(subject, float)
-        if known is not None and timing.step_s / SAME_STEP <= known <= timing.step_s * SAME_STEP:
-            return known
-        machine.remember(subject, timing.step_s)
-        return timing.step_s
+    try:
+        file = machine.file_of(subject)
+        with alone(file):
+            known = machine.recall(subject, float)
+            if known is None or not step_s / SAME_STEP <= known <= step_s * SAME_STEP:
+                machine.remember(subject, step_s)
+                return step_s
+    except OSError:  # a cache that cannot be written
+        return step_s
+    if (known > slow_s) != (step_s > slow_s):
+        log.warning(
+            "a step of %s took %.2g ms, and %.2g ms when it was measured first, by which the samplers are as "
+            "many as then; delete %s to measure it again",
+            *(env.id, 1e3 * step_s, 1e3 * known, file),
+        )
+    return known

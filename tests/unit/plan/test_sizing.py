@@ -18,6 +18,7 @@ from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.sizing import Curves
 from spreeze_zmq.plan.topology import Plan
+from spreeze_zmq.plan.topology.algorithm import SLOW_STEP_S
 from spreeze_zmq.plan.topology.resolve import usual_step_s
 
 AUTO = "algorithm.batch_size=auto"
@@ -112,7 +113,7 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
     "found",
     [
         lambda plan, _: sizing.settle(plan).measured["batch_size"]["curve"],
-        lambda plan, step_s: usual_step_s(plan.environment, Timing("gymnasium", step_s=step_s)),
+        lambda plan, rate: usual_step_s(plan.environment, Timing("gymnasium", step_s=rate * SLOW_STEP_S)),
     ],
     ids=["batch sizes", "a step"],
 )

@@ -1,12 +1,15 @@
 """The round of an on-policy algorithm: how many samplers share it."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
+from spreeze_zmq.envs import Timing
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.topology import algorithm, load
+from spreeze_zmq.plan.topology.resolve import usual_step_s
 
 
 class SlowBox(PendulumEnv):
@@ -51,8 +54,8 @@ def test_samplers_of_a_slow_environment_share_the_sampling_of_a_round():
     assert (sampler.count.initial, sampler.options["rollout_steps"], sampler.options["envs"]) == (8, 16, 16)
 
 
-def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_otherwise(monkeypatch):
-    """One just above, then one just below what is slow, and one that is another environment by now."""
+def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_otherwise(monkeypatch, caplog):
+    """One just above, then one just below what is slow, which is said, and one that is another by now."""
     monkeypatch.setattr(algorithm, "SLOW_STEP_S", 0.008)
     found = []
     for waits_s in (0.009, 0.006, 0.0003, 0.009):
@@ -60,3 +63,28 @@ def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_othe
         plan = load({"run": {"env": f"{__name__}:SlowBox", "algorithm": "ppo"}}, cores=64)
         found.append(plan.components["sampler"].count.initial)
     assert found == [8, 8, 1, 8]
+    [line] = [record.getMessage() for record in caplog.records]
+    assert f"a step of {__name__}:SlowBox took 6" in line
+    assert "ms when it was measured first" in line
+
+
+@pytest.mark.parametrize("elsewhere", ["far from slow", "another project", "no cache"])
+def test_what_a_step_took_before_decides_nothing_elsewhere(elsewhere, tmp_path, monkeypatch, caplog):
+    """Another project may have a module of the same name; a cache that is none costs no line here."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "box_of_mine.py").touch()
+    env = replace(load("pendulum").environment, id="box_of_mine:Box")
+    first_s, now_s = (factor * algorithm.SLOW_STEP_S for factor in (0.6, 0.7))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path / "one")
+    assert usual_step_s(env, Timing("gymnasium", step_s=first_s)) == first_s
+    assert usual_step_s(env, Timing("gymnasium", step_s=now_s)) == first_s
+    if elsewhere == "far from slow":
+        now_s = 0.4 * algorithm.SLOW_STEP_S
+    elif elsewhere == "another project":
+        monkeypatch.chdir(tmp_path / "two")
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one" / "box_of_mine.py"))
+    assert usual_step_s(env, Timing("gymnasium", step_s=now_s)) == now_s
+    assert not caplog.records
