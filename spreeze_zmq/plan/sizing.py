@@ -89,7 +89,8 @@ def _curve(values: Any) -> dict[int, float]:
 def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = log.info) -> Plan:
     """The plan with batch size and threads chosen, from the cache or a new measurement. Of runs that begin
     together one measures, and the others take its curves: beside each other each would measure its share of
-    the machine.
+    the machine. A curve that the memory ended is of that moment's free memory, and not kept: such runs
+    measure one after another.
 
     ``plan.measured`` then holds, for what was left open: ``batch_size`` {chosen, reaches, curve, ended},
     ``scaling`` {reference_batch_size, kappa, options}, ``threads`` {chosen, reaches, curve}, and
@@ -116,7 +117,7 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
             say(doing)
             curves = measure(plan)
             source = f"measured in {curves.took_s:.1f} s"
-            if curves.ended != "memory":  # the next run may have more free memory
+            if curves.ended != "memory":  # the next run may have more free memory, or less
                 machine.remember(subject, asdict(curves))
     settled = resolved(plan, curves, source)
     for line in lines(settled.measured):
