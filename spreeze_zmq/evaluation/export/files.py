@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -87,7 +88,9 @@ def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float
 
     def write(module: Deterministic, example: Named, file: Path) -> Run:
         first = tuple(map(torch.from_numpy, example.values()))
-        torch.jit.save(torch.jit.trace(module, first, check_trace=False), str(file))
+        content = io.BytesIO()  # where a disk is full, torch's own file would end the process
+        torch.jit.save(torch.jit.trace(module, first, check_trace=False), content)
+        file.write_bytes(content.getbuffer())
         traced = torch.jit.load(str(file))
 
         def run(inputs: Named) -> Sequence[Any]:
@@ -145,6 +148,8 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
             with torch.no_grad():
                 run = write(module, {name: rows[:3] for name, rows in inputs.items()}, file)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno:
+                raise InputError(f"{path} cannot be written: {error.strerror}") from error
             _check_age(error)
             first = str(error).strip().partition("\n")[0]
             raise SpreezeError(

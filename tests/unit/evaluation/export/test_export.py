@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import resource
 from dataclasses import replace
 
 import numpy as np
@@ -241,3 +242,17 @@ def test_a_missing_folder_is_named(policy, tmp_path):
     """Before anything is traced."""
     with pytest.raises(InputError, match="there is no folder"):
         export_onnx(policy, tmp_path / "none" / "policy.onnx")
+
+
+@pytest.mark.parametrize("export", [export_onnx, export_torchscript])
+@pytest.mark.parametrize("policy", ["sac plain"], indirect=True)
+def test_a_disk_that_is_full_is_one_line(export, policy, tmp_path):
+    """As where a limit of a file's size is reached in the middle; nothing is left."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"policy\.file cannot be written: File too large"):
+            export(policy, tmp_path / "policy.file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
