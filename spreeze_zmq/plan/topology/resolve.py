@@ -7,8 +7,9 @@ import sys
 from collections.abc import Collection
 
 from spreeze_zmq.base import machine
-from spreeze_zmq.base.importing import folder_now, module_of
+from spreeze_zmq.base.importing import folder_now
 from spreeze_zmq.base.once import alone
+from spreeze_zmq.base.trust import module_of
 from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.roles import (
