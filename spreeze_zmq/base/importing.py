@@ -72,14 +72,16 @@ def import_folder(package: str, search: Sequence[str]) -> str:
 
 
 def folder_now(package: str, search: Sequence[str]) -> str:
-    """The folder that a package is imported from now, or has been. The current folder has its place among
-    those searched, or comes first in programs of this package, and last in a script (``envs.named``).
+    """The folder that a package is imported from now, or has been. The current folder comes first in programs
+    of this package; in a script it has its place among those searched, or comes last (``envs.named``).
     """
     if package in sys.modules:
         return _folder(getattr(sys.modules[package], "__spec__", None))
     here = os.getcwd()
-    if not {"", here}.intersection(search):
-        search = [here, *search] if is_marked() else [*search, here]
+    if is_marked():
+        search = [here, *search]
+    elif not {"", here}.intersection(search):
+        search = [*search, here]
     return import_folder(package, search)
 
 

@@ -120,7 +120,7 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
         if values["of"] != json.loads(json.dumps(subject)):  # JSON has no tuples
             raise ValueError("it is about another machine or run")
         return read(values["found"])
-    except (FileNotFoundError, NotADirectoryError, NoHome):
+    except (FileNotFoundError, NotADirectoryError, PermissionError, NoHome):
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it again", path, error)

@@ -79,11 +79,13 @@ class Callback:
 
     Attributes:
         needs: modules that it imports when it is called, which must be installed.
+        oldest: of some of them, the first release with what it asks for.
         end_s: seconds from the end of the run until it is left, whatever it still does.
         if_left: what becomes of that, and what to do then; ``{folder}`` is the run's.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    oldest: ClassVar[Mapping[str, str]] = {}
     end_s: float = 3.0
     if_left: str = ""
 

@@ -110,10 +110,11 @@ class _LikeWandB(Logger):
             self._run, self._first = active, active.step
             for config in (facts, given):
                 active.config.update(config, allow_val_change=True)
-            if without := ", ".join(name for name in self._init if name != "config"):
+            given = {name: value for name, value in self._init.items() if name != "config"}
+            if without := ", ".join(n for n, value in given.items() if getattr(active, n, None) != value):
                 said = "%s: the run that this script has begun stays as it is, without %s"
                 logging.getLogger("spreeze").warning(said, type(self).__name__, without)
-        self._highest = self._first
+        self._highest = self._first if self._is_own else self._first - 1  # what is drawn there is another's
 
     def log(self, points: Mapping[str, float], env_steps: int) -> None:
         with contextlib.nullcontext() if self._is_own else self._drawing:
@@ -135,6 +136,7 @@ class WandB(_LikeWandB):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("wandb",)
+    oldest: ClassVar[Mapping[str, str]] = {"wandb": "0.19.10"}  # the first that makes runs side by side
     if_left = "W&B may show the run as crashed and lack its last points: wandb sync {folder}/wandb/run-*"
 
     def _defaults(self, run: LiveRun) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
 import math
+import re
 from collections.abc import Iterator, Sequence
 from numbers import Real
 from types import CodeType
@@ -96,7 +98,9 @@ def _check_end(end_s: Any, kind: type[Callback]) -> None:
 
 
 def _check(kind: type[Callback]) -> None:
-    """Raise InputError where a module that a callback needs is not installed, or nothing calls its method."""
+    """Raise InputError where a module that a callback needs is not installed, or is too old, or nothing calls
+    its method.
+    """
     for module in kind.needs:
         if importlib.util.find_spec(module) is None:
             shipped = kind.__module__ == loggers.__name__
@@ -104,6 +108,17 @@ def _check(kind: type[Callback]) -> None:
             raise InputError(
                 f"callback {kind.__name__}: the package {module} is missing: pip install {package}"
             )
+    for module, least in kind.oldest.items():
+        from importlib import metadata  # with email, which takes as long as zmq
+
+        with contextlib.suppress(
+            metadata.PackageNotFoundError
+        ):  # one that is beside the script, for instance
+            if _release(here := metadata.version(module)) < _release(least):
+                raise InputError(
+                    f"callback {kind.__name__}: {module} {least} or newer is needed, and here is {here}: "
+                    f"pip install -U '{module}>={least}'"
+                )
     heard = [name for name in vars(Callback) if name.startswith("on_")]
     own = [(name, value) for base in kind.__mro__ for name, value in vars(base).items()]
     called = {word for _, each in own for word in _names_in(getattr(inspect.unwrap(each), "__code__", None))}
@@ -112,6 +127,11 @@ def _check(kind: type[Callback]) -> None:
             near = nearest(name, heard, 0.75)
             hint = f'did you mean "{near}"?' if near else f"a run calls {', '.join(heard)}"
             raise InputError(f"callback {kind.__name__}: nothing calls its {name}; {hint}")
+
+
+def _release(version: str) -> list[int]:
+    """The three numbers that a version begins with."""
+    return [int(number) for number in re.findall("[0-9]+", version)[:3]]
 
 
 def _names_in(code: CodeType | None) -> Iterator[str]:

@@ -251,15 +251,24 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
             f"go on with{further(plan.run.stop, reached)}"
         )
     if origin.run.state == "running":
-        after = f"its checkpoint at {origin.env_steps:,} env steps"
-        say(
-            f"{run} still runs: what it learns after {after} is no part of the new run, and it deletes that "
-            f"one when it has written {CHECKPOINTS_KEPT} more: the new run needs one of its own by then "
-            "(let it end first to go on from all of it)",
-            file=sys.stderr,
-        )
+        say(f"{run} still runs: {_what_is_left_out(origin)}", file=sys.stderr)
     plan = scaled_as_before(plan, origin.run)
     return plan.resuming(origin.checkpoint.path, origin.ancestors), origin
+
+
+def _what_is_left_out(origin: Origin) -> str:
+    """What a run hands on no more that still runs, and how long it keeps what it has handed on."""
+    whose, goes = "the checkpoint that it went on from itself,", ""
+    if origin.checkpoint.path.resolve().parent == RunFolder(origin.run.folder).checkpoints.resolve():
+        whose = "its checkpoint"
+        goes = (
+            f", and it deletes that one when it has written {CHECKPOINTS_KEPT} more: the new run needs one "
+            "of its own by then"
+        )
+    return (
+        f"what it learns after {whose} at {origin.env_steps:,} env steps is no part of the new run{goes} "
+        "(let it end first to go on from all of it)"
+    )
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 import posixpath
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.callbacks import Callback, Logger, MLflow, WandB
 from spreeze_zmq.callbacks.events import Ended, Evaluation, Started, Status
+from spreeze_zmq.callbacks.named import checked
 
 #: As MLflow 3 checks the name of a metric.
 VALID = re.compile(r"^[/\w.\- ]*$")
@@ -186,6 +189,27 @@ def test_what_a_run_of_the_scripts_does_not_take_is_named(library, caplog):
     caplog.clear()
     list(told(WandB(config={"note": "mine"}), "runs/b", 100))
     assert caplog.messages == []
+
+
+def test_an_evaluation_of_the_first_policy_is_drawn_over_no_point_of_others(library):
+    """It comes at no env steps, where the training before has drawn its last."""
+    own = library.init()
+    list(told(WandB(), "runs/a", 100))
+    logger, run = WandB(), SimpleNamespace(folder=Path("runs/b"), plan=SimpleNamespace(offline=False))
+    logger.on_started(run, Started(env="E"))
+    logger.on_evaluation(run, Evaluation(env_steps=0, mean_return=1.0))
+    assert [step for _, step in own.points] == [100, 101]
+
+
+def test_a_wandb_without_runs_side_by_side_is_refused_before_a_run(library, monkeypatch):
+    """Where no release is known, as of a module beside the script, it is tried."""
+    library.__spec__ = metadata.__spec__  # it is there
+    for here in ("0.19.10", "0.31.0rc1"):
+        monkeypatch.setattr(metadata, "version", {"wandb": here}.__getitem__)
+        assert len(checked([WandB()])) == 1
+    monkeypatch.setattr(metadata, "version", {"wandb": "0.19.9"}.__getitem__)
+    with pytest.raises(InputError, match=r"wandb 0[.]19[.]10 or newer is needed, and here is 0[.]19[.]9: "):
+        checked([WandB()])
 
 
 @pytest.mark.parametrize("given", [{}, {"config": {"note": "mine"}}])

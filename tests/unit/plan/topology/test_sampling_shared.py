@@ -8,7 +8,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 from spreeze_zmq.envs import Timing
 from spreeze_zmq.plan.processes import Count
-from spreeze_zmq.plan.topology import algorithm, load
+from spreeze_zmq.plan.topology import algorithm, load, resolve
 from spreeze_zmq.plan.topology.resolve import usual_step_s
 
 
@@ -54,8 +54,8 @@ def test_samplers_of_a_slow_environment_share_the_sampling_of_a_round():
     assert (sampler.count.initial, sampler.options["rollout_steps"], sampler.options["envs"]) == (8, 16, 16)
 
 
-def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_otherwise(monkeypatch, caplog):
-    """One just above, then one just below what is slow, which is said, and one that is another by now."""
+def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_otherwise(monkeypatch):
+    """One just above, then one just below what is slow, and one that is another by now."""
     monkeypatch.setattr(algorithm, "SLOW_STEP_S", 0.008)
     found = []
     for waits_s in (0.009, 0.006, 0.0003, 0.009):
@@ -63,9 +63,23 @@ def test_two_starts_have_as_many_samplers_where_a_step_is_measured_a_little_othe
         plan = load({"run": {"env": f"{__name__}:SlowBox", "algorithm": "ppo"}}, cores=64)
         found.append(plan.components["sampler"].count.initial)
     assert found == [8, 8, 1, 8]
-    [line] = [record.getMessage() for record in caplog.records]
-    assert f"a step of {__name__}:SlowBox took 6" in line
-    assert "ms when it was measured first" in line
+
+
+def test_a_time_that_decides_otherwise_than_todays_is_said_once(tmp_path, monkeypatch, caplog):
+    """A command loads a topology once for each of its runs. A cache that cannot be written is read."""
+    env = replace(load("pendulum").environment, id="box_of_mine:Box")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first_s = 1.1 * algorithm.SLOW_STEP_S
+    for factor in (1.1, 1.2, 0.8, 0.8):
+        assert usual_step_s(env, Timing("gymnasium", step_s=factor * algorithm.SLOW_STEP_S)) == first_s
+    [line] = caplog.messages
+    assert line.startswith("a step of box_of_mine:Box took 0.2 ms, and 0.28 ms when it was measured first")
+    monkeypatch.setattr(resolve, "alone", cannot_be_locked)
+    assert usual_step_s(env, Timing("gymnasium", step_s=0.7 * algorithm.SLOW_STEP_S)) == first_s
+
+
+def cannot_be_locked(file):
+    raise PermissionError(file)
 
 
 @pytest.mark.parametrize("elsewhere", ["far from slow", "another project", "no cache"])
