@@ -269,7 +269,7 @@ def test_close_leaves_nothing_not_even_the_guard(spec):
     with closing(Supervisor()) as supervisor:
         supervisor.start(shell(spec, "trap '' TERM; sleep 60"))
         assert len(set(children_of(os.getpid())) - before) == 2
-    assert set(children_of(os.getpid())) == before
+    assert set(children_of(os.getpid())) <= before  # those of other tests may end meanwhile
 
 
 def test_a_process_that_crashes_when_it_is_asked_to_stop_says_so(supervisor, spec):
