@@ -77,12 +77,15 @@ def folder_now(package: str, search: Sequence[str]) -> str:
     """
     if package in sys.modules:
         return _folder(getattr(sys.modules[package], "__spec__", None))
+    return import_folder(package, searched_now(search))
+
+
+def searched_now(search: Sequence[str]) -> list[str]:
+    """The folders in which an environment's module is looked for, in their order."""
     here = os.getcwd()
     if is_marked():
-        search = [here, *search]
-    elif not {"", here}.intersection(search):
-        search = [*search, here]
-    return import_folder(package, search)
+        return [here, *search]
+    return [*search] if {"", here}.intersection(search) else [*search, here]
 
 
 def _folder(spec: ModuleSpec | None) -> str:

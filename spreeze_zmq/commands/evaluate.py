@@ -8,9 +8,13 @@ import sys
 import time
 
 from spreeze_zmq.base.charset import say
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.own_code import changed_files, code_of
+from spreeze_zmq.base.trust import module_of
 from spreeze_zmq.commands.arguments import add_seed
 from spreeze_zmq.evaluation.evaluation import as_text, of_episodes, with_spread
 from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.terminal.words import episodes_of_a_best, same_episodes
 
 #: After this time it says what it does.
@@ -88,7 +92,19 @@ def main(arguments: argparse.Namespace) -> int:
     for name, value in score.info.items():
         say(f"{name} at the end: {value:.4g} in the mean")
     say(f"when it was saved: {_when_saved(saved)}")
+    if files := _changed_since(saved):
+        say(f"this is not the environment that it was trained in: {files} changed since")
     return 0
+
+
+def _changed_since(saved: SavedPolicy) -> str:
+    """The files of its environment's code that are others now than when the run of its folder began."""
+    try:
+        run = read_run(saved.path.parent)
+    except InputError:
+        return ""
+    here = code_of([module_of(saved.environment.id)], run.plan["run"].get("env_kwargs"))
+    return changed_files(run.plan["own_code"], {"environment": here})
 
 
 def _when_saved(saved: SavedPolicy) -> str:

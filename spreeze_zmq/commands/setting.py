@@ -14,6 +14,8 @@ from spreeze_zmq.run.history import PastRun
 _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_momentum")
 #: Options of components by which nothing else is learned or measured, only sooner.
 _WITHOUT_EFFECT = ("device", "workers", "max_failures", "videos")
+#: Characters of a digest that a label shows.
+SHOWN = 8
 
 
 def setting_of(run: PastRun) -> dict[str, Any]:
@@ -27,6 +29,8 @@ def setting_of(run: PastRun) -> dict[str, Any]:
     stated = rows if isinstance(rows, Mapping) else {}
     setting = {f"run.{name}": about.get(name) for name in ("env_kwargs", "randomize")}
     setting["run.env"] = run.env
+    for code in (code for code in plan["own_code"].values() if isinstance(code, Mapping)):
+        setting |= {f"code of {name}": str(made)[:SHOWN] for name, made in code.items()}
     setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
     setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
     if "batch_size" in plan["measured"]:

@@ -17,6 +17,7 @@ from typing import Any
 from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
 from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal, read_journal, time_of
+from spreeze_zmq.base.own_code import changed_files
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import TURNED, turned_in
@@ -78,8 +79,7 @@ class Origin:
             counts = {name: float(count) for name, count in found.state["counts"].items()}
             for name in ("core_s", "episodes"):  # which no learner counts
                 counts[name] = float(found.state.get(name, counts.get(name, 0.0)))
-            t_s = float(found.state["t_s"])
-            env_steps = int(counts["env_steps"])
+            t_s, env_steps = float(found.state["t_s"]), int(counts["env_steps"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
         return cls(run, found, skipped, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
@@ -95,8 +95,11 @@ class Origin:
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
             journal.write(kind, t_s, {**entry, INHERITED: True})
         turned, lost = _turned(plan, self)
-        about: dict[str, Any] = {TURNED: turned} if turned else {}
-        about |= {"run": str(self.run.folder.absolute()), "checkpoint": self.checkpoint.path.name}
+        about: dict[str, Any] = {
+            "run": str(self.run.folder.absolute()),
+            "checkpoint": self.checkpoint.path.name,
+        }
+        about |= {TURNED: turned} if turned else {}
         journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
         return [_counted(plan, self), *_held(turned), *lost, *_left_behind(plan, self, why_not)]
@@ -144,6 +147,8 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
     if not is_same or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
+    if files := changed_files(origin.run.plan["own_code"], plan.own_code):
+        return f"it was scored in an environment of other code: {files} changed since"
     if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
         return "it was scored with other options of the evaluator"
     return ""
@@ -255,9 +260,6 @@ def _is_whole(status: Mapping[str, Any]) -> bool:
     return steps and all(isinstance(status.get(name), dict) for name in tables)
 
 
-# --- what is said
-
-
 def _counted(plan: Plan, origin: Origin) -> str:
     """That the parent's steps and time count, and what is left of the limits."""
     stop, minutes = plan.run.stop, origin.t_s / 60
@@ -278,8 +280,8 @@ def _counted(plan: Plan, origin: Origin) -> str:
 def _held(turned: Mapping[str, float]) -> Iterator[str]:
     """A line for the options that stay as they were set."""
     if turned:
-        values = ", ".join(f"{name} {value:g}" for name, value in turned.items())
-        yield f"set while the run before trained, and held: {values} (--set algorithm.NAME=VALUE ends that)"
+        held = ", ".join(f"{name} {value:g}" for name, value in turned.items())
+        yield f"set while the run before trained, and held: {held} (--set algorithm.NAME=VALUE ends that)"
 
 
 def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:

@@ -36,6 +36,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "began_s": float,
     "of_samplers": int,
     "packages": dict,
+    "own_code": dict,
 }
 
 

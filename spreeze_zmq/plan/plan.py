@@ -17,7 +17,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, DataPlan, GroupsPlan, LearningPlan, RunPlan
 from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
-from spreeze_zmq.plan.releases import other_releases
+from spreeze_zmq.plan.releases import other_code, other_releases
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, MEMBER, SAMPLER, without_deadlines
 
 #: The version of run.json; programs refuse any other.
@@ -59,6 +59,8 @@ class Plan:
         launcher: the incarnation that the run's launcher has in its messages; 0 where none launches it.
         began_s: when it was begun, in seconds since 1970; 0 until placed.
         packages: the releases that it was begun with, see ``plan.releases``; empty until placed.
+        own_code: of "environment" and "algorithm" the user's code that each depends on, as
+            ``base.own_code.code_of`` has it.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -88,6 +90,7 @@ class Plan:
     launcher: int = 0
     began_s: float = 0.0
     packages: dict[str, str] = field(default_factory=dict)
+    own_code: dict[str, dict[str, str]] = field(default_factory=dict)
     run_dir: str = ""
     socket_dir: str = ""
 
@@ -233,8 +236,8 @@ def digests_of(plan: Plan) -> list[str]:
 
 def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
     """The words of the :func:`facts_of` the run.json that a plan goes on from in which it differs, "devices"
-    where its :func:`gpus_of` do, "threads of learners" where its :func:`threads_of` do, and the releases that
-    are others here than those that it was begun with.
+    where its :func:`gpus_of` do, "threads of learners" where its :func:`threads_of` do, and the releases and
+    the user's own code that are others here than those that it was begun with.
     """
 
     def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,4 +249,4 @@ def differing(before: Mapping[str, Any], plan: Plan) -> list[str]:
     except (AttributeError, KeyError, TypeError):
         return list(here)
     words = [name for name in {**here, **there} if there.get(name) != here.get(name)]
-    return words + other_releases(before.get("packages"))
+    return words + other_releases(before.get("packages")) + other_code(before.get("own_code"), plan.own_code)

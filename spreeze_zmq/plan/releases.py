@@ -11,6 +11,7 @@ from typing import Any
 
 from spreeze_zmq.base import provenance
 from spreeze_zmq.base.files import read_whole
+from spreeze_zmq.base.own_code import changed, is_file
 from spreeze_zmq.base.trust import MOST_BYTES, RUN_FILE
 from spreeze_zmq.nn.native import library as native
 
@@ -39,6 +40,23 @@ def other_releases(before: Any) -> list[str]:
     stated, here = before if isinstance(before, Mapping) else {}, releases()
     unlike = (name for name in here if name in stated and stated[name] != here[name])
     return [f"{name} {str(stated[name])[:MOST]} (here {here[name]})" for name in unlike]
+
+
+def other_code(before: Any, here: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """A word on each file of the user's, and each package that it needs, that is another one here; none on
+    what is not stated, as in a run.json of earlier.
+
+    Args:
+        before: the ``own_code`` of a run.json, of whoever wrote it.
+        here: that of a plan.
+    """
+    stated = before if isinstance(before, Mapping) else {}
+    words = list[str]()
+    for table, code in here.items():
+        for name in changed(stated.get(table), code):
+            was, now = (str(each.get(name, "none"))[:MOST] for each in (stated[table], code))
+            words.append(f"{name[:MOST]} " + ("has changed" if is_file(name) else f"{was} (here {now})"))
+    return list(dict.fromkeys(words))
 
 
 def version_of(run: Path) -> str:

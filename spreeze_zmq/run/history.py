@@ -44,6 +44,7 @@ TABLES = (
     "environment",
     "data",
     "groups",
+    "own_code",
 )
 #: What a source of data is that fills a replay, among those of one run.
 DATA_FACTS = ("source", "episodes", "share", "transitions")

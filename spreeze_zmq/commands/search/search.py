@@ -35,7 +35,7 @@ from spreeze_zmq.commands.search.trials import Trials
 from spreeze_zmq.nodes.listening import need_no_machine
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
-from spreeze_zmq.plan.releases import other_releases
+from spreeze_zmq.plan.releases import other_code, other_releases
 from spreeze_zmq.plan.roles import LEARNERS, without_deadlines
 from spreeze_zmq.plan.topology.document import read_source
 from spreeze_zmq.run.curves import OWN_STEPS
@@ -115,12 +115,13 @@ def main(arguments: argparse.Namespace) -> int:
     about = {"topology": words} | {name: getattr(arguments, name) for name in KEPT}
     contents, *earlier = contents_of(plan)
     about |= {"contents": contents, "cores of a run": max(map(len, at_once.cpus))}
-    study = Study(folder, space, about, plan.run.seed, every=arguments.every, earlier=earlier)
+    code = plan.own_code
+    study = Study(folder, space, about, code, plan.run.seed, every=arguments.every, earlier=earlier)
     search = _search(plan, study, words, at_once, folder, arguments)
     number = f"{len(at_once.cpus)} at a time" + (f" ({at_once.why})" if at_once.why else "")
     say(f"trials: {arguments.trials}, {number}, {study.num_over} of them before; in {folder}")
-    if others := other_releases(study.packages):
-        say(f"the search was begun with other releases, by which scores may differ: {', '.join(others)}")
+    if others := other_releases(study.packages) + other_code(study.own_code, plan.own_code):
+        say(f"the search was begun with other code, by which scores may differ: {', '.join(others)}")
     try:
         search.try_values(arguments.trials)
         _report(study, space, arguments)

@@ -28,7 +28,7 @@ LEAST_TRIALS = 4
 #: State of a trial, as optuna names it -> in a table.
 STATES = {"COMPLETE": "", "PRUNED": "ended early", "FAIL": "failed"}
 _ABOUT = "search"
-_PACKAGES = "packages"
+_PACKAGES, _OWN_CODE = "packages", "own_code"
 
 
 class Row(NamedTuple):
@@ -55,12 +55,14 @@ class Study:
         folder: where its file is.
         space: what is varied.
         about: what the search is of; a study that is gone on with must be of the same.
+        own_code: of the plan of its runs.
         seed: of the choice of values.
         every: try every combination of the choices, each once, and end no run early.
         earlier: what earlier releases wrote as "contents" of the same.
 
     Attributes:
         packages: the releases that it was begun with, see ``plan.releases``; None for one that begins.
+        own_code: likewise that of its plan.
 
     Raises:
         InputError: optuna is not installed, the folder holds another search or what is none, or another
@@ -72,6 +74,7 @@ class Study:
         folder: Path,
         space: Sequence[Varied],
         about: Mapping[str, Any],
+        own_code: Mapping[str, Any],
         seed: int,
         *,
         every: bool,
@@ -102,9 +105,10 @@ class Study:
         known = self._study.user_attrs.get(_ABOUT)
         if known is not None and known.get("contents") in earlier:
             known = {**known, "contents": about["contents"]}
-        self.packages = self._study.user_attrs.get(_PACKAGES)
+        self.packages, self.own_code = map(self._study.user_attrs.get, (_PACKAGES, _OWN_CODE))
         if known is None:
             self._study.set_user_attr(_PACKAGES, releases())
+            self._study.set_user_attr(_OWN_CODE, dict(own_code))
             self._study.set_user_attr(_ABOUT, dict(about))
         elif (known := _deciding(known)) != (about := _deciding(about)):
             differing = sorted(key for key in known.keys() | about.keys() if known.get(key) != about.get(key))

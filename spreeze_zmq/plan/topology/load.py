@@ -12,8 +12,9 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.own_code import code_of
 from spreeze_zmq.base.schema import Unfit, check, options_of, show, suggestion
-from spreeze_zmq.base.trust import make_importable, modules_folder
+from spreeze_zmq.base.trust import make_importable, module_of, modules_folder
 from spreeze_zmq.envs import Look
 from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.plan.parts import RunPlan, StopPlan
@@ -157,6 +158,10 @@ def load(
         environment=environment,
         tried=dict(seen.facts) if seen else {},
         timing=seen.timing.to_plain() if seen else {},
+        own_code={
+            "environment": code_of([module_of(run["env"])], run["env_kwargs"]),
+            "algorithm": code_of([module_of(run["algorithm"])]),
+        },
         algorithm={"name": run["algorithm"], **values},
         learning=learning,
         balance=balance,

@@ -91,7 +91,7 @@ def test_a_list_is_split_at_its_own_commas():
 
 def opened(folder, space=SPACE, about=ABOUT, every=False):
     """A study in a folder."""
-    return Study(folder, space, about, 1, every=every)
+    return Study(folder, space, about, {}, 1, every=every)
 
 
 def test_values_are_within_their_range_and_written_short(tmp_path):
@@ -188,9 +188,9 @@ def test_a_study_of_an_earlier_release_is_gone_on_with(tmp_path):
     assert digests_of(on_gpu) == digests_of(plan)
     now, before = contents_of(plan)
     opened(tmp_path, about={**ABOUT, "contents": before}).close()
-    Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False, earlier=[before]).close()
+    Study(tmp_path, SPACE, {**ABOUT, "contents": now}, {}, 1, every=False, earlier=[before]).close()
     with pytest.raises(InputError, match="choose another folder"):
-        Study(tmp_path, SPACE, {**ABOUT, "contents": now}, 1, every=False)
+        Study(tmp_path, SPACE, {**ABOUT, "contents": now}, {}, 1, every=False)
 
 
 def test_a_study_keeps_the_releases_that_it_was_begun_with(tmp_path):

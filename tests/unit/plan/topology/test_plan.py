@@ -57,7 +57,7 @@ def test_the_file_has_the_documented_shape(plan):
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
         *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning", "recording"),
         *("command", "ancestors", "tried", "timing", "placement", "left_to_node", "groups", "launcher"),
-        *("data", "replaced", "began_s", "packages"),
+        *("data", "replaced", "began_s", "packages", "own_code"),
     }
     assert values["run"]["stop"] == {
         "return": -200.0,
