@@ -73,7 +73,8 @@ def import_folder(package: str, search: Sequence[str]) -> str:
 
 def folder_now(package: str, search: Sequence[str]) -> str:
     """The folder that a package is imported from now, or has been. The current folder comes first in programs
-    of this package; in a script it has its place among those searched, or comes last (``envs.named``).
+    of this package; in a script it has its place among those searched, or comes last (``envs.named``). Empty
+    where it is found in none, or no package is named.
     """
     if package in sys.modules:
         return _folder(getattr(sys.modules[package], "__spec__", None))

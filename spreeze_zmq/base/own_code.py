@@ -64,8 +64,8 @@ def is_file(name: str) -> bool:
 
 
 def changed_files(before: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """The files of an environment's code that are :func:`changed` between the ``own_code`` of two plans, with a
-    comma between two; empty for none.
+    """The files of an environment's code that are :func:`changed` from the ``own_code`` of one plan to that of another,
+    with a comma between two; empty for none.
     """
     names = changed(before.get("environment"), here.get("environment", {}))
     return ", ".join(name for name in names if is_file(name))
@@ -105,7 +105,7 @@ def _followed(modules: Iterable[str]) -> Iterator[tuple[str, Path, bytes, ast.Mo
                 size += len(content)
                 if size > MOST_BYTES:
                     return
-                with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                     tree = ast.parse(content)
                     package = module if path.stem == "__init__" else module.rpartition(".")[0]
                     waiting += _imports(tree, package)

@@ -5,12 +5,15 @@ cache; else no more than feed its learners.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base import gpus, machine, provenance
+from spreeze_zmq.base.importing import folder_now
+from spreeze_zmq.base.trust import module_of
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER, without_deadlines
@@ -120,6 +123,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "what": "number of samplers",
         "machine": provenance.properties(),
         "env": plan.environment.id,
+        **({"folder": folder} if (folder := _folder(plan)) else {}),
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,
         "balance": {
@@ -130,6 +134,11 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "components": {role: _about(plan, role) for role in roles},
         "learners": {role: plan.components[role].count.initial for role in plan.learning.learners},
     }
+
+
+def _folder(plan: Plan) -> str:
+    """The folder that an environment's own module comes from: another project may have one of that name."""
+    return folder_now(module_of(plan.environment.id).partition(".")[0], sys.path)
 
 
 def _about(plan: Plan, role: str) -> Mapping[str, Any]:

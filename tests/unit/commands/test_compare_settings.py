@@ -77,6 +77,18 @@ def test_a_name_without_its_version_is_the_environment_that_it_stood_for(plan, t
     assert setting(before, tmp_path) != setting(latest, tmp_path)
 
 
+def test_an_environment_that_was_edited_is_another_setting(plan, tmp_path):
+    """Its runs would be joined with those of another reward; a label names the file."""
+    codes = ({}, {"bike.py": "3f9a17c02b55"}, {"bike.py": "77aa17c02b55"})
+    first, one, other = (
+        setting(replace(plan, own_code={"environment": code, "algorithm": {}}), tmp_path) for code in codes
+    )
+    assert first == setting(plan, tmp_path)
+    run = read_run(tmp_path)
+    labels = list(_labels([run, run], [one, other]))
+    assert labels == ["pendulum sac code of bike.py=3f9a17c0", "pendulum sac code of bike.py=77aa17c0"]
+
+
 def test_the_machine_of_a_run_is_no_setting(plan, tmp_path):
     """Its cores, its devices and the number of samplers that an earlier run has settled on."""
     sampler = plan.components["sampler"]

@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from spreeze_zmq.evaluation.arena import Arena
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.saved import SavedPolicy
+from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import Policy
 from tests.unit.envs import own_environments
 
@@ -81,6 +83,19 @@ def test_eval_says_where_all_episodes_are_the_same(tmp_path, capsys):
         said = capsys.readouterr().out
         assert ("all 9 episodes were the same, from their first observation" in said) is not chance
         assert ("its mean lies between" in said) is chance
+
+
+def test_eval_says_that_its_environment_was_edited_since_the_run(tmp_path, capsys):
+    """Another score would be taken for another policy's."""
+    path = tmp_path / "policy.safetensors"
+    save(path, f"{OWN}:Again", max_episode_steps=5)
+    plan = topology.load({"run": {"env": f"{OWN}:Again", "algorithm": "sac"}})
+    (name, *_) = plan.own_code["environment"]
+    for code in (plan.own_code, {"environment": {**plan.own_code["environment"], name: "1"}}):
+        (tmp_path / "run.json").write_text(replace(plan, own_code=code).to_json())
+        assert main(["eval", str(path), "--trust", OWN]) == 0
+        says = f"this is not the environment that it was trained in: {name} changed since"
+        assert (says in capsys.readouterr().out) == (code is not plan.own_code)
 
 
 def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):

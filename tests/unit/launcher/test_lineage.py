@@ -305,6 +305,21 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     assert any("is left behind" in line and "cannot be used" in line for line in said)
 
 
+@pytest.mark.parametrize(("name", "stays"), [("bike.py", False), ("pymunk", True)], ids=["file", "package"])
+def test_a_best_policy_of_an_environment_that_was_edited_is_left_behind(parent, tmp_path, name, stays):
+    """A run before may have been paid otherwise; of an earlier release, which has not kept its code, and of a
+    package, whose version seldom changes what is paid, it stays.
+    """
+    stated, plan = json.loads(parent.run_file.read_text()), plan_of()
+    for number, code in enumerate(({"environment": {name: "1"}}, {})):
+        parent.run_file.write_text(json.dumps({**stated, "own_code": code}))
+        edited = replace(plan, own_code={"environment": {name: "2"}})
+        child, said = resume(tmp_path / str(number), parent, edited)
+        assert child.best_policy.exists() == (stays or not code)
+        why = f"is left behind: it was scored in an environment of other code: {name} changed since"
+        assert any(why in line for line in said) != child.best_policy.exists()
+
+
 def test_a_best_policy_of_an_earlier_release_goes_on_under_the_name_that_it_has_now(parent, tmp_path):
     """Its file has the name as it was typed, without the version; one of another environment stays behind."""
     for kept, goes_on in (("Pendulum", True), ("Pendul", False)):
