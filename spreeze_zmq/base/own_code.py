@@ -64,8 +64,8 @@ def is_file(name: str) -> bool:
 
 
 def changed_files(before: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """The files of an environment's code that are :func:`changed` from the ``own_code`` of one plan to that of another,
-    with a comma between two; empty for none.
+    """The files of an environment's code that are :func:`changed` from the ``own_code`` of one plan to that of
+    another, with a comma between two; empty for none.
     """
     names = changed(before.get("environment"), here.get("environment", {}))
     return ", ".join(name for name in names if is_file(name))
@@ -160,10 +160,10 @@ def _defining(tree: ast.Module) -> ast.Module:
         is_over = is_over or (not is_definition and _begins_a_run(node))
         kept += [node] if is_definition or not (is_over or _is_of_a_program(node)) else []
     tree.body = kept
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
+    for inner in ast.walk(tree):
+        body = getattr(inner, "body", None)
         if isinstance(body, list) and body and _is_text(body[0]):
-            body[:1] = [] if len(body) > 1 or node is tree else [ast.Pass()]
+            body[0] = ast.Pass()
     return tree
 
 
