@@ -64,8 +64,8 @@ def is_file(name: str) -> bool:
 
 
 def changed_files(before: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """The files of an environment's code that are :func:`changed` from the ``own_code`` of one plan to that of
-    another, with a comma between two; empty for none.
+    """The files of an environment's code that are :func:`changed` between the ``own_code`` of two plans, with
+    a comma between two; empty for none.
     """
     names = changed(before.get("environment"), here.get("environment", {}))
     return ", ".join(name for name in names if is_file(name))
@@ -163,7 +163,7 @@ def _defining(tree: ast.Module) -> ast.Module:
     for inner in ast.walk(tree):
         body = getattr(inner, "body", None)
         if isinstance(body, list) and body and _is_text(body[0]):
-            body[0] = ast.Pass()
+            body[:1] = [] if len(body) > 1 else [ast.Pass()]
     return tree
 
 
