@@ -35,7 +35,8 @@ def code_of(modules: Sequence[str], arguments: Any = None) -> dict[str, str]:
     imported, and of more than ``MOST_BYTES`` of code the rest is left out.
 
     Digests of files of the user's, by their names from the folder of imports on, as ``arm/env.py``: of what
-    the modules, and those that they import, define, without comments, docstrings and what only begins a run;
+    the modules, and those that they import, define, without docstrings, comments on lines of their own and
+    what only begins a run;
     and of files beside them that they or the arguments name and that describe a robot or a task. And the
     versions of installed packages that the modules are of or import, where the two have one name.
 
@@ -49,7 +50,7 @@ def code_of(modules: Sequence[str], arguments: Any = None) -> dict[str, str]:
         if tree is not None:
             tops |= {module.partition(".")[0] for module in _imports(tree, "")}
             named += [str(path.parent / text) for text in _paths(tree) if DESCRIBING.fullmatch(text)]
-        found[name] = digest(content if tree is None else ast.unparse(_defining(tree)))
+        found[name] = digest(content if tree is None else _defining(content, tree))
     for text in dict.fromkeys(named):
         with contextlib.suppress(OSError, ValueError):
             path = Path(text)
@@ -61,6 +62,15 @@ def code_of(modules: Sequence[str], arguments: Any = None) -> dict[str, str]:
 def is_file(name: str) -> bool:
     """Whether a name of :func:`code_of` is that of a file, not of a package."""
     return "." in name
+
+
+def edited(before: Mapping[str, Mapping[str, str]], modules: Sequence[str], arguments: Any = None) -> str:
+    """The files of modules that were edited since a plan had ``before`` as its ``own_code``, with a comma
+    between two; empty for none. Of what is found in one of the two places alone nothing is said.
+    """
+    known = {name: made for code in before.values() for name, made in code.items() if is_file(name)}
+    here = code_of(modules, arguments) if known else {}
+    return ", ".join(name for name in here if name in known and here[name] != known[name])
 
 
 def changed_files(before: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -107,24 +117,28 @@ def _followed(modules: Iterable[str]) -> Iterator[tuple[str, Path, bytes, ast.Mo
                     return
                 with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                     tree = ast.parse(content)
-                    package = module if path.stem == "__init__" else module.rpartition(".")[0]
-                    waiting += _imports(tree, package)
+                    waiting += _imports(tree, ".".join(Path(name).parent.parts))
                 yield name, path, content, tree
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:
     """The files of a module and of the packages that it is in, the outermost first."""
-    search, parts = list[str](), module.split(".")
-    for number, _ in enumerate(parts):
-        name = ".".join(parts[: number + 1])
-        spec = PathFinder.find_spec(name, search) if number else _top(name)
-        if spec is None:
+    top, *parts = module.split(".")
+    if (spec := _top(top)) is None:
+        return
+    folders = [Path(place).absolute() for place in spec.submodule_search_locations or ()]
+    if spec.has_location and spec.origin:
+        path = Path(spec.origin).absolute()
+        yield (f"{top}/{path.name}" if folders else path.name), path
+    name = top
+    for part in parts:
+        name, inner = f"{name}/{part}", [folder / part for folder in folders]
+        if packages := [place / "__init__.py" for place in inner if (place / "__init__.py").is_file()]:
+            yield f"{name}/__init__.py", packages[0]
+        elif files := [place.with_name(f"{part}.py") for place in inner if Path(f"{place}.py").is_file()]:
+            yield f"{name}.py", files[0]
             return
-        if spec.has_location and spec.origin:
-            path = Path(spec.origin).absolute()
-            own = "/".join(parts[: number + 1])
-            yield (f"{own}/{path.name}" if path.stem == "__init__" else f"{own}{path.suffix}"), path
-        search = list(spec.submodule_search_locations or ())
+        folders = [place for place in inner if place.is_dir()]
 
 
 def _top(name: str) -> ModuleSpec | None:
@@ -150,25 +164,26 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
                 yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _defining(tree: ast.Module) -> ast.Module:
-    """The code without docstrings, and without what is the program's alone: from the first call on that
-    begins a run only definitions count.
+def _defining(content: bytes, tree: ast.Module) -> bytes:
+    """The lines of code, the same in each release of Python, without docstrings, comments on lines of their
+    own and what is the program's alone: from the first call on that begins a run only definitions count.
     """
-    kept, is_over = list[ast.stmt](), False
+    left_out, is_over = list[ast.stmt](), False
     for node in tree.body:
         is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef)
         is_over = is_over or (not is_definition and _begins_a_run(node))
-        kept += [node] if is_definition or not (is_over or _is_of_a_program(node)) else []
-    tree.body = kept
-    for inner in ast.walk(tree):
-        body = getattr(inner, "body", None)
+        left_out += [node] if not is_definition and (is_over or _is_of_a_program(node)) else []
+    for owner in ast.walk(tree):
+        body = getattr(owner, "body", None)
         if isinstance(body, list) and body and _is_text(body[0]):
-            body[:1] = [] if len(body) > 1 else [ast.Pass()]
-    return tree
+            left_out += [body[0]] if body[0].lineno > getattr(owner, "lineno", 0) else []
+    numbers = {line for node in left_out for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    kept = (line.rstrip() for number, line in enumerate(content.splitlines(), 1) if number not in numbers)
+    return b"\n".join(line for line in kept if line and not line.lstrip().startswith(b"#"))
 
 
 def _is_of_a_program(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    return isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
 
 
 def _begins_a_run(node: ast.stmt) -> bool:

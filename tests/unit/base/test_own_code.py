@@ -96,12 +96,13 @@ def test_what_is_defined_changes_it_and_what_only_begins_a_run_does_not(project,
 def test_modules_of_a_package_are_followed(project, imports):
     """However one imports another, and the files of the packages that they are in."""
     package = project / "own_of_mine"
-    package.mkdir()
+    (package / "inner" / "out").mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "terms.py").write_text("SCALE = 1")
-    (package / "envs.py").write_text(imports)
-    found = code_of(["own_of_mine.envs"])
-    assert set(found) == {"own_of_mine/__init__.py", "own_of_mine/envs.py", "own_of_mine/terms.py"}
+    (package / "envs.py").write_text(f"{imports}\nfrom own_of_mine.inner.out.robot import x")
+    (package / "inner" / "out" / "robot.py").write_text("x = 1")  # of folders without an __init__.py
+    names = ("__init__.py", "envs.py", "terms.py", "inner/out/robot.py")
+    assert set(code_of(["own_of_mine.envs"])) == {f"own_of_mine/{name}" for name in names}
 
 
 def test_a_file_that_an_argument_names_counts(project):
