@@ -1,6 +1,6 @@
 // Connects to the run, and draws what has changed.
 
-import { endAgent, showAgent } from "./agent.js";
+import { Agent } from "./agent.js";
 import { Charts } from "./charts.js";
 import { showEvents } from "./events.js";
 import { Explorer } from "./explorer.js";
@@ -17,6 +17,7 @@ const charts = new Charts(run);
 const explorer = new Explorer(document.getElementById("explorer"), run, charts);
 const flow = new Flow(document.getElementById("flow"), run);
 const settings = new Settings(document.getElementById("settings"), run, ask);
+const agent = new Agent(run);
 let socket = null;
 let due = false;
 let drawn_ms = 0;
@@ -61,18 +62,20 @@ function connect(delay_s) {
   let opened = false;
   socket.onmessage = ({ data }) => {
     for (const entry of JSON.parse(data)) if (run.take(entry)) begin();
-    if (run.ended) endAgent();
+    if (run.ended) agent.end();
     soon();
   };
   socket.onopen = () => {
     opened = true;
     document.body.dataset.connected = "yes";
     settings.allow(true);
+    agent.allow(true);
     notice("");
   };
   socket.onclose = () => {
     document.body.dataset.connected = "no";
     settings.allow(false);
+    agent.allow(false);
     if (run.ended) {
       notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: spreeze view ${run.about.run_dir}`);
       return;
@@ -90,7 +93,6 @@ function begin() {
 }
 
 connect(0.5);
-showAgent(run);
 addEventListener("resize", soon);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   charts.begin();

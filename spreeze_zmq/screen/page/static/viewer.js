@@ -12,7 +12,7 @@ window.WebSocket = class extends Plain {
   }
 };
 
-/** The run is over: what was drawn last stays as it is. */
+/** The run's server is gone: what was drawn last stays as it is. */
 window.rest = () => (rests = true);
 
 // It draws as often as the screen is renewed. Where that takes the processor and not a graphics card, the run that
