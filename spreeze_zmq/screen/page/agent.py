@@ -24,6 +24,7 @@ from spreeze_zmq.base.errors import SpreezeError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Stage, open_stage
 from spreeze_zmq.policy import FrameStack, Policy, played, without_noise
+from spreeze_zmq.screen.page.delivery import deliver
 from spreeze_zmq.screen.page.pace import Pace
 from spreeze_zmq.screen.page.policies import Policies
 
@@ -94,7 +95,12 @@ class PolicyPlayer:
     # --- for the server
 
     async def show(self, visitor: ServerConnection) -> None:
-        """Send pictures and captions until the browser leaves."""
+        """Send pictures and captions until the browser leaves.
+
+        Raises:
+            ConnectionClosed: it has left meanwhile.
+            TimeoutError: it takes nothing.
+        """
         mine = Visitor()
         mine.offer("caption", json.dumps(self._caption))
         self._visitors.add(mine)
@@ -108,7 +114,7 @@ class PolicyPlayer:
                 mine.news.clear()
                 for kind in ("caption", "picture"):
                     if (content := mine.waiting.pop(kind, None)) is not None:
-                        await visitor.send(content)
+                        await deliver(visitor, content)
         finally:
             gone.cancel()
             self._visitors.discard(mine)

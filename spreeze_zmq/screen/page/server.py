@@ -28,14 +28,17 @@ from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.broker.requests import SET
 from spreeze_zmq.screen.page.agent import PolicyPlayer
 from spreeze_zmq.screen.page.answers import add_headers, below_token, own_files, refusal, response
+from spreeze_zmq.screen.page.delivery import deliver
 from spreeze_zmq.screen.page.neighbours import Neighbours
 
 log = logging.getLogger("spreeze")
 
 #: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
 MAX_WAITING = 2000
-#: Longest time in which a client says what it wants, and in which a browser takes what it is sent.
-ASKS_WITHIN_S, TAKES_WITHIN_S = 5.0, 30.0
+#: Longest time in which a client says what it wants, or closes its end.
+ASKS_WITHIN_S = 5.0
+#: Time between two pings, and in which they are answered: a machine that sleeps closes no connection.
+PINGS_EVERY_S, ANSWERS_WITHIN_S = 20.0, 40.0
 #: Bytes of what a browser asks for, and how it calls itself in the journal.
 MAX_ASKED, WHO = 1000, "page"
 
@@ -104,8 +107,10 @@ class Server:
             process_request=self._answer,
             process_response=add_headers,
             compression=None,
-            ping_interval=None,
+            ping_interval=PINGS_EVERY_S,
+            ping_timeout=ANSWERS_WITHIN_S,
             open_timeout=ASKS_WITHIN_S,
+            close_timeout=ASKS_WITHIN_S,
             max_size=2**20,
             logger=_quiet(),
         )
@@ -169,6 +174,8 @@ class Server:
                 await self._agent.connect(visitor.request.path.partition("/viewer/")[2], visitor)
         except ConnectionClosed:
             pass
+        except TimeoutError:  # it takes nothing
+            visitor.transport.abort()
 
     async def _send_feed(self, visitor: ServerConnection) -> None:
         """Send the entries so far, then every new one."""
@@ -181,18 +188,14 @@ class Server:
             await asyncio.wait((gone, over, told), return_when=asyncio.FIRST_COMPLETED)
             if not told.done():
                 return
-            async with asyncio.timeout(TAKES_WITHIN_S):
-                await visitor.send(told.result())
+            await deliver(visitor, told.result())
             while True:
                 following = asyncio.ensure_future(waiting.get())
                 await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
                 if gone.done() or (text := following.result()) is None:
                     following.cancel()
                     return
-                async with asyncio.timeout(TAKES_WITHIN_S):
-                    await visitor.send(f"[{text}]")
-        except TimeoutError:  # nobody reads it
-            visitor.transport.abort()
+                await deliver(visitor, f"[{text}]")
         finally:
             gone.cancel()
             over.cancel()

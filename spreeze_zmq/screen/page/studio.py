@@ -25,9 +25,12 @@ import psutil
 from mujoco.studio import launch_web, messages, plugin, viewer_protocol, web_viewer
 from numpy.typing import NDArray
 from websockets.asyncio.client import unix_connect
+from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
 from websockets.http11 import Response
+
+from spreeze_zmq.screen.page.delivery import deliver
 
 #: The streams that are forwarded; the viewer's ``drop`` would accept a stranger's model.
 STREAMS = ("state", "ui")
@@ -213,7 +216,12 @@ class Studio:
             connection.close()
 
     async def connect(self, path: str, visitor: ServerConnection) -> None:
-        """One of the viewer's streams, in both directions."""
+        """One of the viewer's streams, in both directions.
+
+        Raises:
+            ConnectionClosed: an end has gone meanwhile.
+            TimeoutError: one takes nothing.
+        """
         if path.partition("?")[0] not in STREAMS:
             return
         async with unix_connect(
@@ -221,9 +229,11 @@ class Studio:
         ) as viewer:
             directions = ((visitor, viewer), (viewer, visitor))
             tasks = [asyncio.ensure_future(_forward(*ends)) for ends in directions]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
+            done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in others:
                 task.cancel()
+            for task in done:
+                task.result()
 
 
 def _listening_at(path: str) -> socket.socket:
@@ -259,6 +269,6 @@ class _ForOwnThreads(socket.socket):
         raise BlockingIOError
 
 
-async def _forward(source: Any, target: Any) -> None:
+async def _forward(source: Connection, target: Connection) -> None:
     async for message in source:
-        await target.send(message)
+        await deliver(target, message)

@@ -18,8 +18,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from spreeze_zmq.screen.page import address
+from spreeze_zmq.screen.page import address, delivery
 from spreeze_zmq.screen.page import server as module
+from spreeze_zmq.screen.page.agent import PolicyPlayer
 from spreeze_zmq.screen.page.server import MAX_ASKED, Server, wish
 
 SERVED = """
@@ -82,10 +83,10 @@ def test_a_wish_is_an_option_and_a_number():
 
 
 @contextlib.contextmanager
-def started(**about):
+def started(agent=None, **about):
     """A server's address, and itself."""
     listener = address.open_port(0)
-    server = Server(listener, "token", list, None, **about)
+    server = Server(listener, "token", list, agent, **about)
     server.start()
     with closing(server):
         yield address.url(listener, "token").replace("http", "ws", 1), server
@@ -129,6 +130,16 @@ def raw(url, text=b""):
     return client
 
 
+def upgraded(url, name):
+    """A plain connection over which a WebSocket has begun, in which nobody answers a ping."""
+    host, path = urlsplit(url).netloc.encode(), urlsplit(url).path.encode() + name.encode()
+    key = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: " + b64encode(bytes(16))
+    version = b"\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    client = raw(url, b"GET %s HTTP/1.1\r\nHost: %s\r\n" % (path, host) + key + version)
+    assert client.recv(4096).startswith(b"HTTP/1.1 101")
+    return client
+
+
 def pour(client, piece, num_bytes=64 << 20):
     """Send what does not end, unless the server has hung up."""
     with contextlib.suppress(ConnectionError):
@@ -146,19 +157,13 @@ def test_no_client_takes_memory_or_holds_up_others(served, what):
     endless fragments of a browser that has it; five hundred that say nothing.
     """
     url, _ = served
-    host, path = urlsplit(url).netloc.encode(), urlsplit(url).path.encode()
     before = psutil.Process().memory_info().rss
     with contextlib.ExitStack() as ends:
         if what == "many":
             for _ in range(500):
                 ends.enter_context(raw(url))
         elif what in ("frame", "fragments"):
-            key = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: " + b64encode(bytes(16))
-            version = b"\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            client = ends.enter_context(
-                raw(url, b"GET %sfeed HTTP/1.1\r\nHost: %s\r\n" % (path, host) + key + version)
-            )
-            assert client.recv(4096).startswith(b"HTTP/1.1 101")
+            client = ends.enter_context(upgraded(url, "feed"))
             first, piece = (FRAME, bytes(65536)) if what == "frame" else FRAGMENTS
             client.sendall(first)
             pour(client, piece)
@@ -181,7 +186,7 @@ def test_who_says_nothing_or_reads_nothing_is_hung_up_on(monkeypatch):
         with started() as (url, _), raw(url, b"GET /to") as slow:
             slow.settimeout(20)
             assert slow.recv(100) == b""
-    monkeypatch.setattr(module, "TAKES_WITHIN_S", 0.3)
+    monkeypatch.setattr(delivery, "TAKES_WITHIN_S", 0.3)
     with started() as (url, server):
         deaf = connect(url + "feed", open_timeout=20, close_timeout=0, max_queue=1)
         with deaf, connect(url + "feed", open_timeout=20, max_queue=None) as feed:
@@ -191,3 +196,45 @@ def test_who_says_nothing_or_reads_nothing_is_hung_up_on(monkeypatch):
                 server.send({"text": "x" * 100_000})
                 assert feed.recv(20)
             assert server.num_visitors == 1
+
+
+def left(visitors):
+    """Whether nobody is served any more, within a while."""
+    until_s = time.monotonic() + 20
+    while visitors() and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return not visitors()
+
+
+@pytest.fixture
+def player(tmp_path):
+    """Shows no agent, and says so."""
+    return PolicyPlayer(None, None, tmp_path, tmp_path, why_not="there is none")
+
+
+@pytest.mark.parametrize("name", ["feed", "agent"])
+def test_who_answers_no_ping_is_left(monkeypatch, player, name):
+    """A machine that sleeps closes no connection: for it an environment would be played for ever."""
+    monkeypatch.setattr(module, "PINGS_EVERY_S", 0.1)
+    monkeypatch.setattr(module, "ANSWERS_WITHIN_S", 0.2)
+    monkeypatch.setattr(module, "ASKS_WITHIN_S", 2.0)
+    with started(player) as (url, server), upgraded(url, name) as asleep:
+        asleep.settimeout(20)
+        while asleep.recv(4096):
+            pass
+        assert left(lambda: server.num_visitors + len(player._visitors))
+
+
+def test_who_takes_no_pictures_is_left(monkeypatch, player):
+    """Their connection is full, and no ping goes over it."""
+    monkeypatch.setattr(delivery, "TAKES_WITHIN_S", 0.3)
+    with started(player) as (url, _):
+        deaf = connect(url + "agent", open_timeout=20, close_timeout=0, max_queue=1)
+        with deaf:
+            assert json.loads(deaf.recv(20))["why"]
+
+            def visitors():
+                player._say(why="x" * 100_000)
+                return player._visitors
+
+            assert left(visitors)
