@@ -39,6 +39,8 @@ MAX_WAITING = 2000
 ASKS_WITHIN_S = 5.0
 #: Time between two pings, and in which they are answered: a machine that sleeps closes no connection.
 PINGS_EVERY_S, ANSWERS_WITHIN_S = 20.0, 40.0
+#: Longest time without a word on the feed: the page knows its connection from one that leads nowhere by it.
+SPEAKS_WITHIN_S = 5.0
 #: Bytes of what a browser asks for, and how it calls itself in the journal.
 MAX_ASKED, WHO = 1000, "page"
 
@@ -178,7 +180,7 @@ class Server:
             visitor.transport.abort()
 
     async def _send_feed(self, visitor: ServerConnection) -> None:
-        """Send the entries so far, then every new one."""
+        """Send the entries so far, then every new one, and none where there is none for a while."""
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)
         gone = asyncio.ensure_future(self._hear(visitor))
@@ -191,9 +193,11 @@ class Server:
             await deliver(visitor, told.result())
             while True:
                 following = asyncio.ensure_future(waiting.get())
-                await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
-                if gone.done() or (text := following.result()) is None:
-                    following.cancel()
+                ends = (gone, following)
+                await asyncio.wait(ends, timeout=SPEAKS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+                text = following.result() if following.done() else ""
+                following.cancel()
+                if gone.done() or text is None:
                     return
                 await deliver(visitor, f"[{text}]")
         finally:

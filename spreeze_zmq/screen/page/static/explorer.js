@@ -34,7 +34,7 @@ export class Explorer {
     this.find().then(() => asked().forEach((name) => name in this.states && this.add(name)));
     this.beside.addEventListener("focus", () => this.find());
     this.beside.addEventListener("input", () => this.add(this.beside.value));
-    setInterval(() => document.hidden || this.follow(), LOOK_MS);
+    setInterval(() => document.hidden || run.lost || this.follow(), LOOK_MS);
     const keep = element("button", { type: "button" }, "download CSV");
     keep.addEventListener("click", () => this.download());
     for (const choice of [this.first, this.second, this.axis, this.smooth]) choice.addEventListener("input", () => this.draw());

@@ -48,8 +48,8 @@ export function endedBy({ ended, status }) {
   return goal != null && status?.evaluation.best?.mean_return >= Number(goal) ? `return ${goal} reached` : ended;
 }
 
-/** Whether a run has no rates any more: those of its last status are of a time in which it ended. */
-export const isOver = (run) => run.ended || !run.about.live;
+/** Whether a run has no rates any more: those of its last status are of a time in which it ended, or was last heard. */
+export const isOver = (run) => run.ended || run.lost || !run.about.live;
 
 /** " ± 3.00" of the returns of a score; nothing for a single episode, which has no spread. */
 export const spread = ({ std_return, num_episodes }) => (std_return == null || num_episodes === 1 ? "" : ` ± ${decimal(std_return)}`);

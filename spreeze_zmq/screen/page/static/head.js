@@ -9,7 +9,7 @@ export function showHead(run) {
   at("env").textContent = about.run.env;
   at("facts").textContent = `${about.run.algorithm.toUpperCase()} · seed ${about.run.seed} · ${about.name}`;
   if (!status) return;
-  const state = run.ended ? "over" : about.live ? status.state : "past run";
+  const state = run.ended ? "over" : about.live ? run.lost || status.state : "past run";
   at("state").textContent = state;
   at("state").dataset.state = state;
   at("clock").textContent = clock(status.t_s);
@@ -17,7 +17,7 @@ export function showHead(run) {
   const nearest = goals.reduce((best, goal) => (goal.share > (best?.share ?? -1) ? goal : best), null);
   at("bar").style.width = `${100 * Math.min(1, nearest?.share ?? 0)}%`;
   const left = goals.map((goal) => goal.left_s).filter((left_s) => left_s != null);
-  at("left").textContent = left.length && !run.ended && about.live ? `${clock(Math.min(...left))} left at most` : "";
+  at("left").textContent = left.length && !isOver(run) ? `${clock(Math.min(...left))} left at most` : "";
   at("stop").textContent = goals.length ? `until ${goals.map((goal) => goal.text).join(" or ")}` : "until it is interrupted";
 }
 

@@ -18,6 +18,7 @@ export class Run {
     this.gone = new Map(); // process name -> how it ended, until it is back
     this.reason = null; // why it ends
     this.ended = null; // the same, once it is over
+    this.lost = ""; // why nothing is heard of it: "not connected", "silent"
     this.counted = new Set(); // roles whose first count has been told
     this.known = new Set(); // entries that came with the story and once more with the feed
   }

@@ -1,5 +1,9 @@
 """The page's connections, in node: what becomes of them as a browser, a network and a run have it."""
 
+from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.page import story
+from tests.unit.screen.page.test_static import status_entry
+
 #: A clock that is moved by hand, a page without a look, and sockets that are opened and closed by hand.
 WORLD = """
 let now_ms = 0;
@@ -122,3 +126,161 @@ const end = (hidden) => {{
 console.log(JSON.stringify([end(false), end(true)]));
 """
     assert told(script) == ["iframe", "the run is over: spreeze view shows its best policy at work"]
+
+
+#: A page of a run that trains: its feed, and what it says; what the address answers is given by each test.
+FEED = f"""
+{WORLD}
+const {{ Agent }} = await import("./agent.js");
+const {{ Feed }} = await import("./feed.js");
+const {{ Run }} = await import("./run.js");
+let answer = null;
+let knocks = 0;
+globalThis.fetch = async () => {{
+  knocks++;
+  if (!answer) throw new TypeError("refused");
+  return {{ status: answer }};
+}};
+const run = new Run();
+const agent = new Agent(run);
+let said = "";
+const feed = new Feed(run, {{
+  begin() {{}},
+  change() {{}},
+  allow: (connected) => agent.allow(connected),
+  notice: (text) => (said = text),
+}});
+const story = [{{ topic: "run", t_s: 0, about: {{ live: true, run_dir: "runs/one" }} }}];
+const status = [{{ topic: "status", t_s: 1, about: {{ t_s: 1, processes: {{}} }} }}];
+const fed = () => sockets.filter(({{ url }}) => url.endsWith("/feed"));
+const live = () => sockets.filter(isOpen).map(({{ url }}) => url.split("/").at(-1));
+fed()[0].accept();
+fed()[0].hear(story);
+sockets[1].hear({{ mode: "viewer" }});
+const [viewer] = places.stage.inner;
+viewer.contentWindow = {{ rest: () => (viewer.rests = true) }};
+"""
+
+
+def test_a_connection_that_leads_nowhere_is_left_and_made_again(told):
+    """Nothing closes it where a machine slept or a tunnel's other end is gone, nor ever ends its closing."""
+    script = f"""{FEED}
+sockets[1].accept();
+for (const socket of sockets) socket.close = () => {{ socket.readyState = 2; }};
+for (let i = 0; i < 10; i++) {{ await pass(5000); fed()[0].hear(status); }}
+const before = [fed().length, run.lost, said];
+await pass(16_000);
+const lost = [run.lost, said];
+await pass(1000);
+fed()[1].accept();
+fed()[1].hear(story);
+fed()[0].hear([{{ topic: "over", t_s: 0, about: {{ reason: "late" }} }}]);
+console.log(JSON.stringify([before, lost, [fed().length, run.lost, said, run.ended], live()]));
+"""
+    before, lost, after, live = told(script)
+    assert before == [1, "", ""]
+    assert lost == ["not connected", "Nothing comes from the run any more; connecting again"]
+    assert after == [2, "", "", None]
+    assert live == ["feed", "agent"]
+
+
+def test_the_story_of_a_long_run_may_take_its_time(told):
+    """As long as its server waits until it is taken."""
+    script = f"""{FEED}
+fed()[0].fail();
+await pass(1000);
+fed()[1].accept();
+await pass(40_000);
+console.log(JSON.stringify([fed().length, (await pass(10_000), fed().length)]));
+"""
+    assert told(script) == [2, 3]
+
+
+def test_a_run_that_stands_still_behind_a_connection_that_holds_is_said_to(told):
+    """Its server speaks, and nobody else: nothing is read again for that."""
+    script = f"""{FEED}
+const beats = async () => {{ for (let i = 0; i < 4; i++) {{ await pass(5000); fed()[0].hear([]); }} }};
+fed()[0].hear(status);
+await beats();
+const silent = [run.lost, said];
+fed()[0].hear(status);
+console.log(JSON.stringify([silent, [run.lost, said], fed().length]));
+"""
+    (lost, said), after, num = told(script)
+    assert lost == "silent"
+    assert said.startswith("The run has said nothing for 0:")
+    assert (after, num) == (["", ""], 1)
+
+
+def test_who_was_left_by_a_run_knocks_at_no_other_runs_door(told):
+    """The address may be another run's by now, whose page would be started for nobody; the agent is not asked
+    for while the run's server is not there.
+    """
+    script = f"""{FEED}
+const refuse = async (span_ms) => {{
+  for (let until_ms = now_ms + span_ms; now_ms < until_ms; await pass(100))
+    for (const socket of sockets) if (socket.readyState === 0) socket.fail();
+}};
+sockets.forEach((socket) => socket.fail());
+await refuse(60_000);
+const [lost, tries] = [said, fed().length];
+await refuse(300_000);
+const rarely = [said, run.lost, fed().length - tries, sockets.length - fed().length];
+answer = 403;
+await refuse(60_000);
+const [known, tried] = [said, sockets.length + knocks];
+await refuse(600_000);
+const later = sockets.length + knocks - tried;
+console.log(JSON.stringify([lost, rarely, known, later, places.stage.inner[0].rests]));
+"""
+    lost, (away, state, tries, agents), known, later, rests = told(script)
+    assert lost == "The connection is lost; trying again"
+    assert away == "No run answers here any more. If it has ended: spreeze view runs/one"
+    assert state == "not connected"
+    assert 9 <= tries <= 12
+    assert agents == 1
+    assert "Another run has this address now" in known
+    assert "spreeze view runs/one" in known
+    assert (later, rests) == (0, True), "MuJoCo's viewer keeps what it shows, and asks for no more"
+
+
+def test_a_page_whose_server_is_back_goes_on_as_before(told):
+    """However long it was away; with another viewer than the one that has lost its own connections."""
+    script = f"""{FEED}
+sockets.forEach((socket) => socket.fail());
+for (let i = 0; i < 3000; i++) {{ await pass(100); fed().at(-1).readyState === 0 && fed().at(-1).fail(); }}
+await pass(35_000);
+fed().at(-1).accept();
+fed().at(-1).hear(story);
+const emptied = !places.stage.inner.length;
+sockets.at(-1).hear({{ mode: "viewer" }});
+console.log(JSON.stringify([run.lost, said, live(), emptied, places.stage.inner[0] !== viewer]));
+"""
+    assert told(script) == ["", "", ["feed", "agent"], True, True]
+
+
+HEAD = """
+const places = {};
+globalThis.document = { getElementById: (id) => (places[id] ??= { dataset: {}, style: {} }) };
+const { showHead } = await import("./head.js");
+const { Run } = await import("./run.js");
+GIVEN
+const run = new Run();
+for (const entry of entries) run.take(entry);
+const shown = (lost) => {
+  run.lost = lost;
+  showHead(run);
+  return [places.state.textContent, places.left.textContent];
+};
+console.log(JSON.stringify(["", "not connected", "silent", ""].map(shown)));
+"""
+
+
+def test_a_run_that_is_not_heard_is_not_said_to_train(told):
+    """Nor how long it will."""
+    plan = topology.load("pendulum", ["run.stop.minutes=10"])
+    heard, *lost, again = told(HEAD, entries=[story.run_entry(plan, live=True), status_entry(1.0, plan)])
+    assert heard == again
+    assert heard[0] == "training"
+    assert heard[1].startswith("9:59 left")
+    assert lost == [["not connected", ""], ["silent", ""]]

@@ -238,3 +238,17 @@ def test_who_takes_no_pictures_is_left(monkeypatch, player):
                 return player._visitors
 
             assert left(visitors)
+
+
+def test_a_feed_without_news_says_that_it_holds(monkeypatch):
+    """Nothing comes over a connection that leads nowhere; what is new still comes, in its order."""
+    monkeypatch.setattr(module, "SPEAKS_WITHIN_S", 0.05)
+    with started() as (url, server), connect(url + "feed", open_timeout=20) as feed:
+        assert [feed.recv(20) for _ in range(3)] == ["[]"] * 3
+        for number in range(20):
+            server.send({"number": number})
+            time.sleep(0.01)
+        told = []
+        while len(told) < 20:
+            told += json.loads(feed.recv(20))
+        assert [entry["number"] for entry in told] == list(range(20))

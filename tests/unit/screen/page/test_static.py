@@ -169,12 +169,16 @@ const shown = (ended, live) => {
   showFigures({ ...run, ended, about: { ...run.about, live } });
   return said(places.figures) + said(places.scores);
 };
-console.log(JSON.stringify([shown(null, true), shown("minutes 1", true), shown(null, false)]));
+const seen = [shown(null, true), shown("minutes 1", true), shown(null, false)];
+run.lost = "not connected";
+console.log(JSON.stringify([...seen, shown(null, true)]));
 """
 
 
 def test_a_run_that_is_over_has_no_rates(told):
-    """Its last status is of a time in which the last episodes were played, and nothing else done."""
+    """Its last status is of a time in which the last episodes were played, and nothing else done. Nor has one
+    that is not heard, whose last status is old.
+    """
     plan = topology.load("pendulum")
     about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
     live, *over = told(FIGURES, run={"about": about, "status": {**status, "env_steps_per_s": 9.0}})
