@@ -75,6 +75,13 @@ def response(status: HTTPStatus, content: str | bytes = b"", kind: str = "text/p
     return Response(status.value, status.phrase, headers, body)
 
 
+def moved(path: str) -> Response:
+    """The answer that another path is meant, for good."""
+    answer = response(HTTPStatus.PERMANENT_REDIRECT)
+    answer.headers["Location"] = path
+    return answer
+
+
 def add_headers(visitor: ServerConnection, request: Request, response: Response) -> None:
     """Add the headers without which an isolated page accepts no WebSocket."""
     for name in ("Cross-Origin-Embedder-Policy", "Cross-Origin-Resource-Policy"):

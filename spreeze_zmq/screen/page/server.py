@@ -27,7 +27,7 @@ from websockets.http11 import Request, Response
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.broker.requests import SET
 from spreeze_zmq.screen.page.agent import PolicyPlayer
-from spreeze_zmq.screen.page.answers import add_headers, below_token, own_files, refusal, response
+from spreeze_zmq.screen.page.answers import add_headers, below_token, moved, own_files, refusal, response
 from spreeze_zmq.screen.page.delivery import deliver
 from spreeze_zmq.screen.page.neighbours import Neighbours
 
@@ -139,6 +139,8 @@ class Server:
         if (why := refusal(request.path, request.headers, self._token)) is not None:
             return response(*why)
         path = below_token(request.path, self._token)
+        if request.path == f"/{self._token}":  # the page's files are named below it
+            return moved(f"/{self._token}/")
         wants_socket = request.headers.get("Upgrade", "").lower() == "websocket"
         if wants_socket and (path in ("feed", "agent") or path.startswith("viewer/")):
             return None

@@ -1,6 +1,7 @@
 """The page's server and its end."""
 
 import contextlib
+import http.client
 import json
 import queue
 import signal
@@ -252,3 +253,14 @@ def test_a_feed_without_news_says_that_it_holds(monkeypatch):
         while len(told) < 20:
             told += json.loads(feed.recv(20))
         assert [entry["number"] for entry in told] == list(range(20))
+
+
+def test_the_address_without_its_last_slash_leads_to_the_page(served):
+    """Its files are named below it."""
+    parts = urlsplit(served[0])
+    with closing(http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)) as client:
+        client.request("GET", parts.path.rstrip("/"))
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["Location"]) == (308, parts.path)
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(f"ws://{parts.netloc}/tokenfeed", open_timeout=20)
