@@ -3,7 +3,7 @@
 
 import { line, unique } from "./charts.js";
 import { element, plain } from "./format.js";
-import { Run } from "./run.js";
+import { Run, numUntil } from "./run.js";
 
 const AXES = { t_s: "time", env_steps: "env steps", trained_transitions: "trained transitions" };
 /** What a point of the curves holds besides the axes, and tables of further numbers. */
@@ -177,15 +177,19 @@ export function numbersOf(run) {
 /** Transitions that a run had trained on when a policy had seen as many env steps as this evaluation says; while none
     are sampled, as on data alone, when it was played; none is known of before. */
 function trainedAt({ points }, { env_steps, t_s }) {
-  return points.findLast((point) => point.env_steps <= env_steps && point.t_s <= t_s)?.trained_transitions;
+  let i = numUntil(points, t_s) - 1;
+  while (i >= 0 && !(points[i].env_steps <= env_steps)) i--; // few: it is played soon after it was published
+  return points[i]?.trained_transitions;
 }
 
 /** Offer these names, and keep what is chosen. */
 function offer(choice, names, preferred, shown = plain) {
-  if (choice.dataset.offered === names.join("\n")) return;
+  const texts = names.map(shown);
+  const offered = [...names, ...texts].join("\n");
+  if (choice.dataset.offered === offered) return;
   const before = choice.value || preferred;
-  choice.dataset.offered = names.join("\n");
-  choice.replaceChildren(...names.map((value) => element("option", { value }, shown(value))));
+  choice.dataset.offered = offered;
+  choice.replaceChildren(...names.map((value, i) => element("option", { value }, texts[i])));
   choice.value = names.includes(before) ? before : names[0];
 }
 

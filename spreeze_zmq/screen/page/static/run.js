@@ -96,20 +96,18 @@ export class Run {
     this.counted.add(role);
     return !first && !this.events.some((event) => event.line === reason);
   }
+}
 
-  /** Env steps at a time, read off the curve. */
-  envStepsAt(t_s) {
-    const points = this.points;
-    let low = 0;
-    let high = points.length - 1;
-    if (high < 0) return 0;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (points[middle].t_s < t_s) low = middle + 1;
-      else high = middle;
-    }
-    return points[low].env_steps;
+/** How many rows, which are by time, are not later than this. */
+export function numUntil(rows, t_s) {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].t_s <= t_s) low = middle + 1;
+    else high = middle;
   }
+  return low;
 }
 
 /** Rows by time, of which there are too many, evenly apart in time, with the first and the last one. */
