@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,14 @@ from spreeze_zmq.screen.page.story import journal
 
 #: Runs that are offered, the newest ones.
 MOST_RUNS = 100
+#: Time for which they are not looked for again: a page with several of them asks for each at once.
+FOUND_FOR_S = 5.0
 #: Entries of a run that its curves are drawn of.
 DRAWN = ("point", "evaluation")
 
 
 class Neighbours:
-    """The runs in the folder that holds a run's folder, found anew each time they are asked for.
+    """The runs in the folder that holds a run's folder, as they were at most ``FOUND_FOR_S`` ago.
 
     Args:
         folder: of the run.
@@ -29,22 +34,34 @@ class Neighbours:
 
     def __init__(self, folder: Path, env: str) -> None:
         self._folder, self._env = folder.resolve(), env
+        self._runs: dict[str, dict[str, Any]] = {}
+        self._looked_s = -math.inf  # on the monotonic clock
 
     def found(self) -> dict[str, dict[str, Any]]:
         """Name of each run -> what the page shows of it, the newest first."""
+        return dict(itertools.islice(self._all().items(), MOST_RUNS))
+
+    def _all(self) -> dict[str, dict[str, Any]]:
+        """:meth:`found` of all of them; to look for them reads files of each run of the folder."""
+        if time.monotonic() - self._looked_s >= FOUND_FOR_S:
+            self._runs = self._look()
+            self._looked_s = time.monotonic()
+        return self._runs
+
+    def _look(self) -> dict[str, dict[str, Any]]:
         try:
             runs = find_runs(self._folder.parent)
         except (InputError, OSError):
             return {}
         own = [run for run in reversed(runs) if run.env == self._env]
-        others = [run for run in own if run.folder.resolve() != self._folder][:MOST_RUNS]
         return {
             str(run.folder.relative_to(self._folder.parent)): {
                 "algorithm": str(run.plan["run"].get("algorithm")),
                 "seed": run.plan["run"].get("seed"),
                 "state": run.state,
             }
-            for run in others
+            for run in own
+            if run.folder.resolve() != self._folder
         }
 
     def named(self, given: str) -> str:

@@ -9,6 +9,8 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.history import find_runs
+from spreeze_zmq.screen.page import neighbours
 from spreeze_zmq.screen.page.neighbours import Neighbours
 
 ENV = "Pendulum-v1"
@@ -64,6 +66,19 @@ def test_a_run_is_named_by_its_folder(runs, monkeypatch):
     for wrong in ("later", "../own", "../elsewhere", "/", "../notes.txt"):
         with pytest.raises(InputError, match=r"no other run of Pendulum-v1 in .* there are: \w+.*later"):
             own.named(wrong)
+
+
+def test_a_page_with_several_runs_beside_has_the_folder_read_once(runs, monkeypatch):
+    """It asks for the list, then for each; a run that begins later is among them soon."""
+    looks = []
+    monkeypatch.setattr(neighbours, "find_runs", lambda place: looks.append(place) or find_runs(place))
+    own = Neighbours(runs / "own", ENV)
+    for name in json.loads(own.listing()):
+        assert own.entries(name)
+    assert looks == [runs]
+    (runs / "search" / "trial-0001").rename(runs / "new")
+    monkeypatch.setattr(neighbours, "FOUND_FOR_S", 0.0)
+    assert set(json.loads(own.listing())) == {"later", "new"}
 
 
 def test_a_run_that_was_moved_away_has_none(runs):
