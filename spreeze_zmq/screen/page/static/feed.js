@@ -79,7 +79,7 @@ export class Feed {
     run.lost = "not connected";
     page.allow(false);
     page.change();
-    const again = `spreeze view ${run.about?.run_dir ?? "RUN"}`;
+    const again = `spreeze view ${run.about?.run_dir || "RUN"}`;
     if (run.ended) return page.notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: ${again}`);
     const now_ms = performance.now();
     this.lost_ms ??= now_ms;
