@@ -21,12 +21,17 @@ MOST_SILENT, MOST_LOST = 3, 8
 
 
 class Losses:
-    """Groups that fail, and what is absent when the run is asked to end, each with the reason."""
+    """Groups that fail, and what is absent when the run is asked to end, each with the reason.
+
+    Attributes:
+        gone: a line for each other observer that is not started again, which is no failure of the run.
+    """
 
     def __init__(self) -> None:
         self._failed: dict[str, str] = {}
         self._absent: dict[str, str] = {}
         self._silent: Sequence[str] = ()
+        self.gone: list[str] = []
         self._is_settled = False
 
     def fail(self, name: str, what: str) -> None:
@@ -35,11 +40,14 @@ class Losses:
             self._failed[name] = what
 
     def add(self, name: str, why: str, note: Callable[[str], None]) -> None:
-        """Note that a process is not started again, if a run is not whole without it."""
+        """Note, also for the user, that an observer is not started again."""
         if words := whose(name):
             last = f", the last: {self._failed[name]}" if name in self._failed else ""
             self._failed[name] = why.splitlines()[0] + last
             note(f"{words} is lost, and the run goes on without it: {self._failed[name]}")
+        elif without := ROLES[name.rpartition("-")[0]].without:
+            self.gone.append(f"{name} is not started again: {why.splitlines()[0]}; {without}")
+            note(self.gone[-1])
 
     def settle(
         self,
@@ -113,7 +121,7 @@ class Outcome:
 
     Attributes:
         stop_reason: why the run ends; empty while it goes on.
-        last_word: the last line, if any: why the run is no success, or which machines were lost on the way.
+        last_word: the last line, if any: why the run is no success, or what was lost on the way.
         gave_up: the run has failed.
         was_stopped_whole: a signal that asks to stop has reached all processes.
         input_fault: a process and the fault that it found in the user's input.
@@ -172,7 +180,7 @@ class Outcome:
         lost = self.losses.write(self.folder, stopped_whole=self.was_stopped_whole)
         left_out = closing.why_no_checkpoint(self.folder)
         self.last_word = failed or "; ".join(
-            filter(None, (self.end_fault, left_out, lost, *self.losses.silent))
+            filter(None, (self.end_fault, left_out, lost, *self.losses.gone, *self.losses.silent))
         )
         at_once = at_once or self.was_stopped_whole
         if self.end_fault and not failed:

@@ -57,6 +57,7 @@ class Role:
         is_observer: a run goes on without it, even if it cannot start.
         stands_for: what a run that goes on without it lacks, with its number from 1 on; such a run has failed
             in part. Empty where it lacks nothing.
+        without: what ends with an observer without which the run is no failure.
         keeps_off: where learners have cores of their own, it stays off them.
         orphaned: the signal that its process gets when the launcher dies.
         stays: why ``[placement]`` cannot give it to another machine; empty where it can.
@@ -74,6 +75,7 @@ class Role:
     reports: tuple[str, ...] = ()
     is_observer: bool = False
     stands_for: str = ""
+    without: str = ""
     keeps_off: bool = False
     orphaned: signal.Signals = signal.SIGKILL
     stays: str = ""
@@ -134,6 +136,7 @@ ROLES: Mapping[str, Role] = {
             single="any number of browsers can look at one",
             defaults={"nice": 10},
             is_observer=True,
+            without="the page is gone",
             keeps_off=True,
             stays="the page is served where the run was started",
         ),
@@ -164,6 +167,7 @@ ROLES: Mapping[str, Role] = {
             single="one observer calls all callbacks, each in a thread of its own",
             defaults={"nice": 5, "stop_grace_s": 40.0},
             is_observer=True,
+            without="callbacks are called no more",
             keeps_off=True,
             stays="callbacks run where the run was started",
             named=True,

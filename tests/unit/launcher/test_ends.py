@@ -14,7 +14,7 @@ from spreeze_zmq.launcher.outcome import Outcome
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
-from spreeze_zmq.supervisor import Exited, Restarted
+from spreeze_zmq.supervisor import Exited, GaveUp, Restarted
 
 WORDS = "Traceback (most recent call last):\nOSError: disk"
 
@@ -114,6 +114,18 @@ def test_an_observer_that_crashes_at_the_end_is_named_and_no_more(told):
         f"observer-0: exited with code 1; when it was asked to stop ({told.folder.logs}/observer-0.log)"
     ]
     assert told.outcome.settle({}, at_once=False) == 0
+
+
+def test_callbacks_that_are_gone_for_good_are_said_at_once_and_at_the_end(told):
+    """A logger's service has nothing of the hours since; the run itself is whole."""
+    told.outcome.stop_reason = ""
+    told.ends._crew.ports = SimpleNamespace(shut=lambda role: None)
+    told.ends.on_event(exited("observer-0", number=signal.SIGKILL, expected=False))
+    told.ends.on_event(GaveUp("observer-0", "4 crashes within 60 s"))
+    line = "observer-0 is not started again: 4 crashes within 60 s; callbacks are called no more"
+    assert told.notes[1:] == [line]
+    assert told.outcome.settle({}, at_once=False) == 0
+    assert told.outcome.lines()[-1] == line
 
 
 def test_a_start_again_is_not_given_the_time_that_its_server_waited_for_a_core(told):

@@ -54,12 +54,13 @@ def test_a_group_that_is_not_started_again_says_why_it_failed_last(tmp_path):
 
 
 def test_the_page_is_no_loss(tmp_path):
-    """An observer that stands for nothing."""
+    """An observer that stands for nothing; that it is gone for good is said."""
     losses, said = Losses(), []
     losses.fail("visualizer-0", "OSError")
     losses.add("visualizer-0", "4 crashes within 60 s", said.append)
     losses.settle([], {}, {}, [])
-    assert (said, ended(tmp_path, losses)) == ([], ("", []))
+    assert said == ["visualizer-0 is not started again: 4 crashes within 60 s; the page is gone"]
+    assert (losses.gone, ended(tmp_path, losses)) == (said, ("", []))
 
 
 def test_who_leaves_after_the_run_was_asked_to_end_is_not_missed(tmp_path):
