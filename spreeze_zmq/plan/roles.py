@@ -220,6 +220,18 @@ def roles_of(
     )
 
 
+def why_absent(role: str, *, grouped: bool) -> tuple[str, str]:
+    """Why a run, ``grouped`` with other groups, has no process of a role, and what to write instead."""
+    if ROLES[role].grouped and not grouped:
+        why = "a run of one group has no process of this role"
+        return why, "write groups.count = 2 for two groups, or leave this out"
+    if ROLES[role].named:
+        why = "a run without callbacks has no process of this role"
+        return why, f"name them in components.{role}.callbacks, or leave this out"
+    why = "this algorithm has no process of this role"
+    return why, "one learner trains everything and publishes the policy: leave this out"
+
+
 def channels_of(
     learners: Sequence[str], *, grouped: bool = False, named: Collection[str] = ()
 ) -> dict[str, ChannelPlan]:

@@ -22,6 +22,7 @@ from spreeze_zmq.plan.roles import (
     channels_of,
     ends_of,
     roles_of,
+    why_absent,
 )
 from spreeze_zmq.plan.sizing import BATCH_SIZE, THREADS
 from spreeze_zmq.plan.topology import resolve
@@ -77,12 +78,8 @@ def read_components(
         return {}
     roles = roles_of(learners, grouped=grouped, named=table)
     for role in table:
-        if role in ROLES and ROLES[role].grouped and not grouped:
-            why = "write groups.count = 2 for two groups, or leave this table out"
-            mistakes.add(("components", role), "a run of one group has no process of this role", why)
-        elif role in ROLES and role not in roles:
-            why = "one learner trains everything and publishes the policy: leave this table out"
-            mistakes.add(("components", role), "this algorithm has no process of this role", why)
+        if role in ROLES and role not in roles:
+            mistakes.add(("components", role), *why_absent(role, grouped=grouped))
         elif role not in roles:
             mistakes.add(("components", role), "unknown component", _role_hint(role))
     declared = {

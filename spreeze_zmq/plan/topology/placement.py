@@ -8,7 +8,7 @@ from typing import Any
 
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.plan.parts import GroupsPlan
-from spreeze_zmq.plan.roles import FUSER, HEAD, MEMBER, NODE, ROLES, roles_of
+from spreeze_zmq.plan.roles import FUSER, HEAD, MEMBER, NODE, ROLES, roles_of, why_absent
 from spreeze_zmq.plan.topology.reference import GROUPS, PLACEMENT, key_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 
@@ -20,7 +20,7 @@ _GROUPS = ("groups", "count")
 def read_placement(
     table: Any, learners: Sequence[str], mistakes: Mistakes, *, grouped: bool = False
 ) -> dict[str, str]:
-    """The roles that run elsewhere, and where; notes those that cannot.
+    """The roles that run elsewhere, and where; notes those that cannot, and those that the run lacks.
 
     Args:
         table: ``[placement]`` as written.
@@ -39,8 +39,12 @@ def read_placement(
         if not _HOST.fullmatch(value):
             problem = f"expected {show(HEAD)}, {show(NODE)} or a host name, got {show(value)}"
             mistakes.add(("placement", name), problem, 'as in "desk2" or "desk*"')
+    elsewhere = {name: value for name, value in placed.items() if value != HEAD}
     roles = roles_of(learners, grouped=grouped)
-    return {name: value for name, value in placed.items() if value != HEAD and name in roles}
+    for name in elsewhere:
+        if name not in roles:
+            mistakes.add(("placement", name), *why_absent(name, grouped=grouped))
+    return {name: value for name, value in elsewhere.items() if name in roles}
 
 
 def read_groups(table: Any, mistakes: Mistakes) -> GroupsPlan:

@@ -24,6 +24,7 @@ def test_a_role_has_a_machine_or_a_pattern_of_them(where):
         ("sampler=head", "samplers run here and on every machine that joins; spreeze join --samplers 0"),
         ("evaluatr=node", 'unknown key .did you mean "evaluator"'),
         ("evaluator=3", "expected a text in quotes, got 3"),
+        ("member=node", r"a run of one group has no process of this role \(write groups.count = 2"),
         ('evaluator="desk 2"', 'expected "head", "node" or a host name, got "desk 2"'),
     ],
 )
@@ -31,6 +32,14 @@ def test_a_mistake_says_where_and_why(written, why):
     """As every other key does."""
     with pytest.raises(TopologyError, match=why):
         topology.load("pendulum", [f"placement.{written}"])
+
+
+def test_a_role_that_the_run_lacks_has_no_place():
+    """It would be dropped without a word; at the head nobody misses it."""
+    why = r"placement.actor_learner: this algorithm has no process of this role \(one learner trains everyth"
+    with pytest.raises(TopologyError, match=why):
+        topology.load("cartpole_dqn", ["placement.actor_learner=node"])
+    assert topology.load("cartpole_dqn", ["placement.actor_learner=head"]).placement == {}
 
 
 def test_a_run_that_listens_for_no_machine_needs_none():
