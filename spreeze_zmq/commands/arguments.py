@@ -15,8 +15,10 @@ from typing import IO, Any, NoReturn
 from spreeze_zmq.base import charset
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError, SpreezeError
-from spreeze_zmq.base.schema import did_you_mean
+from spreeze_zmq.base.schema import did_you_mean, show
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import OBSERVER
+from spreeze_zmq.plan.topology.document import read_source
 
 #: What the system says where nothing more can be written.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -24,6 +26,10 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
 #: Our option -> its names in other programs.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
+
+#: Our option -> the key that it sets, below its table.
+KEYS = {"env": ("run", "env"), "algorithm": ("run", "algorithm")}
+KEYS["callback"] = ("components", OBSERVER, "callbacks")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +41,20 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         metavar="A.B=C",
         help="override a key, as in run.seed=2; may be repeated (spreeze options lists the keys)",
     )
+
+
+def check_set_once(arguments: argparse.Namespace) -> None:
+    """Raise InputError for a key that one line sets twice, by an option and by ``--set``, to other values."""
+    tables = read_source({}, arguments.set).values
+    for option, key in KEYS.items():
+        given, found = getattr(arguments, option, None), tables
+        for name in key:
+            found = found.get(name) if isinstance(found, dict) else None
+        if given and found is not None and found != given:
+            words = f"--{option} {' '.join(given) if isinstance(given, list) else given}"
+            raise InputError(
+                f"{words}: --set {'.'.join(key)} says something else, {show(found)}: leave one of them out"
+            )
 
 
 def add_seed(parser: argparse.ArgumentParser, default: str) -> None:

@@ -18,7 +18,7 @@ from spreeze_zmq.base.trust import grant_of, make_importable, module_of, modules
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
-from spreeze_zmq.commands.arguments import exit_code, for_readers
+from spreeze_zmq.commands.arguments import check_set_once, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
 from spreeze_zmq.commands.check import FirstLook, endless, report
 from spreeze_zmq.commands.graph import graph
@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     begun = None
+    check_set_once(arguments)
     if arguments.resume and arguments.topology is None and arguments.env is None:
         begun = Path(arguments.resume)
         arguments = parser().parse_args([*_command_of(begun), *argv])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import __version__
-from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.schema import suggestion
+from spreeze_zmq.base.errors import InputError, Mistake
+from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.commands.arguments import Parser, add_set
 from spreeze_zmq.commands.check import FirstLook, endless
 from spreeze_zmq.nodes.listening import check_listening, need_no_machine
@@ -19,8 +19,8 @@ from spreeze_zmq.nodes.placers import Way, read_nodes
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import Count
-from spreeze_zmq.plan.roles import OBSERVER, SAMPLER
-from spreeze_zmq.plan.topology.document import shipped_topologies, split_key
+from spreeze_zmq.plan.roles import OBSERVER, SAMPLER, why_absent
+from spreeze_zmq.plan.topology.document import read_source, shipped_topologies, split_key
 from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.folder import RunFolder
 
@@ -130,6 +130,10 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
     chosen += [f"components.{OBSERVER}.callbacks={named}"] if arguments.callback else []
     overrides = [*chosen, *arguments.set, *overrides]
     plan = topology.load(source, overrides, without=arguments.without, look=look, beside=arguments.beside)
+    for role in arguments.without:
+        if role not in plan.components:
+            why = why_absent(role, grouped=plan.groups.count > 1)
+            raise InputError(str(Mistake(f"--without {role}", *why)))
     if OBSERVER in plan.components:
         _check_callbacks(plan.components[OBSERVER].options.get("callbacks", ()))
     if arguments.record_mb is not None and not arguments.record:
@@ -140,7 +144,8 @@ def load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str
     if arguments.inproc and plan.groups.count > 1:
         raise InputError("--inproc runs one group in this process: write groups.count = 1, or leave it out")
     if arguments.inproc:
-        plan = _at_fixed_counts(plan)
+        tables = read_source(source, overrides, arguments.beside).values
+        plan = _in_threads(plan, tables.get("components", {}))
     recording = dict.fromkeys(arguments.record, record_mb)
     return replace(plan, recording=recording, command=_command(arguments, plan))
 
@@ -194,15 +199,30 @@ def _check_callbacks(names: Sequence[str]) -> None:
         kind_of(name)
 
 
-def _at_fixed_counts(plan: Plan) -> Plan:
-    """The plan with its initial counts fixed: rates of threads that share one interpreter are no guide to the
-    number of processes.
+def _in_threads(plan: Plan, written: Mapping[str, Mapping[str, Any]]) -> Plan:
+    """The plan with its initial counts fixed, as rates of threads that share one interpreter are no guide to
+    the number of processes; and with a line for each key of ``[components]`` that is written and that no
+    thread heeds.
     """
+    lines = []
+    for role, component in plan.components.items():
+        count, table = component.count, written.get(role, {})
+        is_thread = component.use == role and not component.on_demand
+        reasons = {
+            "count": f"it is {count.initial}" if count.minimum < count.maximum else "",
+            "nice": "threads have the priority of their process" if is_thread else "",
+            "start_timeout_s": "nothing is given up, as it may stand at a breakpoint",
+        }
+        lines += [
+            f"components.{role}.{name} = {show(table[name])} has no effect with --inproc: {why}"
+            for name, why in reasons.items()
+            if why and table.get(name, "auto") != "auto"
+        ]
     components = {
         role: replace(component, count=Count(*(component.count.initial,) * 3))
         for role, component in plan.components.items()
     }
-    return replace(plan, components=components)
+    return replace(plan, components=components, replaced=(*plan.replaced, *lines))
 
 
 def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:

@@ -27,6 +27,18 @@ def test_a_process_on_another_machine_cannot_be_recorded(name):
         plan_of(*PLACED, "--record", name)
 
 
+def test_what_no_thread_heeds_is_said():
+    """Of what the line writes; the page remains a process, with a priority of its own."""
+    written = ["--set", "components.sampler={count = [2, 4], nice = 3}", "--inproc"]
+    written += ["--set", "components.visualizer.nice=9"]
+    assert plan_of(*written).replaced == (
+        "components.sampler.count = [2, 4] has no effect with --inproc: it is 2",
+        "components.sampler.nice = 3 has no effect with --inproc: threads have the priority of their process",
+    )
+    assert plan_of(*written[:2]).replaced == ()
+    assert plan_of("--inproc").replaced == ()
+
+
 def test_what_is_not_recorded_is_said():
     """Of samplers that join, and of further groups; of a run that has all here nothing."""
     samplers = plan_of("--record", "sampler")
@@ -89,6 +101,18 @@ def test_a_run_that_is_resumed_again_and_again_keeps_one_of_each(tmp_path, monke
         (("--seeds", "0"), "--seeds 0: at least 1 is expected"),
         (("--seeds", "2", *LISTEN), "leave --listen out"),
         (("--run-dir", "."), "--run-dir"),
+        (
+            ("--algorithm", "td3", "--set", "run.algorithm=sac"),
+            '--algorithm td3: --set run.algorithm says something else, "sac": leave one of them out',
+        ),
+        (
+            ("--callback", "mine:A", "--set", 'components.observer={callbacks = ["mine:B"]}'),
+            '--callback mine:A: --set components.observer.callbacks says something else, ["mine:B"]: leave',
+        ),
+        (
+            ("--without", "observer"),
+            "--without observer: a run without callbacks has no process of this role (name them in comp",
+        ),
     ],
 )
 def test_a_line_that_cannot_be_is_refused_by_its_check(words, said, tmp_path, monkeypatch, capsys):
