@@ -13,12 +13,17 @@ from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.plan.parts import BalancePlan, GroupsPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, EVALUATOR, SAMPLER, VISUALIZER
+from spreeze_zmq.plan.topology.algorithm import ROLLOUT_STEPS
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.dial import MODES
+from spreeze_zmq.plan.topology.reference import component_options
 
 #: Why what paces learners by their samples has no effect.
 NOTHING_SAMPLED = "without samplers the learners train without a pause"
 _NO_SAMPLES = "nothing is sampled"
+#: Options of the sampler that say nothing about data alone, and what "auto" is there of those that have one.
+_OF_SAMPLING = ("backend", "workers", "max_failures", "threads", "nice")
+_AUTO = {"threads": 1, "rollout_steps": ROLLOUT_STEPS}
 _ROUNDS = "each round is collected and trained on as a whole"
 
 
@@ -85,8 +90,12 @@ def _of_components(plan: Plan) -> Iterator[Unread]:
     if plan.learning.on_policy and not plan.balance.in_order:
         yield from _unread(plan, ACTOR_LEARNER, ("slack_updates",), _ROUNDS)
     if plan.offline:
-        sizes = () if plan.balance.publish_every_updates else ("envs",)  # by which a round is counted
-        yield from _unread(plan, SAMPLER, (*sizes, "workers", "max_failures"), _NO_SAMPLES)
+        names = list(_OF_SAMPLING)
+        if not plan.balance.publish_every_updates:  # by the size of a round
+            names.append("envs")
+            names += [] if plan.algorithm.get("memory_size") else ["rollout_steps"]  # a sequence's
+        names += [] if plan.balance.in_order else ["max_restarts"]  # there it is replaced
+        yield from _unread(plan, SAMPLER, names, _NO_SAMPLES)
     if not plan.components[VISUALIZER].options.get("show_agent", True):
         yield from _unread(plan, VISUALIZER, ("cost_share",), "show_agent is false")
 
@@ -95,9 +104,11 @@ def _unread(plan: Plan, role: str, names: Iterable[str], why: str) -> Iterator[U
     component = plan.components.get(role)
     if component is None or component.use != role:
         return
-    defaults = {option.name: option.default for option in read_component_file(Path(component.folder)).options}
+    own = read_component_file(Path(component.folder)).options
+    defaults = {option.name: option.default for option in (*component_options(role), *own)} | _AUTO
+    values = {**vars(component), **component.options}
     for name in names:
-        yield f"components.{role}.{name}", component.options[name], defaults[name], why
+        yield f"components.{role}.{name}", values[name], defaults[name], why
 
 
 def _of_groups(plan: Plan) -> Iterator[Unread]:

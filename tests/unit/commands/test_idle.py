@@ -10,6 +10,10 @@ from tests.unit.data.made import dataset
 
 ALONE = ("run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0")
 PACED = ("balance.max_policy_lag=9", "balance.slack_rollouts=5")
+SIZES = [f"components.sampler.{word}" for word in ("envs=4", "rollout_steps=8", "max_failures=1")]
+OTHERS = [
+    f"components.sampler.{word}" for word in ("nice=2", "threads=2", "backend=gymnasium", "max_restarts=7")
+]
 LAG = "components.actor_learner.slack_updates=7"
 
 
@@ -31,17 +35,22 @@ LAG = "components.actor_learner.slack_updates=7"
         ("pendulum", ["components.critic_learner.publish_interval_s=1"], []),
         (
             "pendulum",
-            [*ALONE, *PACED, "components.sampler.envs=4", "components.sampler.max_failures=1"],
+            [*ALONE, *PACED, *SIZES, *OTHERS],
             [
                 "balance.replay_ratio = 32",
                 "balance.max_policy_lag = 9",
                 "balance.slack_rollouts = 5",
-                "components.sampler.envs = 4",
+                'components.sampler.backend = "gymnasium"',
                 "components.sampler.max_failures = 1",
+                "components.sampler.threads = 2",
+                "components.sampler.nice = 2",
+                "components.sampler.envs = 4",
+                "components.sampler.rollout_steps = 8",
+                "components.sampler.max_restarts = 7",
             ],
         ),
         # weights go after the updates of a round, whose samples are counted by these
-        ("pendulum", [*ALONE, "balance.mode=bounded", "components.sampler.envs=4"], []),
+        ("pendulum", [*ALONE, "balance.mode=bounded", *SIZES[:2]], []),
         (
             "pendulum",
             [*ALONE, "algorithm.target_noise=0", "algorithm.target_noise_clip=1"],
