@@ -35,7 +35,7 @@ REDRAW_S = 1.0
 LAST_ROWS, WORDS_ROWS = 5, 14
 #: Facts that a frame shows, from this height on.
 FRAMED, FRAMED_ROWS = ("run", "run folder", "page"), 24
-#: Notes that are kept, to be shown again after a change of the terminal's size.
+#: Notes that are kept, to be shown again after a change of the terminal's size, or once it takes output.
 KEPT_LINES = 100
 
 
@@ -81,15 +81,15 @@ class StatusView(View):
         self._clock = clock
         self._began_s = clock()
         self._scene = Scene()
-        self._written_s = -math.inf
+        self._written_s = self._drawn_s = -math.inf
         self._written: Mapping[str, Any] = {}
         self._since_s: dict[str, float] = {}
         self._noted: dict[str, str] = {}
-        self._said: deque[str] = deque(maxlen=KEPT_LINES)
+        self._said, self._unsaid = (deque[str](maxlen=KEPT_LINES) for _ in range(2))
+        self._num_left_out = 0
         self._gone = self._complained = False
         self._draws = not plain and self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
-        self._drawn_s = -math.inf
         self._size: ConsoleDimensions | None = None
 
     # --- the launcher's calls
@@ -112,6 +112,7 @@ class StatusView(View):
         stages = {name: printable(stage) for name, stage in stages.items()}
         self._scene.stages = dict(stages)
         self._scene.lasted_s = {name: now_s - self._since_s[name] for name in stages}
+        self._catch_up()
         if not self._draws:
             self._note_waits()
         elif before != stages or now_s - self._drawn_s >= REDRAW_S:
@@ -121,6 +122,7 @@ class StatusView(View):
         """Show the broker's newest status."""
         status = all_printable(status)
         self._scene.status = status
+        self._catch_up()
         self._attempt(lambda: self._scene.returns.take(status))
         if self._draws:
             self._attempt(self._draw)
@@ -185,10 +187,8 @@ class StatusView(View):
 
     def _is_time(self) -> bool:
         now_s = self._clock()
-        interval_s = min(
-            max(PLAIN_INTERVAL_S, PLAIN_SHARE * (now_s - self._began_s)), LONGEST_PLAIN_INTERVAL_S
-        )
-        return now_s - self._written_s >= interval_s
+        interval_s = max(PLAIN_INTERVAL_S, PLAIN_SHARE * (now_s - self._began_s))
+        return now_s - self._written_s >= min(interval_s, LONGEST_PLAIN_INTERVAL_S)
 
     def _note_waits(self) -> None:
         """Note each process that waits or starts for long, once."""
@@ -207,16 +207,31 @@ class StatusView(View):
     def _say(self, line: str) -> None:
         line = printable(line)
         self._said.append(line)
-        if self._draws:
-            self._attempt(lambda: self._console.print(Text(line)))
-        else:  # never wrapped, however narrow the console is
-            self._attempt(
-                lambda: self._console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
-            )
+        self._num_left_out += len(self._unsaid) == KEPT_LINES
+        self._unsaid.append(line)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Print what the console has not taken yet, of many lines the newest and the number of the others."""
+        if self._num_left_out and self._takes_output:
+            left_out = f"{self._num_left_out:,} lines are left out here, as the terminal took none"
+            self._num_left_out = 0
+            self._attempt(lambda: self._print(left_out if self._draws else f"note {left_out}"))
+        while self._unsaid and self._takes_output:
+            line = self._unsaid.popleft()
+            self._attempt(lambda line=line: self._print(line))
+
+    def _print(self, line: str) -> None:
+        """Print a line, a plain one without wraps, however narrow the console is."""
+        self._console.print(Text(line), soft_wrap=not self._draws)
+
+    @property
+    def _takes_output(self) -> bool:
+        return not self._gone and _takes_more(self._console.file)
 
     def _attempt(self, show: Callable[[], Any]) -> None:
         """Call ``show`` if the console takes output now; a console that is gone ends the view only."""
-        if self._gone or not _takes_more(self._console.file):
+        if not self._takes_output:
             return
         try:
             with _at_most(STALLED_S):

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from spreeze_zmq.screen.terminal.chart import Returns
 from spreeze_zmq.screen.terminal.drawing import frame
-from spreeze_zmq.screen.terminal.view import PLAIN_INTERVAL_S, STALLED_S, StatusView
+from spreeze_zmq.screen.terminal.view import KEPT_LINES, PLAIN_INTERVAL_S, STALLED_S, StatusView
 from spreeze_zmq.screen.terminal.words import RUNNING, plain_line, stage_of
 from tests.pace import slowness
 from tests.unit.screen.terminal.drawn import (
@@ -281,20 +281,20 @@ def test_a_terminal_that_nobody_reads_does_not_hold_up_the_run_and_is_drawn_agai
 
 
 def test_a_terminal_that_is_stopped_goes_on_later():
-    """Output between Ctrl-S and Ctrl-Q is left out."""
+    """Of the notes between Ctrl-S and Ctrl-Q the newest are shown then, with the number of those before."""
     master, slave = os.openpty()
     console = Console(file=os.fdopen(slave, "w"), width=80, height=24, force_terminal=True)
-    view = StatusView(console)
-    view.note("before")
+    view = StatusView(console, plain=True)
     termios.tcflow(slave, termios.TCOOFF)
     began_s = time.monotonic()
-    for _ in range(50):
-        view.note("between")
+    for number in range(KEPT_LINES + 5):
+        view.note(str(number))
     assert time.monotonic() - began_s < 25 * STALLED_S  # of each that was written it would wait for so long
     termios.tcflow(slave, termios.TCOON)
-    view.note("after")
-    read = b""
-    while b"after" not in read:
-        read += os.read(master, 65_536)
-    assert read.split() == [b"before", b"after"]
+    view.show_processes({})
+    read = ""
+    while not read.endswith(f"note {KEPT_LINES + 4}\r\n"):
+        read += os.read(master, 65_536).decode()
+    said = ["5 lines are left out here, as the terminal took none", *range(5, KEPT_LINES + 5)]
+    assert read.split("\n") == [*(f"note {line}\r" for line in said), ""]
     os.close(master)
