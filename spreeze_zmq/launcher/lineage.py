@@ -285,7 +285,7 @@ def _held(turned: Mapping[str, float]) -> Iterator[str]:
 
 
 def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:
-    """A line for the best policy, and one for a replay that was not saved."""
+    """A line for the best policy, and one for a replay that does not come back."""
     policy = RunFolder(origin.run.folder).best_policy
     if not why_not_best:
         yield f"the best policy so far is {policy}, until a better one comes"
@@ -294,8 +294,8 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
     if plan.balance.in_order and (why_not := why_not_exact(plan, origin)):
         yield f"in order, but not exactly as one run would go on: {why_not}"
     fills_itself = not (plan.learning.on_policy or plan.offline or plan.balance.in_order)
-    if fills_itself and not origin.checkpoint.has_replay:
-        yield (
-            "the replay was not saved: updates wait until a tenth of its transitions has come again "
-            "(run.save_replay = true saves it)"
-        )
+    is_held = origin.checkpoint.has_replay
+    if fills_itself and not (is_held and plan.run.save_replay):
+        what, mends = ("is left behind", "takes it over") if is_held else ("was not saved", "saves it")
+        wait = "updates wait until a tenth of its transitions has come again"
+        yield f"the replay {what}: {wait} (run.save_replay = true {mends})"

@@ -71,9 +71,9 @@ class ReplayExperience(Experience):
         self._tell_scale()
 
     def lacks(self) -> str:
-        """What it waits for although samples come: those that replace a replay that was not saved."""
+        """What it waits for although samples come: those that replace a replay that did not come back."""
         missing = self.refill - self.replay.num_sampled if self.refill else 0
-        return f"{missing:,} more transitions, as its replay was not saved" if missing > 0 else ""
+        return f"{missing:,} more transitions, as its replay did not come back" if missing > 0 else ""
 
     @property
     def num_filled(self) -> int:

@@ -161,6 +161,19 @@ def test_what_counts_and_what_is_left_is_said(parent, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_replay_that_the_run_does_not_take_over_is_said(parent, tmp_path, keeps):
+    """As where one in lock-step, which saves its own, goes on in another mode."""
+    made = parent.checkpoints / "000000000700-000070000"
+    parts = [write_part(made, name, lambda file: file.touch()) for name in ("a.pt", "a-replay-obs.npy")]
+    complete(made, parts, {"t_s": 70.0, "counts": {"env_steps": 700}, "best_return": None})
+    plan = topology.load({"run": {**PENDULUM["run"], "save_replay": keeps}})
+    _, said = resume(tmp_path / "child", parent, plan)
+    wait = "updates wait until a tenth of its transitions has come again"
+    left_behind = f"the replay is left behind: {wait} (run.save_replay = true takes it over)"
+    assert (left_behind in said, any(wait in line for line in said)) == (not keeps, not keeps)
+
+
 def in_order_plan(stop=None, **changes):
     """Of two samplers, in lock-step."""
     settings = {"components": {"sampler": {"count": 2, "envs": 4}}, "balance": {"mode": "lockstep"}}
@@ -592,5 +605,5 @@ def test_the_wait_for_a_replay_is_said():
         replay = SimpleNamespace(num_sampled=num_sampled)
         return ReplayExperience.lacks(SimpleNamespace(refill=refill, replay=replay))
 
-    assert said(5000, 1580) == "3,420 more transitions, as its replay was not saved"
+    assert said(5000, 1580) == "3,420 more transitions, as its replay did not come back"
     assert said(5000, 5000) == said(0, 0) == ""
