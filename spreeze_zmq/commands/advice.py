@@ -34,7 +34,7 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     stepped.
     """
     lines = _about_scale(plan, observations), _about_start(plan), _about_batch(plan), _about_drawing(plan)
-    return (*filter(None, lines), *_about_effect(plan), *_about_videos(plan), *_about_data(plan))
+    return (*filter(None, lines), *without_effect(plan), *_about_videos(plan), *_about_data(plan))
 
 
 def _about_batch(plan: Plan) -> str:
@@ -69,8 +69,8 @@ def _about_data(plan: Plan) -> Iterator[str]:
             yield f"data.{name} was {source.differs}: its rewards may be others than this run's"
 
 
-def _about_effect(plan: Plan) -> Iterator[str]:
-    """Yield a line for each option that was given a value and has no effect beside the others."""
+def without_effect(plan: Plan) -> Iterator[str]:
+    """Yield a line, which begins with its key, for each option that was given a value and has no effect."""
     kind = algorithms.get(plan.run.algorithm)
     options = {option.name: option for option in options_of(kind.Options)}
     for name, option in options.items():

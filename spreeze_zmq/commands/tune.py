@@ -18,7 +18,9 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import add_json_file, add_set
+from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.pinning import own_share
 from spreeze_zmq.launcher.watches import check_open_files
@@ -80,7 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         check_output(arguments.json)
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
-    plan = topology.load(arguments.topology, [*arguments.set, *only])
+    look = FirstLook()
+    plan = topology.load(arguments.topology, [*arguments.set, *only], look=look)
     need_no_machine(plan, may_listen=False)
     if plan.offline:
         raise InputError(
@@ -88,6 +91,8 @@ def main(arguments: argparse.Namespace) -> int:
             "none (spreeze bench learner measures updates)"
         )
     check_open_files(plan)
+    for line in advice(plan, look.observations()):
+        say(f"advice: {line}", flush=True)
     with own_share(plan) as shares:  # what is kept holds for these cores
         build_all(plan, print)
         plan = sizing.settle(plan, remeasure=True, say=print)

@@ -21,19 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.charset import say
-from spreeze_zmq.base.errors import ComponentFailed, InputError, TopologyError
+from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.commands import picture
-from spreeze_zmq.commands.arguments import add_set
-from spreeze_zmq.commands.check import FirstLook
+from spreeze_zmq.commands.arguments import add_set, check_set_once
 from spreeze_zmq.commands.search import outcome
 from spreeze_zmq.commands.search.beside import CORES, Beside, beside
+from spreeze_zmq.commands.search.checked import checked
 from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
 from spreeze_zmq.commands.search.trials import Trials
-from spreeze_zmq.nodes.listening import need_no_machine
-from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan, facts_of
 from spreeze_zmq.plan.releases import other_code, other_releases
 from spreeze_zmq.plan.roles import LEARNERS, without_deadlines
@@ -101,10 +99,12 @@ def main(arguments: argparse.Namespace) -> int:
         InputError: a mistake in the topology, in what is varied or in the numbers; optuna is missing.
         ComponentFailed: trials failed one after the other, or none was evaluated.
     """
+    check_set_once(arguments)
     space = parse_all(arguments.over)
     _check_numbers(arguments, space)
     source, words = _source(arguments)
-    plans = _checked(source, arguments, space)
+    by = "--minutes" if arguments.env_steps is None else "--env-steps"
+    plans = checked(source, _stated(arguments), (by, _stop(arguments)), space)
     plan, states_device = plans[0], _states_device(source, arguments, space)
     at_once = beside(arguments.jobs, plans, states_device=states_device)
     folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()
@@ -242,30 +242,6 @@ def _states_device(source: Any, arguments: argparse.Namespace, space: Sequence[V
     tables = read_source(source, _stated(arguments)).values.get("components", {})
     stated = any(tables.get(role, {}).get("device", "auto") != "auto" for role in LEARNERS)
     return stated or any(varied.key.endswith(".device") for varied in space)
-
-
-def _checked(source: Any, arguments: argparse.Namespace, space: Sequence[Varied]) -> list[Plan]:
-    """The plan as it is, and that with every key at each of its ends or choices.
-
-    Raises:
-        InputError: the topology has a mistake, or does not allow one of the values, or the end of a run.
-    """
-    look, stated = FirstLook(), _stated(arguments)
-    plans = [topology.load(source, stated, look=look)]
-    need_no_machine(plans[0], may_listen=False)
-    stated.append(_stop(arguments))
-    try:
-        topology.load(source, stated, look=look)
-    except TopologyError as error:
-        by = "--minutes" if arguments.env_steps is None else "--env-steps"
-        raise InputError(f"{by}, by which every run ends: {error.mistakes[0]}") from None
-    for varied in space:
-        for text in varied.tried:
-            try:
-                plans.append(topology.load(source, [*stated, f"{varied.key}={text}"], look=look))
-            except TopologyError as error:
-                raise InputError(f"--over {varied.key}, at {text}: {error.mistakes[0]}") from None
-    return plans
 
 
 def _report(study: Study, space: Sequence[Varied], arguments: argparse.Namespace) -> None:

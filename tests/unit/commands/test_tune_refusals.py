@@ -61,14 +61,19 @@ def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, mon
     ],
 )
 def test_it_says_when_nothing_was_kept(about, has_home, said, tmp_path, monkeypatch, capsys):
-    """Though the number had settled; what was measured is said and written all the same."""
+    """Though the number had settled; what was measured is said and written all the same, advice first."""
     found = figures(movable=True, settled=True, kept=False, **about)
     monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: found)
     if not has_home:
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         monkeypatch.setenv("HOME", "nowhere")
-    assert main(["tune", "pendulum", "--json", str(tmp_path / "found.json")]) == 0
-    assert said in capsys.readouterr().out.splitlines()[-1]
+    idle = ["--set", "algorithm.priority_alpha=0.5"]
+    assert main(["tune", "pendulum", *idle, "--json", str(tmp_path / "found.json")]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.partition(" has no")[0] for line in lines if line.startswith("advice")] == [
+        "advice: algorithm.priority_alpha = 0.5"
+    ]
+    assert said in last
     assert json.loads((tmp_path / "found.json").read_text())["settled"]
 
 
