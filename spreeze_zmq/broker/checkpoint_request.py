@@ -9,6 +9,10 @@ from typing import Any
 from spreeze_zmq.base.errors import CheckpointError, WireError
 from spreeze_zmq.run.checkpoint import Part, complete, prune
 
+#: Longest time for which the next one waits for one whose parts do not come: those of a replay may have
+#: hundreds of gigabytes, or a learner never got the request.
+MOST_S = 3600.0
+
 
 class CheckpointRequest:
     """The checkpoint that the learners are writing, whose manifest follows their parts.
@@ -20,7 +24,8 @@ class CheckpointRequest:
 
     Attributes:
         pending: folder name of the checkpoint whose parts are awaited; empty if none is.
-        next_s: when the next one is due, in seconds since the run began.
+        next_s: when the next one is due, in seconds since the run began, if none is awaited then.
+        awaited_until_s: when the pending one is given up.
         exact: whether a run in order goes on exactly from the last one that is complete.
     """
 
@@ -29,14 +34,23 @@ class CheckpointRequest:
         self._parts: dict[str, list[Part]] = {}
         self._counts: dict[str, Mapping[str, float]] = {}
         self.pending, self.exact = "", False
-        self.next_s = interval_s
+        self.next_s, self.awaited_until_s = interval_s, 0.0
 
     def begin(self, env_steps: int, now_s: float) -> str:
         """Begin a checkpoint and return its folder name; one that is still pending is abandoned."""
         self._parts, self._counts = {}, {}
         self.pending = f"{env_steps:012d}-{int(now_s * 1000):012d}"
-        self.next_s = now_s + self._interval_s
+        self.next_s, self.awaited_until_s = now_s + self._interval_s, now_s + MOST_S
         return self.pending
+
+    def is_awaited(self, now_s: float) -> bool:
+        """Whether parts of the pending one are missing, and still expected."""
+        return bool(self.pending) and now_s < self.awaited_until_s
+
+    def rest(self, now_s: float) -> None:
+        """Have learners train for a whole interval behind one that has taken longer than that."""
+        if now_s >= self.next_s:
+            self.next_s = now_s + self._interval_s
 
     @property
     def missing(self) -> list[str]:

@@ -16,8 +16,9 @@ from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.plan import moves
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher
@@ -27,6 +28,8 @@ log = logging.getLogger("spreeze")
 #: In order: how far ahead the count lies at which the learners write a checkpoint, in seconds at the present
 #: rate, at first and at most.
 AHEAD_S, MOST_AHEAD_S = 1.0, 8.0
+#: A checkpoint is said to be late so long after the next one was due.
+LATE_S = 30.0
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -58,7 +61,7 @@ class Helm:
         self.state, self.exit_reason = "starting", ""
         self._next_balance_s = self._stop_by_s = self._heard_from_s = 0.0
         self._ahead_s, self._count_by_s, self._ask_by_s = AHEAD_S, math.inf, math.inf
-        self._has_published_stop = self._has_asked_again = False
+        self._has_published_stop = self._has_asked_again = self._has_told_late = False
 
     def begin(self, now_s: float) -> None:
         """Ask for no checkpoint before all hear this broker: who was there first may reach it with ``hello``
@@ -120,8 +123,7 @@ class Helm:
             return
         self._look()
         if self.state == "training" and now_s >= self.checkpoints.next_s:
-            self._has_asked_again = False
-            self.checkpoint(now_s)
+            self._ask_for_the_next(now_s)
         if now_s >= self._next_balance_s:
             self.balance(now_s)
         self.end(self._record.stop_condition(now_s), now_s)
@@ -149,16 +151,43 @@ class Helm:
         self.say("checkpoint", folder=folder, env_steps=env_steps, **at)
         return folder
 
+    def _ask_for_the_next(self, now_s: float) -> None:
+        """Ask for the checkpoint that is due, unless the last one is still written: of one that is asked for
+        again and again none would ever be whole.
+        """
+        pending, missing = self.checkpoints.pending, " and ".join(self.checkpoints.missing)
+        if not self.checkpoints.is_awaited(now_s):
+            if missing:
+                self._remark(f"checkpoint {pending} is given up: no part has come from {missing}", now_s)
+            self._has_asked_again = False
+            self.checkpoint(now_s)
+        elif not self._has_told_late and now_s >= self.checkpoints.next_s + LATE_S:
+            self._has_told_late = True
+            late = f"within run.checkpoint_minutes = {self._plan.run.checkpoint_minutes:g}"
+            what = f"no part of checkpoint {pending} has come from {missing} {late}"
+            self._remark(f"{what}: the next one waits for it", now_s)
+
+    def _remark(self, text: str, now_s: float) -> None:
+        """Have the user see a line."""
+        row = self._record.requests.note(BROKER, text, now_s)
+        log.warning("%s", row.line)
+        self._notes.note("request", to_plain(row), now_s)
+
     def welcome(self, role: str, now_s: float) -> None:
         """A process is set up. Where it is a learner, of which an earlier life has died with its part of a
-        checkpoint, that is asked for again, but once: the part itself may be what ends it.
+        checkpoint, that is asked for again, but at once only once: the part itself may be what ends it.
         """
-        if role in self.checkpoints.missing and self._record.learners_are_ready and not self._has_asked_again:
+        if role not in self.checkpoints.missing:
+            return
+        if self._record.learners_are_ready and not self._has_asked_again:
             self._has_asked_again = True
             self.checkpoint(now_s)
+        else:
+            self.checkpoints.awaited_until_s = now_s
 
     def saved(self, now_s: float) -> None:
         """A checkpoint is whole. In order, one whose count a learner had passed comes again, farther on."""
+        self.checkpoints.rest(now_s)
         late = self._plan.balance.in_order and not (self.checkpoints.exact or self._plan.offline)
         if late and not self.exit_reason and self._ahead_s < MOST_AHEAD_S:
             self._ahead_s *= 2

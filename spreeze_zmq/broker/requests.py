@@ -97,6 +97,13 @@ class Requests:
             text="" if what == SET else text,
             line=f"{who}: {shown[what]}",
         )
+        return self._enter(row)
+
+    def note(self, who: str, text: str, now_s: float) -> Request:
+        """Enter what the broker has to say itself."""
+        return self._enter(Request(round(now_s, 3), who, NOTE, "", None, 0.0, text, f"{who}: {text}"))
+
+    def _enter(self, row: Request) -> Request:
         self.last = [*self.last, row][-ROWS:]
         return row
 

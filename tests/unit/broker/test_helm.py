@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.broker.checkpoint_request import MOST_S
 from spreeze_zmq.broker.figures import ProcessRecord
-from spreeze_zmq.broker.helm import Helm
+from spreeze_zmq.broker.helm import LATE_S, Helm
 from spreeze_zmq.broker.last_checkpoint import (
     COUNT_S,
     LAST_CHECKPOINT_S,
@@ -138,6 +139,31 @@ def test_a_run_that_has_not_trained_ends_at_once(tmp_path, gone):
         process.gone = "done" if gone else ""
     steered.helm.restore(REASON, 100.0)
     assert steered.decide(100.1) == ["stop"]
+
+
+def test_a_checkpoint_that_takes_longer_than_the_interval_is_waited_for(tmp_path):
+    """Once it is whole, the learners train for an interval before the next; if it never is, that comes."""
+    steered = Steered(tmp_path, updates=5)
+    helm, interval_s = steered.helm, 60 * steered.plan.run.checkpoint_minutes
+    helm.balance = helm.end = lambda *about: None
+    assert steered.decide(interval_s) == ["checkpoint"]
+    folder = helm.checkpoints.pending
+    for late_s in (0.0, LATE_S, 2 * LATE_S):
+        assert steered.decide(2 * interval_s + late_s) == []
+    assert [row.line for row in steered.record.requests.last] == [
+        f"broker: no part of checkpoint {folder} has come from critic_learner and actor_learner within "
+        "run.checkpoint_minutes = 5: the next one waits for it"
+    ]
+    (tmp_path / "checkpoints" / folder).mkdir(parents=True)
+    for role in steered.plan.learning.learners:
+        helm.checkpoints.take(role, {"folder": folder, "part": {}}, {})
+    helm.saved(3 * interval_s)
+    assert helm.checkpoints.pending == ""
+    assert steered.decide(4 * interval_s - 1) == []
+    assert steered.decide(4 * interval_s) == ["checkpoint"]
+    assert steered.decide(4 * interval_s + MOST_S - 1) == []
+    assert steered.decide(4 * interval_s + MOST_S) == ["checkpoint"]
+    assert "is given up: no part has come from" in steered.record.requests.last[-1].line
 
 
 def test_a_checkpoint_that_is_due_waits_until_the_learners_hear_the_next_broker(tmp_path):
