@@ -8,13 +8,14 @@ from spreeze_zmq.commands.search.space import parse_all
 
 STOP = ("--minutes", "run.stop={minutes = 1}")
 ALPHA = "algorithm.priority_alpha=0.3,0.9"
+WHY = "has no effect while algorithm.prioritized is false"
 INTERVAL = "components.critic_learner.publish_interval_s=0.1,0.5"
 
 
 @pytest.mark.parametrize(
     ("stated", "overs", "said"),
     [
-        ([], [ALPHA], "has no effect while algorithm.prioritized is false"),
+        ([], [ALPHA], WHY),
         ([], ["algorithm.prioritized=false,true", ALPHA], ""),
         (["algorithm.prioritized=true"], [ALPHA], ""),
         (
