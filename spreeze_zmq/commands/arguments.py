@@ -8,7 +8,7 @@ import functools
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -28,8 +28,11 @@ OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
 
 #: Our option -> the key that it sets, below its table.
-KEYS = {"env": ("run", "env"), "algorithm": ("run", "algorithm")}
-KEYS["callback"] = ("components", OBSERVER, "callbacks")
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "env": ("run", "env"),
+    "algorithm": ("run", "algorithm"),
+    "callback": ("components", OBSERVER, "callbacks"),
+}
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +50,8 @@ def check_set_once(arguments: argparse.Namespace) -> None:
     """Raise InputError for a key that one line sets twice, by an option and by ``--set``, to other values."""
     tables = read_source({}, arguments.set).values
     for option, key in KEYS.items():
-        given, found = getattr(arguments, option, None), tables
+        given: Any = getattr(arguments, option, None)
+        found: Any = tables
         for name in key:
             found = found.get(name) if isinstance(found, dict) else None
         if given and found is not None and found != given:

@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     begun = None
-    check_set_once(arguments)
+    if not arguments.resume:  # that line may repeat what the run before was given, and what overrides it
+        check_set_once(arguments)
     if arguments.resume and arguments.topology is None and arguments.env is None:
         begun = Path(arguments.resume)
         arguments = parser().parse_args([*_command_of(begun), *argv])

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import IO, Any
 
 from rich.console import Console, ConsoleDimensions
@@ -218,8 +219,7 @@ class StatusView(View):
             self._num_left_out = 0
             self._attempt(lambda: self._print(left_out if self._draws else f"note {left_out}"))
         while self._unsaid and self._takes_output:
-            line = self._unsaid.popleft()
-            self._attempt(lambda line=line: self._print(line))
+            self._attempt(partial(self._print, self._unsaid.popleft()))
 
     def _print(self, line: str) -> None:
         """Print a line, a plain one without wraps, however narrow the console is."""

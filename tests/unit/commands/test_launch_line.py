@@ -105,6 +105,7 @@ def test_a_run_that_is_resumed_again_and_again_keeps_one_of_each(tmp_path, monke
             ("--algorithm", "td3", "--set", "run.algorithm=sac"),
             '--algorithm td3: --set run.algorithm says something else, "sac": leave one of them out',
         ),
+        (("--algorithm", "td3", "--set", "run.algorithm=sac", "--resume", "nowhere"), "nowhere"),
         (
             ("--callback", "mine:A", "--set", 'components.observer={callbacks = ["mine:B"]}'),
             '--callback mine:A: --set components.observer.callbacks says something else, ["mine:B"]: leave',
