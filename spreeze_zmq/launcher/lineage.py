@@ -14,29 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept, WireError
+from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
-from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal, read_journal, time_of
-from spreeze_zmq.base.own_code import changed_files
+from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
 from spreeze_zmq.base.schema import show
-from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.broker.returns import Evaluations
-from spreeze_zmq.broker.validation import validated
-from spreeze_zmq.envs.same import differences, is_same_id
-from spreeze_zmq.evaluation.contestant import Contestant
-from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
+from spreeze_zmq.launcher.scores_before import evaluations, why_not_best
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan, differing
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, newest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import EVALUATES, PastRun, ancestors_of, read_run, run_id
+from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
-from spreeze_zmq.wire import KINDS, Message
-from spreeze_zmq.wire.fields import check_fields
 
 #: Statuses of its ancestors that a run's journal holds; more are thinned evenly.
 STATUSES_KEPT = 600
@@ -89,7 +81,7 @@ class Origin:
         why_not = why_not_best(plan, self)
         if not why_not:
             copy_whole(RunFolder(self.run.folder).best_policy, folder.best_policy)
-        entries = [(entry["t_s"], "evaluation", entry) for entry in _evaluations(plan, self, why_not)]
+        entries = [(entry["t_s"], "evaluation", entry) for entry in evaluations(plan, self, why_not)]
         entries += [(entry["t_s"], entry["kind"], entry) for entry in _figures(self)]
         journal = Journal(folder.metrics)
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
@@ -125,33 +117,9 @@ def reached(plan: Plan, origin: Origin) -> str:
     """The limit of the plan that holds already where it would go on, in words; empty if none does."""
     record = RunRecord(plan)
     record.learning.counts.update(origin.counts)
-    for entry in _evaluations(plan, origin, why_not_best(plan, origin)):
+    for entry in evaluations(plan, origin, why_not_best(plan, origin)):
         record.evaluations.take(entry, entry["t_s"])
     return record.stop_condition(origin.t_s)
-
-
-def why_not_best(plan: Plan, origin: Origin) -> str:
-    """Why the parent's best policy is not the first best one of the run, in words; empty where it is."""
-    path = RunFolder(origin.run.folder).best_policy
-    if not path.exists():
-        return "it has none"
-    options = origin.run.plan.get("components", {}).get(EVALUATOR, {}).get("options", {})
-    try:
-        saved = SavedPolicy.load(path, own_modules(plan))
-        Contestant.read(path)
-    except (InputError, WireError, KeyError, OverflowError, TypeError, ValueError) as error:
-        return f"{path} cannot be used: {error}"
-    there, here = saved.environment.to_dict(), plan.environment.to_dict()
-    for spec in (there, here):
-        spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
-    is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
-    if not is_same or any(differences(there, here)):
-        return "it was scored in an environment of other arguments"
-    if files := changed_files(origin.run.plan["own_code"], plan.own_code):
-        return f"it was scored in an environment of other code: {files} changed since"
-    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
-        return "it was scored with other options of the evaluator"
-    return ""
 
 
 def why_not_exact(plan: Plan, origin: Origin) -> str:
@@ -180,32 +148,6 @@ def why_not_exact(plan: Plan, origin: Origin) -> str:
         if reason := kept.get(WHY_NOT):
             return f"the environments begin new episodes: {str(reason)[:200]}"
     return ""
-
-
-def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> list[dict[str, Any]]:
-    """The evaluations that a run takes over, the oldest first; of many those that its broker would keep."""
-    found = Evaluations()
-    for entry in sorted(_evaluations_of(plan, origin, why_not_best), key=lambda one: one["t_s"]):
-        found.take(entry, entry["t_s"])
-    return found.all
-
-
-def _evaluations_of(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
-    """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
-    ``t_s`` before the checkpoint's.
-    """
-    for entry in read_journal(RunFolder(origin.run.folder).metrics, ("evaluation",)):
-        if time_of(entry) is None:
-            continue
-        fields = {name: entry[name] for name in KINDS["evaluation"].fields if name in entry}
-        try:
-            check_fields("evaluation", KINDS["evaluation"], fields)
-            fields = validated(Message("evaluation", fields, sender=f"{EVALUATOR}-0"), plan)
-        except WireError:
-            continue
-        fields["best"] = fields["best"] and not why_not_best
-        if fields["best"] or fields["env_steps"] <= origin.env_steps:
-            yield {**fields, "t_s": min(entry["t_s"], origin.t_s)}
 
 
 def _figures(origin: Origin) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,77 @@
+"""What a resumed run takes over of what the run before scored: its best policy, if that was scored as the new
+run scores its own, and the curve up to the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.journal import read_journal, time_of
+from spreeze_zmq.base.own_code import changed_files
+from spreeze_zmq.base.trust import TIME_LIMIT
+from spreeze_zmq.broker.returns import Evaluations
+from spreeze_zmq.broker.validation import validated
+from spreeze_zmq.envs.same import differences, is_same_id
+from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import EVALUATES
+from spreeze_zmq.wire import KINDS, Message
+from spreeze_zmq.wire.fields import check_fields
+
+if TYPE_CHECKING:
+    from spreeze_zmq.launcher.lineage import Origin
+
+
+def why_not_best(plan: Plan, origin: Origin) -> str:
+    """Why the parent's best policy is not the first best one of the run, in words; empty where it is."""
+    path = RunFolder(origin.run.folder).best_policy
+    if not path.exists():
+        return "it has none"
+    options = origin.run.plan.get("components", {}).get(EVALUATOR, {}).get("options", {})
+    try:
+        saved = SavedPolicy.load(path, own_modules(plan))
+        Contestant.read(path)
+    except (InputError, WireError, KeyError, OverflowError, TypeError, ValueError) as error:
+        return f"{path} cannot be used: {error}"
+    there, here = saved.environment.to_dict(), plan.environment.to_dict()
+    for spec in (there, here):
+        spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
+    is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
+    if not is_same or any(differences(there, here)):
+        return "it was scored in an environment of other arguments"
+    if files := changed_files(origin.run.plan["own_code"], plan.own_code):
+        return f"it was scored in an environment of other code: {files} changed since"
+    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
+        return "it was scored with other options of the evaluator"
+    return ""
+
+
+def evaluations(plan: Plan, origin: Origin, why_not_best: str) -> list[dict[str, Any]]:
+    """The evaluations that a run takes over, the oldest first; of many those that its broker would keep."""
+    found = Evaluations()
+    for entry in sorted(_evaluations_of(plan, origin, why_not_best), key=lambda one: one["t_s"]):
+        found.take(entry, entry["t_s"])
+    return found.all
+
+
+def _evaluations_of(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
+    """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
+    ``t_s`` before the checkpoint's.
+    """
+    for entry in read_journal(RunFolder(origin.run.folder).metrics, ("evaluation",)):
+        if time_of(entry) is None:
+            continue
+        fields = {name: entry[name] for name in KINDS["evaluation"].fields if name in entry}
+        try:
+            check_fields("evaluation", KINDS["evaluation"], fields)
+            fields = validated(Message("evaluation", fields, sender=f"{EVALUATOR}-0"), plan)
+        except WireError:
+            continue
+        fields["best"] = fields["best"] and not why_not_best
+        if fields["best"] or fields["env_steps"] <= origin.env_steps:
+            yield {**fields, "t_s": min(entry["t_s"], origin.t_s)}
