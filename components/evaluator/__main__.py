@@ -15,7 +15,7 @@ from spreeze_zmq.component import LAST_POLICY_S, last_policy, prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.envs.seeds import seed_for
-from spreeze_zmq.evaluation.arena import Arena, timing_of
+from spreeze_zmq.evaluation.arena import Arena, episode_steps, randomized, timing_of
 from spreeze_zmq.evaluation.budget import EvaluationBudget
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play
@@ -243,10 +243,10 @@ def open_arena(component: Component) -> Arena:
         component.environment,
         options["episodes"],
         timing_of(plan),
-        max_episode_steps=None if options["episode_steps"] == "auto" else options["episode_steps"],
+        max_episode_steps=episode_steps(plan),
         num_workers=None if options["workers"] == "auto" else options["workers"],
         options={
-            "randomize": plan.run.randomize if options["randomize"] else None,
+            "randomize": randomized(plan),
             "first_index": first_index(plan, EVALUATOR),
             **limits,
         },

@@ -4,22 +4,22 @@ run scores its own, and the curve up to the checkpoint.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.journal import read_journal, time_of
 from spreeze_zmq.base.own_code import changed_files
-from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.returns import Evaluations
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.envs.same import differences, is_same_id
+from spreeze_zmq.evaluation.arena import episode_steps, randomized
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import EVALUATES
 from spreeze_zmq.wire import KINDS, Message
 from spreeze_zmq.wire.fields import check_fields
 
@@ -32,22 +32,22 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     path = RunFolder(origin.run.folder).best_policy
     if not path.exists():
         return "it has none"
-    options = origin.run.plan.get("components", {}).get(EVALUATOR, {}).get("options", {})
     try:
         saved = SavedPolicy.load(path, own_modules(plan))
         Contestant.read(path)
     except (InputError, WireError, KeyError, OverflowError, TypeError, ValueError) as error:
         return f"{path} cannot be used: {error}"
-    there, here = saved.environment.to_dict(), plan.environment.to_dict()
-    for spec in (there, here):
-        spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
+    there, here = saved.environment.to_dict(), json.loads(plan.to_json())["environment"]
+    scored, scores = there["max_episode_steps"], episode_steps(plan)
+    if scored != scores:
+        return f"it was scored in episodes of another length: at most {scored:,} steps, here {scores:,}"
     is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
     if not is_same or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
     if files := changed_files(origin.run.plan["own_code"], plan.own_code):
         return f"it was scored in an environment of other code: {files} changed since"
-    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in EVALUATES):
-        return "it was scored with other options of the evaluator"
+    if saved.randomize != json.loads(json.dumps(randomized(plan))):
+        return "it was scored on models drawn otherwise (run.randomize, components.evaluator.randomize)"
     return ""
 
 

@@ -31,8 +31,6 @@ FAILED = re.compile(
     r"\w+-\d+: .*; none gets through",
     re.DOTALL,
 )
-#: What decides what an evaluation plays, beside the environment.
-EVALUATES = ("episode_steps", "randomize")
 #: The tables of run.json that are read of past runs, and the figures of summary.json.
 TABLES = (
     "run",

@@ -318,6 +318,50 @@ def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
     assert any("is left behind" in line and "cannot be used" in line for line in said)
 
 
+def scoring(steps=None, ranges=None, **run):
+    """A plan whose evaluator plays so; Pendulum itself ends its episodes after 200 steps."""
+    settings = [] if steps is None else [f"components.evaluator.episode_steps={steps}"]
+    plan = topology.load({"run": {**PENDULUM["run"], **run}}, settings)
+    evaluator = plan.components["evaluator"]
+    options = {**evaluator.options, "randomize": ranges is not None}
+    components = {**plan.components, "evaluator": replace(evaluator, options=options)}
+    return replace(plan, components=components, run=replace(plan.run, randomize=ranges or {}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"env_kwargs": {"max_episode_steps": 20}},
+            "in episodes of another length: at most 200 steps, here 20",
+        ),
+        ({"steps": 20}, "in episodes of another length: at most 200 steps, here 20"),
+        ({"ranges": {"body_mass": (0.8, 1.2)}}, "on models drawn otherwise"),
+        ({"steps": 200}, ""),
+        ({"steps": 500}, ""),
+    ],
+    ids=["env_kwargs", "episode_steps", "randomize", "as long", "no longer"],
+)
+def test_a_best_policy_stays_where_its_score_is_of_the_same_episodes(parent, tmp_path, settings, said):
+    """By their length and models, whichever option says so; a score of others does not end the run either."""
+    plan = scoring(**settings)
+    child, lines = resume(tmp_path / "child", parent, plan)
+    assert child.best_policy.exists() == (not said)
+    left = f"the best policy so far, {parent.best_policy}, is left behind: it was scored {said}"
+    assert [line[: len(left)] for line in lines if "is left behind" in line] == [left] * bool(said)
+    stop = replace(plan, run=replace(plan.run, stop=StopPlan(mean_return=-2.0)))
+    assert bool(reached(stop, Origin.of(parent.path))) == (not said)
+
+
+def test_a_best_policy_on_models_of_other_ranges_is_left_behind(parent, tmp_path):
+    """Of the same ones it stays."""
+    saved = Policy.load(parent.best_policy)
+    saved.save(parent.best_policy, {**saved.metadata, "randomize": '{"body_mass": [0.8, 1.2]}'})
+    for number, (high, stays) in enumerate(((1.2, True), (1.5, False))):
+        child, _ = resume(tmp_path / str(number), parent, scoring(ranges={"body_mass": (0.8, high)}))
+        assert child.best_policy.exists() == stays
+
+
 @pytest.mark.parametrize(("name", "stays"), [("bike.py", False), ("pymunk", True)], ids=["file", "package"])
 def test_a_best_policy_of_an_environment_that_was_edited_is_left_behind(parent, tmp_path, name, stays):
     """A run before may have been paid otherwise; of an earlier release, which has not kept its code, and of a
