@@ -58,7 +58,7 @@ class SavedPolicy:
     randomize: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
+    def load(cls, run: Path | str, trust: Collection[str] = (), *, described: bool = False) -> SavedPolicy:
         """Load the best policy of a run's folder, or a policy file.
 
         The policy in the folder of a run that this user made may run the environment and the algorithm of
@@ -69,6 +69,7 @@ class SavedPolicy:
             run: a run's folder, or a policy file.
             trust: modules whose code a file may run, for its environment or its class; they may be in the
                 current directory.
+            described: whether it may be of an environment that no Python program makes, and cannot be played.
 
         Raises:
             InputError: there is no policy, it cannot be loaded, it was not saved by a run, or it names a
@@ -84,7 +85,7 @@ class SavedPolicy:
         about = policy.metadata
         try:
             environment = EnvironmentSpec.from_dict(parsed(about["environment"], MOST_ENVIRONMENT))
-            if environment.described:
+            if environment.described and not described:
                 raise InputError(
                     f"{path}: only the sampler of its run makes {environment.id}, so it cannot be played; "
                     "Policy.load gives its actions"

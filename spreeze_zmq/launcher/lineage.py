@@ -20,7 +20,7 @@ from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.launcher.scores_before import evaluations, why_not_best
+from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_best
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import SAMPLER
@@ -231,7 +231,7 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
     policy = RunFolder(origin.run.folder).best_policy
     if not why_not_best:
         yield f"the best policy so far is {policy}, until a better one comes"
-    elif policy.exists():
+    elif why_not_best != HAS_NONE:
         yield f"the best policy so far, {policy}, is left behind: {why_not_best}"
     if plan.balance.in_order and (why_not := why_not_exact(plan, origin)):
         yield f"in order, but not exactly as one run would go on: {why_not}"

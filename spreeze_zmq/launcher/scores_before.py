@@ -19,6 +19,7 @@ from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.policy import read_file
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import KINDS, Message
 from spreeze_zmq.wire.fields import check_fields
@@ -26,14 +27,20 @@ from spreeze_zmq.wire.fields import check_fields
 if TYPE_CHECKING:
     from spreeze_zmq.launcher.lineage import Origin
 
+#: Why no best policy is taken over where there was none.
+HAS_NONE = "it has none"
+
 
 def why_not_best(plan: Plan, origin: Origin) -> str:
     """Why the parent's best policy is not the first best one of the run, in words; empty where it is."""
     path = RunFolder(origin.run.folder).best_policy
     if not path.exists():
-        return "it has none"
+        return HAS_NONE
+    described = plan.environment.described
     try:
-        saved = SavedPolicy.load(path, own_modules(plan))
+        if described and "evaluation_seed" not in read_file(path)[2]:
+            return HAS_NONE  # it is the newest, of a run that evaluates nothing
+        saved = SavedPolicy.load(path, own_modules(plan), described=described)
         Contestant.read(path)
     except (InputError, WireError, KeyError, OverflowError, TypeError, ValueError) as error:
         return f"{path} cannot be used: {error}"

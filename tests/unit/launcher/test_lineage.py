@@ -37,7 +37,8 @@ from spreeze_zmq.run.history import find_runs, parent_of
 from spreeze_zmq.run.sampler_state import packed
 from spreeze_zmq.wire.channels import SocketFolder
 from tests.unit.data.made import dataset
-from tests.unit.evaluation.test_saved import save
+from tests.unit.evaluation.test_saved import save, save_for
+from tests.unit.plan.topology.test_described import BOX, own_sampler
 
 PENDULUM = {"run": {"env": "Pendulum-v1", "algorithm": "sac", "seed": 1}}
 
@@ -360,6 +361,23 @@ def test_a_best_policy_on_models_of_other_ranges_is_left_behind(parent, tmp_path
     for number, (high, stays) in enumerate(((1.2, True), (1.5, False))):
         child, _ = resume(tmp_path / str(number), parent, scoring(ranges={"body_mass": (0.8, high)}))
         assert child.best_policy.exists() == stays
+
+
+@pytest.mark.parametrize("by_its_own", [False, True], ids=["evaluated by none", "by one of its own"])
+def test_of_an_environment_that_no_program_makes_a_policy_with_a_score_goes_on(tmp_path, by_its_own):
+    """The newest of a run that evaluates nothing is no best one, and none is left behind."""
+    plan = topology.load({"run": {"env": "crane", **BOX}, "components": own_sampler(tmp_path)})
+    folder = begin(tmp_path / "parent", plan)
+    checkpoint(folder, 60.0, 600)
+    save_for(folder.best_policy, plan.environment.to_dict(), "sac", confirmed="True", timed_out="False")
+    if not by_its_own:
+        about = {"environment": json.dumps(plan.environment.to_dict())}
+        Policy.load(folder.best_policy).save(folder.best_policy, about)
+    child, said = resume(tmp_path / "child", folder, plan)
+    assert child.best_policy.exists() == by_its_own
+    lines = [line for line in said if "best policy" in line]
+    stays = f"the best policy so far is {folder.best_policy}, until a better one comes"
+    assert lines == [stays] * by_its_own
 
 
 @pytest.mark.parametrize(("name", "stays"), [("bike.py", False), ("pymunk", True)], ids=["file", "package"])

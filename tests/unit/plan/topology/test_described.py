@@ -14,13 +14,18 @@ BOX = {"obs_shape": [11], "action_low": [-1.0, -2.0], "action_high": [1.0, 2.0]}
 
 @pytest.fixture
 def mine(tmp_path):
-    """A sampler's folder, as a topology writes it."""
+    """Such a sampler."""
+    return own_sampler(tmp_path)
+
+
+def own_sampler(folder):
+    """Make a folder that of a sampler of one's own, as a topology writes it."""
     options = "".join(
         f'[options.{name}]\ntype = "int"\ndefault = 16\nhelp = "a number"\n'
         for name in ("envs", "rollout_steps")
     )
-    (tmp_path / "component.toml").write_text(f'role = "sampler"\ncommand = ["true"]\n{options}')
-    return {"sampler": {"use": str(tmp_path), "count": 1}}
+    (folder / "component.toml").write_text(f'role = "sampler"\ncommand = ["true"]\n{options}')
+    return {"sampler": {"use": str(folder), "count": 1}}
 
 
 def load(components, **run):
