@@ -18,7 +18,7 @@ from spreeze_zmq.evaluation.arena import episode_steps, randomized
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import read_file
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import KINDS, Message
@@ -70,6 +70,8 @@ def _evaluations_of(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[d
     """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
     ``t_s`` before the checkpoint's.
     """
+    count = origin.run.plan["components"].get(SAMPLER, {}).get("count")
+    sampled = not isinstance(count, dict) or count.get("maximum") != 0  # else all are of the same env steps
     for entry in read_journal(RunFolder(origin.run.folder).metrics, ("evaluation",)):
         if time_of(entry) is None:
             continue
@@ -80,5 +82,6 @@ def _evaluations_of(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[d
         except WireError:
             continue
         fields["best"] = fields["best"] and not why_not_best
-        if fields["best"] or fields["env_steps"] <= origin.env_steps:
+        is_before = fields["env_steps"] <= origin.env_steps and (sampled or entry["t_s"] <= origin.t_s)
+        if fields["best"] or is_before:
             yield {**fields, "t_s": min(entry["t_s"], origin.t_s)}

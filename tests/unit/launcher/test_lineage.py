@@ -426,6 +426,16 @@ def test_only_a_replay_that_samplers_fill_is_waited_for(parent, tmp_path, alone)
         assert any("updates wait until a tenth" in line for line in said) == (settings == [])
 
 
+def test_of_a_run_on_data_alone_the_looks_up_to_the_checkpoint_go_on(tmp_path, alone):
+    """All its policies are of 0 env steps: their time says which of them came before."""
+    plan = topology.load("pendulum", alone)
+    folder = begin(tmp_path / "parent", plan)
+    looks(folder, (50.0, 0, -5.0), (80.0, 0, -1.0))
+    checkpoint(folder, 60.0, 0)
+    child, _ = resume(tmp_path / "child", folder, plan)
+    assert returns(child) == [-5.0]
+
+
 def asked(folder, plan, *asked):
     """Write what was set, ``(t_s, option, value)``, to a run's journal as its broker does."""
     journal, requests = Journal(folder.metrics), Requests()
