@@ -91,6 +91,8 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
     arguments.ways = check_line(arguments, plan)
     lines = advice(plan, look.observations())
+    if arguments.resume:
+        lines += arguments.origin.advice(plan)
     if arguments.check:
         from spreeze_zmq.learner.setup import rehearse  # with torch, which a launcher does not need
 

@@ -18,10 +18,14 @@ from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
 from spreeze_zmq.base.schema import show
+from spreeze_zmq.broker.doctor.option_rules import first_update_at
+from spreeze_zmq.broker.doctor.resumed_rules import ends_first, first_update_again
+from spreeze_zmq.broker.doctor.vitals import Vitals
 from spreeze_zmq.broker.notes import TURNED, turned_in
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_best
 from spreeze_zmq.plan import moves
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, newest
@@ -29,6 +33,7 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
+from spreeze_zmq.screen.terminal.words import finding_line
 
 #: Statuses of its ancestors that a run's journal holds; more are thinned evenly.
 STATUSES_KEPT = 600
@@ -75,6 +80,19 @@ class Origin:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
         return cls(run, found, skipped, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
+
+    def advice(self, plan: Plan) -> tuple[str, ...]:
+        """That a run which goes on from it ends before its first update, where it does."""
+        limit = plan.run.stop.env_steps
+        if limit is None or plan.offline or plan.learning.on_policy:
+            return ()
+        vitals, first = Vitals(json.loads(plan.to_json())), 0
+        if plan.balance.in_order:  # its gate counts from 0 where it does not go on exactly
+            first = first_update_at(vitals) if why_not_exact(plan, self) else 0
+        elif not (plan.run.save_replay and self.checkpoint.has_replay):
+            first = first_update_again(vitals, self.env_steps)
+        found = ends_first(first, self.env_steps, limit)
+        return () if found is None else (finding_line(to_plain(found)),)
 
     def inherit(self, folder: RunFolder, plan: Plan) -> list[str]:
         """Begin the folder of a new run with the curve and the best policy; returns lines that say so."""

@@ -11,10 +11,11 @@ from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.learning_rules import LEARNING_RULES
 from spreeze_zmq.broker.doctor.machine_rules import MACHINE_RULES
 from spreeze_zmq.broker.doctor.plan_rules import PLAN_RULES
+from spreeze_zmq.broker.doctor.resumed_rules import never_trains_again
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.form import to_plain
 
-RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES)
+RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES, never_trains_again)
 #: A finding is named when its rule has held for the first of these, and leaves when it has not for the
 #: second, in seconds.
 NAMED_AFTER_S, LEAVES_AFTER_S = 3.0, 15.0

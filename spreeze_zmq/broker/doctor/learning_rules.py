@@ -6,10 +6,10 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
-from spreeze_zmq.balance.refill import refill
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
+from spreeze_zmq.broker.doctor.resumed_rules import first_update_again
 from spreeze_zmq.broker.doctor.trend import LATELY_S, numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import LOOKS_SINCE_BEST, Rule, Vitals
 
@@ -200,15 +200,11 @@ def few_updates(vitals: Vitals) -> Finding | None:
 
 def _warm_up(vitals: Vitals) -> tuple[int, str]:
     """Transitions before the first update of this run, and how to have it sooner."""
-    starts, first = int(vitals.number("learning_starts", 0)), first_update_at(vitals)
     if not vitals.is_resumed:
-        return first, "more environments or samplers, or a smaller algorithm.learning_starts"
-    capacity = int(vitals.number("replay_capacity", 0))
-    goals = vitals.number("hindsight_goals", 0) if vitals.option("hindsight", "off") != "off" else 0
-    rows_each = max(1, int(numbers(vitals.table("learning")).get("rows_each", 1 + goals)))
-    first += refill(starts, vitals.steps_before, capacity, rows_each) - starts
+        starts = first_update_at(vitals)
+        return starts, "more environments or samplers, or a smaller algorithm.learning_starts"
     again = "run.save_replay = true, with which the next run need not wait"
-    return first, f"more environments or samplers, or {again}"
+    return first_update_again(vitals, vitals.steps_before), f"more environments or samplers, or {again}"
 
 
 def _why_few(vitals: Vitals, remedy: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,6 +229,22 @@ def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(befor
     [row] = [row for row in run.record.doctor.rows() if row["name"] == "few_updates"]
     assert f" of {waits_for:,} transitions" in row["seen"]
     assert remedy in row["try"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "updates", "found"),
+    [(500_000, 0, ["never_trains_again"]), (500_000, 10, []), (600_000, 0, [])],
+)
+def test_a_resumed_run_that_ends_before_its_first_update_is_named(limit, updates, found):
+    """The tenth of its replay that it waits for is more than is left."""
+    run = Lived(f"run.stop.env_steps={limit}")
+    run.record.doctor = Doctor(
+        json.loads(run.record.plan.resuming(Path("runs/a/checkpoints/1"), ()).to_json())
+    )
+    run.record.resume({"counts": {"env_steps": 490_000, "critic_updates": 1e6}, "t_s": 0.0})
+    run.env_steps, run.updates = 490_000, 10**6
+    run.live(1, steps=0, updates=0)
+    assert run.live(10, steps=100, updates=updates) == found
 
 
 @pytest.mark.parametrize(("last", "found"), [(-1000.0, ["no_rise"]), (-600.0, [])])

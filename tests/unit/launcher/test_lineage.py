@@ -436,6 +436,40 @@ def test_of_a_run_on_data_alone_the_looks_up_to_the_checkpoint_go_on(tmp_path, a
     assert returns(child) == [-5.0]
 
 
+@pytest.mark.parametrize(
+    ("limit", "overrides", "saved", "said"),
+    [
+        (210_000, [], False, "20,032 more transitions, and the run ends after 10,000"),
+        (210_000, ["run.save_replay=true"], False, "20,032 more transitions, and the run ends after 10,000"),
+        (210_000, ["run.save_replay=true"], True, ""),
+        (250_000, [], False, ""),
+        (200_500, ["balance.mode=lockstep"], False, "1,032 more transitions, and the run ends after 500"),
+        (202_000, ["balance.mode=lockstep"], False, ""),
+    ],
+)
+def test_a_run_that_ends_before_its_first_update_says_so(parent, monkeypatch, limit, overrides, saved, said):
+    """A tenth of a replay that was not saved may be more than is left; of all that a run in order samples
+    anew its beginning.
+    """
+    checkpoint(parent, 70.0, 200_000)
+    if saved:
+        found = Origin.of(parent.path).checkpoint
+        replay = write_part(
+            found.path, "critic_learner-replay-replay.json", lambda path: path.write_text("{}")
+        )
+        complete(found.path, [*found.parts.values(), replay], found.state)
+    heard = []
+    monkeypatch.setattr(launch, "_launch", lambda plan, arguments, look, lines: heard.extend(lines) or 0)
+    words = ["--env", "Pendulum-v1", "--algorithm", "sac", "--resume", str(parent.path)]
+    for override in (f"run.stop.env_steps={limit}", *overrides):
+        words += ["--set", override]
+    assert launch.main(words) == 0
+    seen = [line.partition(": no update is taken; try: run.stop.env_steps = ")[0] for line in heard]
+    assert [line for line in seen if "more transitions" in line] == [
+        f"advice: training begins after {said}" for _ in range(bool(said))
+    ]
+
+
 def asked(folder, plan, *asked):
     """Write what was set, ``(t_s, option, value)``, to a run's journal as its broker does."""
     journal, requests = Journal(folder.metrics), Requests()
