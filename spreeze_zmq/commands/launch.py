@@ -39,7 +39,8 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OBSERVER
 from spreeze_zmq.run.checkpoint import CHECKPOINTS_KEPT
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import check_data, check_fit, read_run, scaled_as_before
+from spreeze_zmq.run.history import check_fit, read_run, scaled_as_before
+from spreeze_zmq.run.saved_replay import check_replay
 from spreeze_zmq.screen.terminal.ending import done, say_last
 from spreeze_zmq.screen.terminal.numbers import clock, decimal
 from spreeze_zmq.screen.terminal.view import StatusView
@@ -246,7 +247,7 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
     check_fit(plan, run)
     origin = lineage.Origin.of(run)
-    check_data(plan, run, origin.checkpoint)
+    check_replay(plan, run, origin.checkpoint)
     for passed_over in origin.skipped:
         say(f"passed over: {passed_over}; going on from {origin.checkpoint.path}", file=sys.stderr)
     if reached := lineage.reached(plan, origin):

@@ -148,7 +148,7 @@ class FrameRing(Ring):
                 "algorithm.replay_capacity"
             )
         stacks = self._last.before(rollout)
-        oldest = self._frames.num_added + most - self._frames.capacity
+        oldest = max(0, self._frames.num_added + most - self._frames.capacity)
         return stacks if stacks is not None and stacks.min() >= oldest else None
 
     def _write(self, frames: NDArray[Any]) -> None:
@@ -189,7 +189,8 @@ class FrameRing(Ring):
 
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`."""
-        self._last.go_on(streams)
+        fall = self._frames.renumbered
+        self._last.go_on({sampler: frames - fall for sampler, frames in streams.items()})
 
     def save(self, put: Put, prefix: str = "") -> None:
         """As every ring, with the frames in files of their own."""
@@ -204,11 +205,15 @@ class FrameRing(Ring):
         self._frames.load(folder, f"{prefix}frames-")
         try:
             rollouts = np.load(folder / f"{prefix}rollouts.npy", allow_pickle=False)
-            (self._first, _), *kept = rollouts.astype(np.int64).tolist()
+            falls = self.renumbered, self._frames.renumbered
+            (first, _), *kept = (rollouts.astype(np.int64) - falls).tolist()
         except (OSError, ValueError) as error:
             raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
-        self._rollouts = deque((end, frame) for end, frame in kept)
-        rows = self._frames_of_all()
+        self._first, self._rollouts = max(0, first), deque((end, frame) for end, frame in kept)
+        dtype, place = self._places["frames"]
+        self._tables[dtype][:, place] -= falls[1]
+        self._drop_incomplete()  # there may be room for fewer
+        rows = self._frames_of_all()[self.first - super().first :]
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_added:
             raise CheckpointError(f"the replay in {folder} refers to frames that it does not hold")
 

@@ -164,10 +164,11 @@ class PrioritizedReplay(Replay):
                 "without the replay"
             ) from error
         ring = self.ring
-        drawn = np.arange(ring.first, ring.num_added) % ring.capacity
-        wrong = saved.shape != (1 + ring.num_stored,) or saved.dtype != np.float64
-        if wrong or not (saved[0] > 0 and (saved[1:][drawn] > 0).all()):
+        rows = np.arange(ring.first, ring.num_added)
+        places = (rows + ring.renumbered) % ring.num_loaded
+        wrong = saved.shape != (1 + ring.num_loaded,) or saved.dtype != np.float64
+        if wrong or not (saved[0] > 0 and (saved[1:][places] > 0).all()):
             raise CheckpointError(f"{path} does not hold {len(self)} priorities above 0")
-        leaves, rows = torch.from_numpy(saved).to(ring.device), torch.from_numpy(drawn).to(ring.device)
-        self._highest = leaves[0].clone()
-        self.tree.set(rows, leaves[1:][rows])
+        self._highest = torch.tensor(saved[0], device=ring.device)
+        leaves = torch.from_numpy(saved[1:][places]).to(ring.device)
+        self.tree.set(torch.from_numpy(rows % ring.capacity).to(ring.device), leaves)

@@ -78,12 +78,10 @@ class Ring:
         bytes_beside: int = 0,
         settings: Mapping[str, float] | None = None,
     ):
-        self._bytes_beside = bytes_beside
-        self._settings = dict(settings or {})
-        self.capacity = capacity
-        self.columns = tuple(columns)
+        self._bytes_beside, self._settings = bytes_beside, dict(settings or {})
+        self.capacity, self.columns = capacity, tuple(columns)
         self.device = torch.device(device)
-        self.num_added = 0
+        self.num_added = self.renumbered = self.num_loaded = 0
         self._places: dict[str, tuple[str, slice]] = {}
         widths: dict[str, int] = {}
         for column in self.columns:
@@ -280,17 +278,19 @@ class Ring:
             write(put, self._layout(), tables, self.random_state().numpy(), self.num_added, prefix)
 
     def load(self, folder: Path, prefix: str = "") -> None:
-        """Continue from ``save``.
+        """Continue from ``save``, with the newest rows in a smaller table.
 
         Raises:
             CheckpointError: a file is missing or broken, or the saved replay has another layout.
         """
         saved = read(folder, self._layout(), self._widths, prefix)
-        for dtype, table in saved.tables.items():
-            with self._ingestion.writing():
-                self._tables[dtype][: len(table)] = torch.from_numpy(np.array(table))
+        for to, place in saved.spans(self.capacity):
+            for dtype, table in saved.tables.items():
+                with self._ingestion.writing():
+                    self._tables[dtype][to] = torch.from_numpy(np.array(table[place]))
         self.set_random_state(torch.from_numpy(saved.random_state))
-        self.num_added = saved.num_added
+        self.num_loaded, self.renumbered = saved.num_stored, saved.renumbered(self.capacity)
+        self.num_added = saved.num_added - self.renumbered
         if self._kept is not None:
             self._kept.end(self.num_added)
 

@@ -5,7 +5,7 @@ sampling, and ``replay.json``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,28 @@ class SavedRing(NamedTuple):
     tables: dict[str, NDArray[Any]]
     random_state: NDArray[np.uint8]
     num_added: int
+
+    @property
+    def num_stored(self) -> int:
+        """Rows that are there."""
+        return len(next(iter(self.tables.values())))
+
+    def renumbered(self, capacity: int) -> int:
+        """By how much the numbers of rows fall in a table of this capacity: in a larger one, where the first
+        rows are gone, since of as many as it has room for none may be missing.
+        """
+        return self.num_added - self.num_stored if capacity > self.num_stored else 0
+
+    def spans(self, capacity: int) -> Iterator[tuple[slice, slice]]:
+        """Yield where the newest rows are put in a table of this capacity, and where they are."""
+        size, fall = self.num_stored, self.renumbered(capacity)
+        end = self.num_added - fall
+        begin = end - min(size, capacity)
+        while begin < end:  # up to where one of both tables is at its start again
+            to, place = begin % capacity, (begin + fall) % size
+            count = min(end - begin, capacity - to, size - place)
+            yield slice(to, to + count), slice(place, place + count)
+            begin += count
 
 
 def write(
@@ -72,7 +94,7 @@ def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int], pre
 
     Args:
         folder: of the files.
-        layout: of the table that loads them, with its ``capacity``.
+        layout: of the table that loads them; its ``capacity`` may be another one.
         widths: dtype -> width of each of its tables.
         prefix: that the files begin with.
 
@@ -87,15 +109,15 @@ def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int], pre
         }
         state = np.load(folder / f"{prefix}generator.npy", allow_pickle=False)
         num_added = int(about["num_added"])
-    except (OSError, ValueError, KeyError) as error:
+        size = min(num_added, int(about["capacity"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
     for name, expected in layout.items():
-        if about.get(name) != expected:
+        if name != "capacity" and about.get(name) != expected:
             raise CheckpointError(
                 f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
                 f"{expected}: resume with the same options, or without the replay"
             )
-    size = min(num_added, layout["capacity"])
     for dtype, saved in tables.items():
         if saved.shape != (size, widths[dtype]) or saved.dtype != dtype:
             raise CheckpointError(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,7 +96,14 @@ class SequenceRing(Ring):
 
     def go_on(self, streams: Mapping[str, torch.Tensor]) -> None:
         """Continue from :meth:`streams`."""
-        self._last.go_on(streams)
+        self._last.go_on({sampler: rows - self.renumbered for sampler, rows in streams.items()})
+
+    def load(self, folder: Path, prefix: str = "") -> None:
+        """As every ring."""
+        super().load(folder, prefix)
+        if self._joined:
+            dtype, place = self._places["before"]
+            self._tables[dtype][:, place] -= self.renumbered
 
 
 class PackedSequenceRing(SequenceRing, PackedRing):

@@ -7,7 +7,7 @@ import glob
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.base.trust import MOST_BYTES
 from spreeze_zmq.envs.same import differences, is_same_id
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.run.checkpoint import SavedCheckpoint, read_manifest
 from spreeze_zmq.run.folder import CLAIMED, GROUPS, RunFolder
 from spreeze_zmq.wire.channels import SocketFolder, is_locked
 
@@ -44,8 +43,6 @@ TABLES = (
     "groups",
     "own_code",
 )
-#: What a source of data is that fills a replay, among those of one run.
-DATA_FACTS = ("source", "episodes", "share", "transitions")
 FIGURES = ("best_return", "wall_s", "env_steps")
 #: The last second of the year 9999.
 MOST_S = 253_402_300_799.0
@@ -145,41 +142,6 @@ def scaled_as_before(plan: Plan, run: PastRun) -> Plan:
     there = run.plan.get("environment", {})
     scales = {"obs_max": there.get("obs_max"), "obs_parts": tuple(there.get("obs_parts") or ())}
     return replace(plan, environment=replace(plan.environment, **scales))
-
-
-def check_data(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:
-    """Check that the replay which comes back from a run's checkpoint holds all sources that are to fill it.
-
-    Raises:
-        CheckpointError: names one that the run had not, or had otherwise.
-    """
-    if not (plan.run.save_replay and checkpoint.has_replay):
-        return
-    held = [*_filled_with(checkpoint)]  # whatever each was called
-    for name, source in plan.data.items():
-        facts = [getattr(source, key) for key in DATA_FACTS]
-        if source.share is None and facts not in held:
-            is_other = any(each[:-1] == facts[:-1] for each in held)
-            how = "when it had another number of transitions" if is_other else "without it"
-            raise CheckpointError(
-                f"--resume {run}: data.{name} is to fill the replay before training, and the one that comes "
-                f"back from the checkpoint was filled {how}: write data.{name}.share, or "
-                "run.save_replay = false to fill a new one"
-            )
-
-
-def _filled_with(checkpoint: SavedCheckpoint) -> Iterator[list[Any]]:
-    """The ``DATA_FACTS`` of each source that filled the replay of a checkpoint: of the run that wrote it, and
-    of those before from which that replay came.
-    """
-    seen, given = set(), str(checkpoint.path)
-    with contextlib.suppress(CheckpointError, InputError):  # the runs before may be gone
-        while given not in seen and read_manifest(Path(given)).has_replay:
-            seen.add(given)
-            plan = read_run(Path(given).parent.parent).plan
-            sources = map(_table, plan["data"].values())
-            yield from ([there.get(key) for key in DATA_FACTS] for there in sources)
-            given = str(plan["run"].get("resume_from")) if plan["run"].get("save_replay") else given
 
 
 def run_id(folder: Path) -> str:

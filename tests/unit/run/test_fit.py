@@ -10,7 +10,8 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
-from spreeze_zmq.run.history import check_data, check_fit, read_run, scaled_as_before
+from spreeze_zmq.run.history import check_fit, read_run, scaled_as_before
+from spreeze_zmq.run.saved_replay import check_replay
 
 ATOMS = "algorithm.num_atoms=51"
 
@@ -143,7 +144,7 @@ def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused
         (with_data(shown=SHOWN, more=MORE), False),
         (with_data(save_replay=False, shown=SHOWN, more=MORE), True),
     ):
-        check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN), replay=replay))
+        check_replay(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN), replay=replay))
     other = "when it had another number of transitions"
     for name, plan, how in (
         ("more", with_data(shown=SHOWN, more=MORE), "without it"),
@@ -152,7 +153,39 @@ def test_a_replay_that_comes_back_without_a_source_that_is_to_fill_it_is_refused
     ):
         says = f"data.{name} is to fill .* was filled {how}: write data.{name}.share"
         with pytest.raises(CheckpointError, match=says):
-            check_data(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN)))
+            check_replay(plan, tmp_path, saved(tmp_path, with_data(shown=SHOWN)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("gamma", 0.9, "0.9, and the replay .* was filled with 0.99"),
+        ("n_step", 3, "3, and .* with 1"),
+        ("prioritized", "true", "true, and .* with false"),
+        ("burn_in", "false", "false, and .* with true"),
+        ("prioritized", "false", ""),
+        ("batch_size", 64, ""),
+    ],
+)
+def test_a_replay_that_comes_back_of_other_rows_is_refused_before_anything_starts(
+    tmp_path, name, value, said
+):
+    """With what to add, and not where nothing comes back; whether it is drawn by priority may end."""
+    memory = ["algorithm.memory_size=8", "components.sampler.rollout_steps=16"] * (name == "burn_in")
+    before = ["algorithm.prioritized=true"] * (name == "prioritized" and not said)
+    plans = [
+        topology.load("cartpole_dqn", ["run.save_replay=true", *memory, *more])
+        for more in (before, [f"algorithm.{name}={value}"])
+    ]
+    checkpoint = saved(tmp_path, plans[0])
+    check_replay(plans[0], tmp_path, checkpoint)
+    anew = replace(plans[1], run=replace(plans[1].run, save_replay=False))
+    check_replay(anew, tmp_path, checkpoint)
+    if not said:
+        check_replay(plans[1], tmp_path, checkpoint)
+        return
+    with pytest.raises(CheckpointError, match=rf"algorithm\.{name} is {said}.* --set run\.save_replay=false"):
+        check_replay(plans[1], tmp_path, checkpoint)
 
 
 def test_what_filled_a_replay_three_runs_ago_is_in_it(tmp_path):
@@ -160,10 +193,10 @@ def test_what_filled_a_replay_three_runs_ago_is_in_it(tmp_path):
     first = saved(tmp_path / "a", with_data(shown=SHOWN))
     second = saved(tmp_path / "b", with_data(after=first, shown={**SHOWN, "share": 0.5}))
     third = saved(tmp_path / "c", with_data(after=second))
-    check_data(with_data(shown=SHOWN), tmp_path / "c", third)
+    check_replay(with_data(shown=SHOWN), tmp_path / "c", third)
     anew = saved(tmp_path / "c", with_data(save_replay=False, after=second))
     with pytest.raises(CheckpointError, match=r"data\.shown is to fill"):
-        check_data(with_data(shown=SHOWN), tmp_path / "c", anew)
+        check_replay(with_data(shown=SHOWN), tmp_path / "c", anew)
 
 
 def test_a_run_that_hands_on_the_checkpoint_of_another_has_filled_no_replay_of_it(tmp_path):
@@ -173,4 +206,4 @@ def test_a_run_that_hands_on_the_checkpoint_of_another_has_filled_no_replay_of_i
     plan = with_data(save_replay=False, after=first, shown=SHOWN)
     (tmp_path / "b" / "run.json").write_text(plan.to_json())
     with pytest.raises(CheckpointError, match=r"data\.shown is to fill"):
-        check_data(with_data(shown=SHOWN), tmp_path / "b", first)
+        check_replay(with_data(shown=SHOWN), tmp_path / "b", first)
