@@ -51,8 +51,12 @@ class Algorithm(ABC):
         options: an instance of ``Options``.
         env: the environment's shapes and bounds, as networks see them: images are
             ``(frame_stack * channels, height, width)``.
-        env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
-        reward_divisor: what the rewards of a batch have been divided by; 1 where they are as they came.
+        env_steps: transitions that the run has sampled, as far as this process knows; for schedules. In
+            :meth:`act` those of when the policy was published.
+        offline: whether the run samples nothing (data alone), so that ``env_steps`` stays as it is; for
+            learners.
+        reward_divisor: what the rewards of a batch have been divided by; 1 where they are as they came, and
+            in :meth:`act`.
     """
 
     Options: ClassVar[type[Any]]
@@ -73,6 +77,7 @@ class Algorithm(ABC):
         self.options = options
         self.env = env
         self._env_steps = 0
+        self.offline = False
         self.reward_divisor = 1.0
 
     @property

@@ -145,7 +145,8 @@ def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str
     """Networks that are no modules or have no name of their own, that share parameters with one of another
     group, or that are frozen in a group that is trained.
     """
-    taken, owners = {"options", "env", "env_steps"}, dict[int, tuple[str, str]]()
+    taken = {"options", "env", "env_steps", "offline", "reward_divisor"}
+    owners = dict[int, tuple[str, str]]()
     for group, name, module in ((group, *item) for group, named in groups.items() for item in named.items()):
         what = f"networks() gives {group} {name!r}"
         if not isinstance(module, torch.nn.Module):

@@ -75,9 +75,11 @@ class ActionValueAlgorithm(Algorithm):
         return shifted(self.env, obs, self.options.random_shift)
 
     def exploring(self, num_atoms: int = 1, v_min: float = 0.0, v_max: float = 1.0) -> EpsilonGreedy:
-        """Epsilon-greedy, with an epsilon that falls linearly with the transitions sampled."""
+        """Epsilon-greedy, with an epsilon that falls linearly with the transitions sampled, and is the final
+        one where none are.
+        """
         options = self.options
-        progress = min(1.0, self.env_steps / options.exploration_steps)
+        progress = 1.0 if self.offline else min(1.0, self.env_steps / options.exploration_steps)
         epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)
         return EpsilonGreedy(self.env, epsilon, options.epsilon_spread, num_atoms, v_min, v_max)
 

@@ -50,7 +50,7 @@ def _of_algorithm(plan: Plan) -> Iterator[Unread]:
     both_sizes = given.get("critic_hidden_sizes") and given.get("actor_hidden_sizes")
     reasons = {
         "learning_starts": (plan.offline, NOTHING_SAMPLED),
-        "final_epsilon": (plan.offline, _NO_SAMPLES),
+        "initial_epsilon": (plan.offline, _NO_SAMPLES),
         "exploration_steps": (plan.offline, _NO_SAMPLES),
         "policy_delay": (not kind.has_policy_loss(), "one learner trains critic and policy"),
         "initial_log_std": (plan.environment.action_kind != "box", "the actions are discrete"),

@@ -63,9 +63,9 @@ class Learner:
         device = prepare_device(component)
         if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
             check_memory(plan, role)  # not after a crash: by then the other learners' replays have grown
-        algorithm, options = algorithm_of(plan)
-        env = component.environment
+        (algorithm, options), env = algorithm_of(plan), component.environment
         self.half = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
+        self.half.algorithm.offline = plan.offline
         self.arithmetic = arithmetic_of(self.half, env, device)
         self.cadence = cadence_of(component)
         self.work = Work(device)
