@@ -109,6 +109,10 @@ class ClassPolicy:
         self.acts_by_itself = kind.acts_by_itself()
         self.memory_size = kind.memory_size(self.algorithm.options)
 
+    def tell_env_steps(self, env_steps: int) -> None:
+        """Let the algorithm's ``act`` know how far the run was, for schedules."""
+        self.algorithm.env_steps = env_steps
+
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
         """``num`` uniformly random actions and their log densities; None for a distribution without them."""
         return self._head.uniform(num, rng)

@@ -85,6 +85,9 @@ class ClassActor(Actor, Protocol):
         ``memory`` ``[N, memory_size]`` with the next recurrent state.
         """
 
+    def tell_env_steps(self, env_steps: int) -> None:
+        """Let it know how many transitions the run had sampled when it was published."""
+
 
 #: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's
 #: arrays; returns the actor.

@@ -35,10 +35,12 @@ class Made(NamedTuple):
     load: Callable[[Arrays], None] | None = None
 
 
-def made_of(description: Mapping[str, Any], arrays: Arrays) -> Made:
-    """What a description and its arrays make; raises whatever :func:`refused` turns into a WireError."""
+def made_of(fields: Mapping[str, Any], arrays: Arrays) -> Made:
+    """What a policy's fields and its arrays make; raises whatever :func:`refused` turns into a WireError."""
+    description = fields["description"]
     if module_of(description) is not None:
         loaded = load_class(description, arrays)
+        loaded.tell_env_steps(int(fields["extras"].get("env_steps", 0)))
         return Made(loaded, loaded.output, loaded.memory_size)
     scaling = ObservationScaling(description["observation"], arrays)
     layers = read_layers(description["layers"], arrays["parameters"], scaling.size)

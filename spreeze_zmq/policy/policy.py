@@ -65,7 +65,7 @@ class Policy:
             self.memory_size = 0
             self.takes_masks = takes_masks(self.description.get("distribution", {}))
             self.frame_stack()
-            self.actor, self._output_of, self.memory_size, self._load = made_of(self.description, self.arrays)
+            self.actor, self._output_of, self.memory_size, self._load = made_of(self._fields(), self.arrays)
             self.own = OwnEnvironment.described(self.metadata, self.description)
 
     @classmethod

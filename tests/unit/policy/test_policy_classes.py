@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.policy import Policy, actor, register_class_loader, usable
 
@@ -18,6 +22,9 @@ class Twice:
     def __init__(self, description, arrays):
         assert description["environment"]["id"] == "Own-v0"
         self.gain, self.offset = description["options"]["gain"], arrays["parameters"][0]
+
+    def tell_env_steps(self, env_steps):
+        """It acts alike at any time."""
 
     def output(self, obs, memory):
         """The observations."""
@@ -98,6 +105,31 @@ def test_a_file_that_names_a_class_is_loaded_in_trust_alone(loader, tmp_path):
         Policy.load(path, trust=("tests", "my_module"))
     loaded = Policy.load(path, trust=["tests.my_module"])
     assert (loaded.version, loaded.mode(np.ones((1, 2))).tolist()) == (4, [[2.5]])
+
+
+class Fading(SAC):
+    """Acts by how far the run was."""
+
+    def act(self, obs, greedy):
+        """One number for all."""
+        return torch.full((len(obs), 1), self.env_steps / 10_000)
+
+
+def test_an_act_of_ones_own_knows_how_far_the_run_was_when_its_policy_was_published(monkeypatch, tmp_path):
+    """For a schedule: in a sampler, whose policy is replaced by later ones, as in a file."""
+    monkeypatch.setattr(actor, "_loaders", [loader_of_modules([Fading.__module__])])
+    env = envs.probe("Pendulum-v1")
+    half = algorithms.make("policy", Fading, Fading.Options(hidden_sizes=(8,)), env, "cpu", 1)
+    acted, policy = [], None
+    for env_steps in (0, 2_500, 7_500):
+        half.env_steps = env_steps
+        about = {"description": half.description(), "extras": {"env_steps": half.env_steps}}
+        policy = Policy.from_message({"version": 1, **about}, half.policy_arrays(), policy)
+        acted.append(policy.act(np.zeros((1, 3), np.float32), np.random.default_rng(0))[0].item())
+    assert acted == [0.0, 0.25, 0.75]
+    policy.save(tmp_path / "policy.safetensors", {})
+    loaded = Policy.load(tmp_path / "policy.safetensors", trust=[Fading.__module__])
+    assert loaded.mode(np.zeros((1, 3), np.float32)).item() == 0.75
 
 
 def test_what_cannot_be_used_ends_in_one_line():
