@@ -149,10 +149,11 @@ class Balancer:
         return {name: number for name, number in counts.items() if number != now[name]}
 
     def tuning(self) -> Tuning | None:
-        """The settled number of samplers, for the next run; None where it is fixed or has not settled, or
-        where other machines had a part in it.
+        """The settled number of samplers, for the next run; None where it is fixed or has not settled, where
+        other machines had a part in it, or where it is that of a replay ratio that a request has set.
         """
-        if not (self.samplers.movable and self.rule.settled) or len(self._hosts) > 1:
+        is_stated = self.windows.replay_ratio == self.plan.balance.replay_ratio
+        if not (self.samplers.movable and self.rule.settled and is_stated) or len(self._hosts) > 1:
             return None
         figures = self._decision
         return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])

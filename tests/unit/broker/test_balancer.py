@@ -190,3 +190,14 @@ def test_a_fixed_count_leaves_nothing_to_know(monkeypatch):
     assert starving(balancer, 11) == []
     assert balancer.status()["settled"]
     assert balancer.tuning() is None
+
+
+@pytest.mark.parametrize(("stated", "is_kept"), [(8, True), (1, False), (64, False)])
+def test_a_count_that_settled_at_a_requests_ratio_is_not_kept(stated, is_kept, monkeypatch):
+    """The next run, which begins with the topology's ratio, would begin with too many or too few."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 4]", f"balance.replay_ratio={stated}")
+    balancer.cores = 1  # which the one sampler has
+    balancer.set_replay_ratio(8.0, -10.0)
+    assert starving(balancer, 16) == []
+    assert balancer.status()["settled"]
+    assert (balancer.tuning() is not None) == is_kept
