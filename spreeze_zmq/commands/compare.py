@@ -19,6 +19,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.commands import picture, table
 from spreeze_zmq.commands.runs import cut, turned
+from spreeze_zmq.commands.scored import episode_steps, rewarded_by
 from spreeze_zmq.commands.setting import setting_of
 from spreeze_zmq.run.curves import (
     AXES,
@@ -160,14 +161,26 @@ def improvements(groups: Sequence[Setting]) -> Iterator[str]:
     """A line for each setting of several runs: how probably it beats the first such one of its task."""
     first: dict[str, Setting] = {}
     for group in groups:
-        if len(group.runs) > 1 and first.setdefault(group.env, group) is not group:
-            other = first[group.env]
-            share, ends = improvement(group.best, other.best)
-            few = f"; an interval takes {FEWEST} runs of each"
-            yield (
-                f"{group.env}: a run of {group.label} has a higher best return than one of {other.label} "
-                f"with probability {share:.2f}" + (f" [{ends[0]:.2f}, {ends[1]:.2f}]" if ends else few)
-            )
+        if len(group.runs) > 1 and (other := first.setdefault(group.env, group)) is not group:
+            yield f"{group.env}: {_improvement(group, other)}"
+
+
+def _improvement(group: Setting, other: Setting) -> str:
+    plan, before = (each.runs[0].plan for each in (group, other))
+    if (steps := episode_steps(plan)) != (others := episode_steps(before)):
+        return (
+            f"{group.label} does not compare with {other.label}: its returns are of episodes of {steps:,} "
+            f"steps, and those of {others:,}"
+        )
+    share, ends = improvement(group.best, other.best)
+    here, there = rewarded_by(plan), rewarded_by(before)
+    doubtful = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    return (
+        f"a run of {group.label} has a higher best return than one of {other.label} with probability "
+        f"{share:.2f}"
+        + (f" [{ends[0]:.2f}, {ends[1]:.2f}]" if ends else f"; an interval takes {FEWEST} runs of each")
+        + (f"; only if {', '.join(doubtful)} changes no reward" if doubtful else "")
+    )
 
 
 def write_csv(groups: Sequence[Setting], path: Path) -> None:

@@ -14,7 +14,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed
 from spreeze_zmq.commands.search.space import overrides
 from spreeze_zmq.commands.search.study import Study
-from spreeze_zmq.commands.search.trials import Trial, Trials
+from spreeze_zmq.commands.search.trials import UNSEEN, Trial, Trials
 from spreeze_zmq.screen.terminal.numbers import decimal
 
 #: Trials that may fail one after the other.
@@ -112,11 +112,12 @@ class Search:
         """Take a trial's result."""
         score = _result(trial)
         pruned = bool(trial.pruned) and score is not None
-        self.study.tell(trial.number, score, pruned=pruned, cut="" if score is None else trial.cut)
+        unseen = UNSEEN if trial.has_ended else ""
+        self.study.tell(trial.number, score, pruned=pruned, cut=unseen if score is None else trial.cut)
         self.failures = 0 if score is not None else self.failures + 1
         if self.failures >= MOST_FAILURES:
             raise ComponentFailed(
-                f"{MOST_FAILURES} trials failed one after the other: {trial.last_line}; see {trial.log}"
+                f"{MOST_FAILURES} trials failed one after the other: {trial.why_none}; see {trial.log}"
             )
 
     def repeat(self, num_finalists: int, num_seeds: int) -> list[Finalist]:
@@ -182,7 +183,8 @@ def shown(values: Mapping[str, str]) -> str:
 def _result(run: Trial) -> float | None:
     """Say what a run that has ended has reached: its score, None where it has failed."""
     score = run.result
-    found = f"failed: {run.last_line}" if score is None else decimal(score)
+    failed = "" if run.has_ended else "failed: "
+    found = f"{failed}{run.why_none}" if score is None else decimal(score)
     notes = "".join(f" ({note})" for note in (run.pruned, "" if score is None else run.cut) if note)
     say(f"{run.name}: {found}{notes}; {shown(run.values)}", flush=True)
     return score

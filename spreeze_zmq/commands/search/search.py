@@ -28,6 +28,7 @@ from spreeze_zmq.commands.arguments import add_set, check_set_once
 from spreeze_zmq.commands.search import outcome
 from spreeze_zmq.commands.search.beside import CORES, Beside, beside
 from spreeze_zmq.commands.search.checked import checked
+from spreeze_zmq.commands.search.comparable import check_scores
 from spreeze_zmq.commands.search.phases import Search, best_of
 from spreeze_zmq.commands.search.space import Range, Varied, parse_all
 from spreeze_zmq.commands.search.study import Study
@@ -105,6 +106,7 @@ def main(arguments: argparse.Namespace) -> int:
     source, words = _source(arguments)
     by = "--minutes" if arguments.env_steps is None else "--env-steps"
     plans = checked(source, _stated(arguments), (by, _stop(arguments)), space)
+    check_scores(plans, space)
     plan, states_device = plans[0], _states_device(source, arguments, space)
     at_once = beside(arguments.jobs, plans, states_device=states_device)
     folder = RunFolder.place(f"search-{plan.name}", arguments.study).absolute()

@@ -38,8 +38,8 @@ class Row(NamedTuple):
         number: optuna's.
         values: key -> value as TOML.
         score: the mean return of its best policy; None where nothing was evaluated.
-        state: one of ``STATES``, or how many episodes of its score time has cut; empty where it ran to its
-            end and its score compares with others.
+        state: one of ``STATES``, how many episodes of its score time has cut, or that it was not evaluated;
+            empty where it ran to its end and its score compares with others.
     """
 
     number: int
@@ -173,7 +173,9 @@ class Study:
         return reported, False
 
     def tell(self, number: int, score: float | None, *, pruned: bool, cut: str = "") -> None:
-        """End a trial; ``score`` is None where it has failed; ``cut`` as of ``Trial``."""
+        """End a trial; ``score`` is None where it has failed or was not evaluated, which ``cut`` says then,
+        and else what that of ``Trial`` does.
+        """
         trial = self._open.pop(number)
         trial.set_user_attr("score", score)
         trial.set_user_attr("cut", cut)

@@ -18,6 +18,8 @@ from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
 #: A run that is asked to end has this long until it is asked once more, which leaves its last evaluation out,
 #: and as long again until it is killed.
 PATIENCE_S = 8.0
+#: What a run is that has ended in good order before its first look.
+UNSEEN = "not evaluated"
 
 
 @dataclass
@@ -100,6 +102,11 @@ class Trial:
     def result(self) -> float | None:
         """Its score; None where it has failed."""
         return self.score if self.has_ended else None
+
+    @property
+    def why_none(self) -> str:
+        """Why it has no score."""
+        return f"{UNSEEN}: give the runs more time" if self.has_ended else self.last_line
 
     @property
     def is_over(self) -> bool:

@@ -235,7 +235,7 @@ def ended(folder, name, best_return, num_cut, values=None):
     run = Trial(name, folder / name, values or {}, 1, code=0)
     run.folder.mkdir()
     (run.folder / "run.json").write_text(topology.load("pendulum").to_json())
-    best = {
+    best = best_return and {
         "mean_return": best_return,
         "num_episodes": 10,
         "num_truncated": num_cut,
@@ -265,6 +265,22 @@ def test_a_score_that_time_has_cut_compares_with_no_other(tmp_path, capsys):
     assert re.search(r"^trial 0 +- +\(-20\.0\) ", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(ComponentFailed, match=r"zero-seed-1 has 7 of 10 cut by time: raise components\."):
         best_of([cut])
+
+
+def test_a_trial_that_ended_before_its_first_look_says_so(tmp_path, capsys):
+    """It did not fail, and what it printed last is about something else."""
+    study = opened(tmp_path)
+    search = Search(study, Trials((), [frozenset()]), tmp_path, 1, "wall_s", 60.0, "core_s")
+    for number in range(MOST_FAILURES):
+        asked, values = study.ask()
+        trial = replace(ended(tmp_path, f"trial-{number}", None, 0, values), number=asked)
+        trial.log.write_text("to resume: spreeze-launch --resume runs/pendulum\n")
+        if number < MOST_FAILURES - 1:
+            search._end(trial)
+    assert "trial-0: not evaluated: give the runs more time;" in capsys.readouterr().out
+    assert [(row.score, row.state) for row in study.rows()] == [(None, "not evaluated")] * 2
+    with pytest.raises(ComponentFailed, match=r"one after the other: not evaluated: give .* time; see .*log"):
+        search._end(trial)
 
 
 def test_a_run_of_a_killed_search_is_waited_for(tmp_path):
