@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Real
 from types import CodeType
 from typing import Any
@@ -87,6 +87,11 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
         _check(type(each))
         _check_end(each.end_s, type(each))
     return tuple(found)
+
+
+def may_stop(kinds: Iterable[type[Callback]]) -> bool:
+    """Whether one of these callbacks may end a run: any but the shipped loggers, which only draw."""
+    return any(kind.__module__ != loggers.__name__ for kind in kinds)
 
 
 def _check_end(end_s: Any, kind: type[Callback]) -> None:

@@ -14,7 +14,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, OBSERVER, SAMPLER
 from spreeze_zmq.screen.terminal.numbers import memory
 
 #: Whose work each limit of a run grows by; the clock needs nobody.
@@ -143,8 +143,13 @@ def ends(plan: Plan) -> str:
     return "; ".join(filter(None, (f"at {' or '.join(given)}" if given else "never", endless(plan))))
 
 
-def endless(plan: Plan) -> str:
-    """That nothing but Ctrl-C ends a run, and until when; empty where a limit ends it."""
+def endless(plan: Plan, *, observed: bool = False) -> str:
+    """That no limit ends a run, what does, and until when; empty where a limit ends it.
+
+    Args:
+        plan: of the run.
+        observed: whether callbacks of the script that begins it may end it.
+    """
     stop = plan.run.stop
     roles = {GROWS_BY.get(each.name) for each in fields(stop) if getattr(stop, each.name) is not None}
     missing = [role for role in GROWS_BY.values() if role in roles and not plan.components[role].launched]
@@ -152,7 +157,22 @@ def endless(plan: Plan) -> str:
         return ""
     are = "are" if len(missing) > 1 else "is"
     until = f" until its {' and '.join(missing)} {are} started by hand" if missing else ""
-    return f"nothing ends this run but Ctrl-C{until}; --set run.stop.minutes=10 would"
+    who = "a callback or Ctrl-C" if observed or may_be_stopped(plan) else "Ctrl-C"
+    return f"nothing ends this run but {who}{until}; --set run.stop.minutes=10 would"
+
+
+def may_be_stopped(plan: Plan) -> bool:
+    """Whether an observer of the run may end it: a program of the user's, or callbacks that do more than log.
+
+    Raises:
+        InputError: one of them is no callback.
+    """
+    if (observer := plan.components.get(OBSERVER)) is None:
+        return False
+    from spreeze_zmq.callbacks.named import kind_of, may_stop  # a run without callbacks needs none of it
+
+    names = observer.options.get("callbacks", ())
+    return observer.use != OBSERVER or may_stop(map(kind_of, names))
 
 
 def replay(sizes: Mapping[str, int], num_groups: int) -> str:

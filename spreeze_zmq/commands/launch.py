@@ -134,7 +134,7 @@ def _launch_on(
         view.note(line)
     if arguments.inproc and (untraced := why_untraced()):
         view.note(untraced)
-    if never := endless(plan):
+    if never := endless(plan, observed=arguments.observed):
         view.note(never)
     build_all(plan, view.note)
     native.prepare(view.note)

@@ -13,7 +13,7 @@ from spreeze_zmq import __version__
 from spreeze_zmq.base.errors import InputError, Mistake
 from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.commands.arguments import Parser, add_set
-from spreeze_zmq.commands.check import FirstLook, endless
+from spreeze_zmq.commands.check import FirstLook, endless, may_be_stopped
 from spreeze_zmq.nodes.listening import check_listening, need_no_machine
 from spreeze_zmq.nodes.placers import Way, read_nodes
 from spreeze_zmq.plan import topology
@@ -109,6 +109,7 @@ def parser() -> Parser:
         help="with --nodes slurm: print the script for sbatch; start nothing",
     )
     found.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
+    found.add_argument("--observed", action="store_true", help=argparse.SUPPRESS)  # by a script's callbacks
     found.set_defaults(beside="", ways=())
     found.add_argument("--version", action="version", version=__version__)
     return found
@@ -187,7 +188,7 @@ def _check_seeds(arguments: argparse.Namespace, plan: Plan) -> None:
         raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
     if arguments.listen:
         raise InputError("--seeds N ends each run, and with it the machines that joined: leave --listen out")
-    if never := endless(plan):
+    if (never := endless(plan)) and not may_be_stopped(plan):
         raise InputError(f"--seeds N: the first run would never end: {never}")
 
 

@@ -124,6 +124,7 @@ def train(
     words = ["--env", name] if topology is None and name else [str(topology)]
     stated = settings(tables, over=topology is not None)
     words += [word for setting in stated for word in ("--set", setting)]
+    words += _observed(called)
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place.absolute())  # a callback may change the current folder
@@ -175,6 +176,15 @@ def _checked(callbacks: Any) -> tuple[Callback, ...]:
             return checked(callbacks)
     except InputError as error:
         raise InputError(f"train: {error}") from None
+
+
+def _observed(callbacks: tuple[Callback, ...]) -> list[str]:
+    """What tells the launcher that they may end a run without a limit."""
+    if not callbacks:
+        return []
+    from spreeze_zmq.callbacks.named import may_stop
+
+    return ["--observed"] * may_stop(map(type, callbacks))
 
 
 def _watched(

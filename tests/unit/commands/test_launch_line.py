@@ -171,3 +171,25 @@ def test_slurm_is_asked_once_for_the_nodes_of_a_run(tmp_path, monkeypatch):
     assert launch.main(words) == 1
     assert seen == ["srun desk3"]
     assert asked.read_text() == "once\n"
+
+
+STOPS = "from spreeze_zmq import Callback\n\n\nclass Stops(Callback):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("callback", "code", "said"),
+    [
+        ("stops_them:Stops", 0, "never; nothing ends this run but a callback or Ctrl-C; "),
+        ("spreeze_zmq.callbacks:Logger", 2, "would never end: nothing ends this run but Ctrl-C; "),
+    ],
+)
+def test_a_callback_may_be_the_end_of_each_of_several_runs(
+    callback, code, said, tmp_path, monkeypatch, capsys
+):
+    """A logger only draws, and ends none."""
+    (tmp_path / "stops_them.py").write_text(STOPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = ["--env", "Pendulum-v1", "--callback", callback, "--seeds", "2", "--check"]
+    assert launch.main(words) == code
+    assert said in "".join(capsys.readouterr())

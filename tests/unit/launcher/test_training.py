@@ -21,6 +21,9 @@ import pytest
 import spreeze_zmq
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.machine import program
+from spreeze_zmq.callbacks import Callback, Logger
+from spreeze_zmq.commands.check import FirstLook, endless
+from spreeze_zmq.commands.launch_line import load, parser
 from spreeze_zmq.envs import probing
 from spreeze_zmq.envs.named import imported
 from spreeze_zmq.launcher.training import entry, launching
@@ -122,6 +125,28 @@ def test_a_launcher_that_fails_before_its_run_begins_leaves_no_folder(tmp_path, 
     with pytest.raises(ComponentFailed, match="measuring failed"):
         spreeze_zmq.train("Pendulum-v1", progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "who"),
+    [([], "Ctrl-C"), ([Callback()], "a callback or Ctrl-C"), ([Logger()], "Ctrl-C")],
+    ids=["none", "one", "a logger"],
+)
+def test_a_run_without_a_limit_may_be_ended_by_a_callback_of_its_script(
+    callbacks, who, tmp_path, monkeypatch
+):
+    """Its launcher, which calls none of them, says what ends it; a logger only draws."""
+    said = []
+
+    def stands_in(words, *_, show):
+        arguments = parser().parse_args(words)
+        said.append(endless(load(arguments, FirstLook()), observed=arguments.observed))
+        return End(2, "stopped here", 0)
+
+    monkeypatch.setattr(entry, "launch", stands_in)
+    with pytest.raises(InputError, match="stopped here"):
+        spreeze_zmq.train("Pendulum-v1", run_dir=tmp_path / "run", progress=False, callbacks=callbacks)
+    assert said == [f"nothing ends this run but {who}; --set run.stop.minutes=10 would"]
 
 
 def test_a_callback_may_go_elsewhere_while_its_run_goes_on(tmp_path, monkeypatch):
