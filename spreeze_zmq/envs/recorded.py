@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.masks import NAME, mask_path
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.failures import TOLERATED, Failures
-from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.in_process import EngineChoice, choose
 from spreeze_zmq.envs.same import check_same
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
@@ -101,6 +102,21 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
 
+def _one_by_one(spec: EnvironmentSpec) -> EngineChoice:
+    """Makes Gymnasium's own environment, though a faster engine steps it as a whole batch elsewhere.
+
+    Raises:
+        InvalidEnvironment: there is none.
+    """
+    with contextlib.suppress(InvalidEnvironment):
+        return choose(spec.id, spec.kwargs, "gymnasium")
+    reason = choose(spec.id, spec.kwargs).reason
+    raise InvalidEnvironment(
+        f"{spec.id} is stepped as a whole batch ({reason}), which keeps no single steps: name a Gymnasium "
+        "environment that does the same"
+    )
+
+
 def recorded(
     spec: EnvironmentSpec, keep: Callable[[OwnEpisode], object]
 ) -> tuple[BatchedEnv, gymnasium.Env[Any, Any]]:
@@ -112,12 +128,7 @@ def recorded(
     """
     from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
-    choice = choose(spec.id, spec.kwargs)
-    if choice.source is None or choice.source.is_own_task:
-        raise InvalidEnvironment(
-            f"{spec.id} is stepped as a whole batch ({choice.reason}), which keeps no single steps: name a "
-            "Gymnasium environment that does the same"
-        )
+    choice = _one_by_one(spec)
     made: list[gymnasium.Env[Any, Any]] = []
 
     def make_one(row: int) -> gymnasium.Env[Any, Any]:

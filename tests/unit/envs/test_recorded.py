@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
+from spreeze_zmq.envs.engines import envpool_batch
 from spreeze_zmq.envs.failures import TOLERATED
 from spreeze_zmq.envs.recorded import recorded
 from spreeze_zmq.evaluation.evaluation import play
@@ -89,3 +90,16 @@ def test_a_native_task_of_the_users_own_is_refused_as_what_it_is():
     """It has no steps of its own spaces."""
     with pytest.raises(InvalidEnvironment, match=r"doors:Lines is stepped as a whole batch \(the user's own"):
         recorded(envs.probe("tests.unit.envs.doors:Lines"), [].append)
+
+
+def test_what_a_library_steps_elsewhere_is_recorded_of_gymnasiums_own(monkeypatch):
+    """Where EnvPool is installed runs take it, which has no single steps; what it alone has is refused."""
+    episodes, spec = [], replace(envs.probe("MountainCarContinuous-v0"), max_episode_steps=20)
+    monkeypatch.setattr(envpool_batch, "why_not", lambda env_id: "")
+    batch, env = recorded(spec, episodes.append)
+    with closing(batch):
+        play(batch, policy_of(2), 0, 2)
+    assert env.spec.id == "MountainCarContinuous-v0"
+    assert [len(one.rewards) for one in episodes] == [20, 20]
+    with pytest.raises(InvalidEnvironment, match=r"Pong-v5 is stepped as a whole batch \(Gymnasium does not"):
+        recorded(replace(spec, id="Pong-v5"), [].append)
