@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ from spreeze_zmq.nodes.node import (
     RemoteProcess,
     add_to_log,
 )
-from spreeze_zmq.nodes.packages import difference
+from spreeze_zmq.nodes.packages import difference, may_take
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import MOST_LENT, NODE, SAMPLER
+from spreeze_zmq.plan.roles import MOST_LENT, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.versions import newest_version
 from spreeze_zmq.supervisor import ProcessSpec
@@ -121,7 +120,7 @@ class Nodes:
         fit = [
             node
             for node in self.lent.values()
-            if node.has_beaten and id(node) not in having and (wanted == NODE or fnmatch(node.host, wanted))
+            if node.has_beaten and id(node) not in having and may_take(node.host, wanted)
         ]
         placed = [
             self._places[name] for name in self._places if name.rpartition("-")[0] in self._plan.placement
@@ -210,7 +209,7 @@ class Nodes:
     def _on_join(self, peer: bytes, fields: Mapping[str, Any]) -> list[NodeEvent]:
         host = "".join(filter(str.isprintable, fields["host"]))[:80]
         samples = fields.get("samplers") != 0
-        if why := difference(self._plan, self._packages, fields["packages"], samples=samples):
+        if why := difference(self._plan, self._packages, fields["packages"], host=host, samples=samples):
             self.router.refusals.refuse(WireError("other_release", why), host, "join")
             self.router.send(peer, Message("leave", {"code": REFUSED, "reason": why}))
             return []

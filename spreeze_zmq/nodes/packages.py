@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from functools import cache
 
 from spreeze_zmq.base.errors import is_installed
@@ -14,7 +15,7 @@ from spreeze_zmq.base.trust import modules_folder
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import MEMBER, SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, MEMBER, NODE, SAMPLER
 
 #: Packages whose releases must be equal, where both machines have them.
 SHARED = (OURS, "torch", "gymnasium", "mujoco")
@@ -35,7 +36,14 @@ def engine_of_samplers(plan: Plan) -> str:
     return str(seen) if stated == "auto" and seen in ENGINES else stated
 
 
-def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *, samples: bool = True) -> str:
+def may_take(host: str, wanted: str) -> bool:
+    """Whether a machine of this name may take a role that the plan's placement gives to ``wanted``."""
+    return wanted == NODE or fnmatch(host, wanted)
+
+
+def difference(
+    plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *, host: str = "", samples: bool = True
+) -> str:
     """What keeps another machine from taking part in a run, in words; empty if nothing does. The packages of
     the run's environment and algorithm count, whose code runs there, unless it is sent along, and the library
     that steps the environments.
@@ -44,12 +52,10 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *,
         plan: of the run.
         here: the head's packages.
         there: the node's.
+        host: the node's name.
         samples: whether samplers may run there.
     """
-    own = _own(plan)
-    if (samples or MEMBER in plan.placement) and not plan.offline:
-        engine = ENGINES.get(engine_of_samplers(plan))
-        own |= {engine.name: True} if engine is not None and engine.module else {}
+    own = _own(plan) | dict.fromkeys(_libraries(plan, host, samples=samples), True)
     for name in (*SHARED, *own, *MAJOR):
         needed = name in NEEDED or own.get(name, False)
         if name not in here or (name not in there and not needed):
@@ -62,6 +68,19 @@ def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str], *,
             has = f"has {name} {theirs}" if theirs else f"has no {name}"
             return f"it {has}, the run {ours}: pip install '{name}=={number}' there"
     return ""
+
+
+def _libraries(plan: Plan, host: str, *, samples: bool) -> list[str]:
+    """The packages of the engines that step environments on a machine: for samplers, its own or those of a
+    group that it may take, and for the evaluator, which takes the one that was chosen at the head.
+    """
+    takes = {role for role, wanted in plan.placement.items() if may_take(host, wanted)}
+    found = []
+    if (samples or MEMBER in takes) and not plan.offline:
+        found.append(engine_of_samplers(plan))
+    if EVALUATOR in takes and plan.components[EVALUATOR].use == EVALUATOR:
+        found.append(str(plan.timing.get("backend")))
+    return [name for name in found if name in ENGINES and ENGINES[name].module]
 
 
 def _compared(name: str, version: str) -> str:

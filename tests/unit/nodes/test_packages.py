@@ -9,6 +9,7 @@ import pytest
 from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.nodes.packages import difference
 from spreeze_zmq.plan import topology
+from tests.unit.data.made import dataset
 
 
 @pytest.mark.parametrize("key", ["env", "algorithm"])
@@ -52,6 +53,10 @@ def test_a_package_whose_files_are_sent_along_need_not_be_installed(tmp_path, mo
         ("envpool", (), True, True),
         ("envpool", (), False, False),
         ("envpool", ("groups.count=2", "placement.member=node"), False, True),
+        ("envpool", ("placement.evaluator=node",), False, True),
+        ("envpool", ("placement.evaluator=desk*",), False, True),
+        ("envpool", ("placement.evaluator=rack*",), False, False),
+        ("envpool", ("placement.actor_learner=node",), False, False),
         ("envpool", ("components.sampler.backend=gymnasium",), True, False),
         ("numpy", ("components.sampler.backend=envpool",), True, True),
         ("numpy", (), True, False),
@@ -60,13 +65,24 @@ def test_a_package_whose_files_are_sent_along_need_not_be_installed(tmp_path, mo
 def test_a_machine_without_the_library_that_steps_the_environments_hears_so(
     engine, settings, samples, refused
 ):
-    """As it joins: its samplers would fail one after the other, and the run with them. A machine that only
-    learns needs no such library.
+    """As it joins: its samplers, or the evaluator, would fail one after the other, and the run with them. A
+    machine that only learns needs no such library.
     """
     plan = topology.load("pendulum", settings)
     plan = replace(plan, timing={**plan.timing, "backend": engine})
     here = {**installed(), "envpool": "1.1.1"}
     without = {name: version for name, version in here.items() if name != "envpool"}
-    assert difference(plan, here, here, samples=samples) == ""
-    said = difference(plan, here, without, samples=samples)
+    assert difference(plan, here, here, host="desk-1", samples=samples) == ""
+    said = difference(plan, here, without, host="desk-1", samples=samples)
     assert said == "it has no envpool, the run 1.1.1: pip install 'envpool==1.1.1' there" * refused
+
+
+def test_the_evaluator_of_a_run_on_data_alone_needs_what_steps_its_environment(tmp_path, monkeypatch):
+    """No sampler runs, and its episodes are played all the same."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("own-v0")
+    alone = ["run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0"]
+    for wanted, refused in (("node", True), ("rack*", False)):
+        plan = topology.load("pendulum", [*alone, f"placement.evaluator={wanted}"])
+        plan = replace(plan, timing={**plan.timing, "backend": "envpool"})
+        assert bool(difference(plan, {**installed(), "envpool": "1.1.1"}, installed())) == refused
