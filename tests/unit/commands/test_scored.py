@@ -69,7 +69,7 @@ def test_a_search_whose_scores_do_not_compare_begins_nothing(words, why, tmp_pat
     (tmp_path / "mine" / "component.toml").write_text(SAMPLER)
     (tmp_path / "crane.toml").write_text(CRANE)
     code, said, error = searched(words, tmp_path, capsys)
-    assert (code, said) == (2, "")
+    assert (code, "trials:" in said) == (2, False)
     assert re.search(why, error), error
 
 
@@ -77,10 +77,8 @@ def test_a_search_says_what_it_cannot_know_of_rewards(tmp_path, capsys):
     """An argument of the environment may decide them; a limit that evaluation is below of does not."""
     length, gravity = "run.env_kwargs.max_episode_steps=150,200", "run.env_kwargs.g=1.0..9.8"
     _, said, error = searched(["pendulum", f"--over={length}", f"--over={gravity}", LONGER], tmp_path, capsys)
-    assert (
-        said
-        == "run.env_kwargs.g: returns compare only where this changes no reward and no episode's length\n"
-    )
+    line = "run.env_kwargs.g: returns compare only where this changes no reward and no episode's length"
+    assert line in said.splitlines()
     assert "--study" in error
 
 
