@@ -9,20 +9,21 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError, is_installed
 from spreeze_zmq.base.importing import import_folder
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.base.trust import modules_folder
+from spreeze_zmq.base.trust import RUN_FILE, modules_folder
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.plan import Plan
 
 #: Largest bundle in bytes, before it is compressed.
 MOST_BYTES = 50_000_000
-#: Folders that hold no source.
+#: Folders that hold no source, and files of those of other names: virtual environments and runs.
 PASSED_OVER = ("__pycache__", "runs", "node_modules")
+MARKS = ("pyvenv.cfg", RUN_FILE)
 #: End of the name, in a bundle, of the folder that the topology's modules are beside.
 TOPOLOGY = "topology"
 
@@ -38,9 +39,10 @@ def bundle(plan: Plan, search: list[str]) -> bytes:
         InputError: the files are more than a bundle takes.
     """
     archive, total = io.BytesIO(), 0
+    read_here = {os.path.realpath(source.path) for source in plan.data.values()}
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
         for name, folder in _folders(plan, search).items():
-            for path in _files(folder):
+            for path in _files(folder, read_here):
                 total += path.stat().st_size
                 if total > MOST_BYTES:
                     raise InputError(
@@ -84,15 +86,18 @@ def _folders(plan: Plan, search: list[str]) -> dict[str, Path]:
     return {f"{at}{TOPOLOGY if root == topology else ''}": root for at, root in enumerate(roots)}
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder without hidden ones, caches, runs and virtual environments."""
+def _files(folder: Path, read_here: Collection[str]) -> Iterator[Path]:
+    """The files below a folder without hidden ones, caches, runs, virtual environments, and the folders
+    ``read_here`` alone, by their real paths.
+    """
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith(".")
             and name not in PASSED_OVER
-            and not (Path(place) / name / "pyvenv.cfg").exists()
+            and not any((Path(place) / name / mark).exists() for mark in MARKS)
+            and os.path.realpath(Path(place) / name) not in read_here
         )
         seen = (Path(place) / name for name in sorted(files) if not name.startswith("."))
         yield from (path for path in seen if path.is_file())  # no socket, pipe or broken link

@@ -1,17 +1,24 @@
 """What is sent along with a run: the user's own files, and nothing else."""
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq import data
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes import bundle as bundling
 from spreeze_zmq.nodes.bundle import bundle, places, unpack
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.system import arm
+from tests.unit.data.made import dataset
 
 
 @pytest.fixture
@@ -68,6 +75,23 @@ def test_what_is_installed_does_not_travel(tmp_path):
     assert bundle(topology.load("pendulum"), sys.path) == b""
     unpack(b"", tmp_path / "there")
     assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_datasets_and_runs_beside_the_topology_do_not_travel(plan, tmp_path, monkeypatch):
+    """Learners read the one here, whose gigabytes would be too much; the other is of ``--run-dir``."""
+    before = bundle(plan, [])
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "linked"))
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "linked").symlink_to("sets")
+    dataset("arm/own-v0")
+    source = DataPlan("minari:arm/own-v0", path=str(data.find("minari:arm/own-v0", tmp_path)))
+    write_plan(plan, RunFolder.create("arm", str(tmp_path / "all" / "mine")))[1].remove()
+    assert bundle(plan, []) != before
+    made = bundle(replace(plan, data={"own": source}), [])
+    with zipfile.ZipFile(io.BytesIO(made)) as packed:
+        names = packed.namelist()
+    assert [name for name in names if "/own-v0/" in name or "/all/" in name] == []
+    assert "0topology/meshes/arm.stl" in names
 
 
 def test_too_much_is_refused_before_anything_starts(plan, monkeypatch):
