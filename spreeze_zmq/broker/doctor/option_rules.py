@@ -99,14 +99,15 @@ def replay_ratio(vitals: Vitals) -> Finding | None:
 
 def small_replay(vitals: Vitals) -> Finding | None:
     """A replay that forgets the beginning of an episode before its end."""
-    capacity = numbers(vitals.algorithm).get("replay_capacity")
+    capacity, each = int(vitals.number("replay_capacity", 0)), rows_each(vitals)
     length = numbers(vitals.environment).get("max_episode_steps")
-    if not capacity or not length or capacity >= length:
+    if not capacity or not length or capacity // each >= length:
         return None
+    holds = f", of which each transition takes {each}, and" if each > 1 else ","
     return Finding(
-        f"algorithm.replay_capacity is {capacity:,.0f}, an episode has up to {length:,.0f} steps",
+        f"algorithm.replay_capacity is {capacity:,}{holds} an episode has up to {length:,.0f} steps",
         "the beginning of an episode is forgotten before its end has come",
-        "algorithm.replay_capacity = 1_000_000",
+        f"algorithm.replay_capacity = {max(1_000_000, int(each * length)):_}",
     )
 
 
@@ -263,6 +264,14 @@ def first_update_at(vitals: Vitals) -> int:
     """Transitions after which the first update is allowed: ``learning_starts``, and a batch by the ratio."""
     starts, each = int(numbers(vitals.table("learning")).get("learning_starts", 0)), _updates_per_step(vitals)
     return starts + (math.ceil(1.0 / each) if each else 0)
+
+
+def rows_each(vitals: Vitals) -> int:
+    """Places of a replay that a transition takes, with those that relabelling makes of it; a plan of an
+    earlier release does not say.
+    """
+    goals = vitals.number("hindsight_goals", 0) if vitals.option("hindsight", "off") != "off" else 0
+    return max(1, int(numbers(vitals.table("learning")).get("rows_each", 1 + goals)))
 
 
 def _updates_per_step(vitals: Vitals) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spreeze_zmq.balance.refill import refill
 from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.option_rules import first_update_at
+from spreeze_zmq.broker.doctor.option_rules import first_update_at, rows_each
 from spreeze_zmq.broker.doctor.trend import numbers
 from spreeze_zmq.broker.doctor.vitals import Vitals
 
@@ -14,9 +14,7 @@ def first_update_again(vitals: Vitals, steps_before: int) -> int:
     ``steps_before``, takes its first update.
     """
     starts, capacity = int(vitals.number("learning_starts", 0)), int(vitals.number("replay_capacity", 0))
-    goals = vitals.number("hindsight_goals", 0) if vitals.option("hindsight", "off") != "off" else 0
-    rows_each = max(1, int(numbers(vitals.table("learning")).get("rows_each", 1 + goals)))
-    return first_update_at(vitals) + refill(starts, steps_before, capacity, rows_each) - starts
+    return first_update_at(vitals) + refill(starts, steps_before, capacity, rows_each(vitals)) - starts
 
 
 def never_trains_again(vitals: Vitals) -> Finding | None:

@@ -129,6 +129,17 @@ def test_steps_of_another_exploration_are_not_judged(limit):
     assert not judged & {finding.name for finding in findings_at_start(plan)}
 
 
+@pytest.mark.parametrize(("capacity", "is_small"), [(2_000, True), (2_500, False)])
+def test_a_replay_of_goals_in_hindsight_holds_an_episode_of_all_their_rows(capacity, is_small):
+    """Of 500 steps, each kept five times."""
+    run = {"env": "tests.system.maze:Maze", "env_kwargs": {"max_episode_steps": 500}}
+    options = {"replay_capacity": capacity, "learning_starts": 200, "hindsight": "future"}
+    plan = json.loads(topology.load({"run": run, "algorithm": options}).to_json())
+    found = [finding.seen for finding in findings_at_start(plan) if finding.name == "small_replay"]
+    said = "is 2,000, of which each transition takes 5, and an episode has up to 500 steps"
+    assert found == [f"algorithm.replay_capacity {said}"] * is_small
+
+
 def test_no_rollout_cuts_the_sums_of_data_alone(tmp_path, monkeypatch):
     """Its episodes are read whole, however short the rollouts of samplers would be."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
