@@ -81,8 +81,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--seconds {arguments.seconds:g}: expected 1 to 3600")
     if arguments.json is not None:
         check_output(arguments.json)
-    only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     look = FirstLook()
+    plan = topology.load(arguments.topology, arguments.set, look=look)
+    only = [_end(plan, arguments.seconds), "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only], look=look)
     need_no_machine(plan, may_listen=False)
     if plan.offline:
@@ -102,6 +103,15 @@ def main(arguments: argparse.Namespace) -> int:
             about = {"machine": provenance.properties(), "topology": plan.name, "auto": plan.measured}
             write_json(arguments.json, {**about, **found}, output)
     return 0
+
+
+def _end(plan: Plan, seconds: float) -> str:
+    """The override by which a run ends when it has been measured; in order, where what goes over the run
+    follows no clock, at its own counts if these come first.
+    """
+    counts = plan.run.stop.counted(in_order=True) if plan.balance.in_order else {}
+    limits = [f"{name}={limit!r}" for name, limit in {**counts, "minutes": seconds / 60}.items()]
+    return f"run.stop={{{', '.join(limits)}}}"
 
 
 def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:

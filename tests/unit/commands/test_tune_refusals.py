@@ -16,6 +16,18 @@ from spreeze_zmq.plan import topology, tuning
 from tests.system.conftest import two_cores
 from tests.unit.data.made import dataset
 
+IN_ORDER = "in_order.toml"
+SCHEDULED = """
+[run]
+env = "Pendulum-v1"
+stop = { env_steps = 9000 }
+
+[balance]
+mode = "lockstep"
+
+[algorithm]
+learning_rate = { from = 1e-3, to = 1e-4 }
+"""
 ALONE = ("run.algorithm=td3_bc", "components.sampler.count=0", "data.own.source=minari:own-v0")
 
 
@@ -42,11 +54,16 @@ def figures(**more):
     [
         ("cartpole", "run.seed=1", "an on-policy algorithm"),
         ("pendulum", "balance.mode=lockstep", "a fixed order"),
+        (IN_ORDER, "run.seed=1", "a fixed order"),
         ("pendulum", "components.sampler.count=1", "the topology"),
     ],
 )
-def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, monkeypatch, capsys):
-    """Where nothing can be kept, whoever would have it otherwise changes that."""
+def test_it_says_what_fixes_the_number_of_samplers(topology, setting, fixes, tmp_path, monkeypatch, capsys):
+    """Where nothing can be kept, whoever would have it otherwise changes that. Of a run in order a schedule
+    goes over the counts at which it ends, not over the time that is measured.
+    """
+    (tmp_path / IN_ORDER).write_text(SCHEDULED)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: figures(movable=False))
     assert main(["tune", topology, "--set", setting]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{fixes} fixes the count, so nothing is kept"
