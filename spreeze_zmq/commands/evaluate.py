@@ -103,8 +103,8 @@ def _changed_since(saved: SavedPolicy) -> str:
         run = read_run(saved.path.parent)
     except InputError:
         return ""
-    here = code_of([module_of(saved.environment.id)], run.plan["run"].get("env_kwargs"))
-    return changed_files(run.plan["own_code"], {"environment": here})
+    here = code_of(module_of(saved.environment.id), run.plan["run"].get("env_kwargs"))
+    return ", ".join(changed_files(run.plan["own_code"].get("environment"), here))
 
 
 def _when_saved(saved: SavedPolicy) -> str:

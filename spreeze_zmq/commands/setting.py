@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.base.own_code import is_file
 from spreeze_zmq.base.schema.scheduled import schedules_in
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, without_deadlines
 from spreeze_zmq.plan.topology.resolve import MAX_SAMPLERS_ON_FEW_CORES
@@ -30,7 +31,8 @@ def setting_of(run: PastRun) -> dict[str, Any]:
     setting = {f"run.{name}": about.get(name) for name in ("env_kwargs", "randomize")}
     setting["run.env"] = run.env
     for code in (code for code in plan["own_code"].values() if isinstance(code, Mapping)):
-        setting |= {f"code of {name}": str(made)[:SHOWN] for name, made in code.items()}
+        for name, made in code.items():
+            setting[f"code of {name}"] = str(made)[:SHOWN] if is_file(name) else str(made)
     setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
     setting |= {f"algorithm.{name}": row["stated"] for name, row in stated.items() if _is_stated(row)}
     if "batch_size" in plan["measured"]:

@@ -20,13 +20,12 @@ from spreeze_zmq.base.charset import printable, say
 from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
 from spreeze_zmq.base.importing import marked
 from spreeze_zmq.base.machine import allow_open_files
-from spreeze_zmq.base.own_code import edited
-from spreeze_zmq.base.trust import make_importable, module_of, modules_folder
+from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.processes import python
-from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, ROLES, SAMPLER
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import SIGNALLED, RunFolder, write_plan
 from spreeze_zmq.supervisor import standing
@@ -94,7 +93,6 @@ def live(
         component, sockets = _join(role, arguments)
         joined(component)
         register_class_loader(loader_of_run(component.plan.run.algorithm))
-        _say_what_was_edited(component)
         main(component)
         log.info("stopped: %s", component.stop_reason or "done")
         component.close(component.stop_reason or "done")
@@ -119,15 +117,6 @@ def live(
                     say(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
-
-
-def _say_what_was_edited(component: Component) -> None:
-    """Say which files of the user's a process that begins during a run has otherwise than those before it."""
-    run = component.plan.run
-    if component.role in (SAMPLER, EVALUATOR, *LEARNERS):
-        modules = [module_of(run.env), module_of(run.algorithm)]
-        if files := edited(component.plan.own_code, modules, run.env_kwargs):
-            component.report_failure(f"{files} was edited since the run began, and counts as it is now", "")
 
 
 def _close_environments(component: Component, leave: Callable[[int], object]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher import closing, texts
 from spreeze_zmq.launcher.crew import Crew
+from spreeze_zmq.launcher.edits import Edits
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
@@ -44,6 +45,7 @@ class Ends:
         self._outcome, self._crew, self._lending = outcome, crew, lending
         self._interrupts, self._tell, self._note = interrupts, tell, note
         self._folder, self._turned_out = outcome.folder, set[str]()
+        self._edits = Edits(outcome.plan, note)
 
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
@@ -87,6 +89,11 @@ class Ends:
                 reason = f"{event.name} is not started again: {full}"
             self._outcome.give_up(reason)
             self._tell("stop_request", reason=reason)
+
+    def look_at_code(self) -> None:
+        """Say which of the user's files a process that has begun here has otherwise than those before it."""
+        pids, away = self._crew.supervisor.pids(), self._lending
+        self._edits.look({name: pid for name, pid in pids.items() if not (away and away.may_lose(name))})
 
     def on_stuck(self, row: Mapping[str, Any]) -> None:
         """End the run for a process of ours of which nothing gets through, by its row of the refusals."""

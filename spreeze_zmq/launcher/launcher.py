@@ -89,8 +89,6 @@ class Launch:
             self.lending = Lending(nodes, listening, folder, self.crew, self.line.tell, view.note)
         self.ends = Ends(self.outcome, self.crew, self.lending, self.interrupts, self.line.tell, view.note)
 
-    # --- starting
-
     def start(self) -> None:
         """Start every process at once; their sockets wait for each other."""
         for role, component in self.plan.components.items():
@@ -214,6 +212,7 @@ class Launch:
         for event in events:
             self.ends.on_event(event)
         self.crew.fill()
+        self.ends.look_at_code()
         for name, pid in self.supervisor.pids().items():
             if self.threads or (not self.status and name != f"{BROKER}-0"):
                 continue  # a thread may stand at a breakpoint, and without a status nothing is known

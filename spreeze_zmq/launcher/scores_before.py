@@ -51,7 +51,8 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
     if not is_same or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
-    if files := changed_files(origin.run.plan["own_code"], plan.own_code):
+    code, code_here = (code.get("environment", {}) for code in (origin.run.plan["own_code"], plan.own_code))
+    if files := ", ".join(changed_files(code, code_here)):
         return f"it was scored in an environment of other code: {files} changed since"
     if saved.randomize != json.loads(json.dumps(randomized(plan))):
         return "it was scored on models drawn otherwise (run.randomize, components.evaluator.randomize)"

@@ -54,7 +54,7 @@ def other_code(before: Any, here: Mapping[str, Mapping[str, str]]) -> list[str]:
     words = list[str]()
     for table, code in here.items():
         for name in changed(stated.get(table), code):
-            was, now = (str(each.get(name, "none"))[:MOST] for each in (stated[table], code))
+            was, now = (str(each[name])[:MOST] for each in (stated[table], code))
             words.append(f"{name[:MOST]} " + ("has changed" if is_file(name) else f"{was} (here {now})"))
     return list(dict.fromkeys(words))
 

@@ -1,13 +1,11 @@
 """The sampler as a real process whose environments fail: what learners and the broker get of it."""
 
-from contextlib import closing
-
 import numpy as np
 import pytest
 
 from spreeze_zmq.wire import rollout_from
-from tests.component.conftest import DEADLINE_S, ROOT, Run
-from tests.component.samplers import CRITIC, publish_zero, start
+from tests.component.conftest import DEADLINE_S
+from tests.component.samplers import CRITIC, start
 
 BROKEN = (
     "run.env=tests.unit.envs.own_environments:Costs",
@@ -47,34 +45,6 @@ def test_what_a_failed_step_costs_is_known_from_earlier_rollouts(peers):
     while not (rollout := rollout_from(peers.next("rollout", CRITIC))).truncated.any():
         lowest = min(lowest, rollout.reward.min())
     assert rollout.reward.tolist() == [[lowest, lowest]] == [[-19.0, -19.0]]
-
-
-ENV = """from tests.unit.envs.own_environments import Costs
-COST = 1
-def make(length=50):
-    return Costs(length)
-"""
-
-
-def test_a_process_that_begins_after_an_environment_was_edited_says_so(tmp_path, monkeypatch, forked):
-    """The run trains in two of them then; on one that is as it was nothing is said."""
-    (tmp_path / "edited_of_mine.py").write_text(ENV)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    peers = Run(tmp_path / "run", ["run.env=edited_of_mine:make", "components.sampler.envs=2"])
-    with closing(peers):
-        peers.play("sampler")
-        for edited in (False, True):
-            if edited:
-                (tmp_path / "edited_of_mine.py").write_text(ENV.replace("COST = 1", "COST = 2"))
-            publish_zero(peers)
-            process = peers.start()
-            peers.next("rollout", CRITIC)
-            said = [message.fields["summary"] for message in peers.rest("failure")]
-            line = "edited_of_mine.py was edited since the run began, and counts as it is now"
-            assert said == [line] * edited
-            process.kill()
-            process.wait()
 
 
 WITHOUT_END = (*BROKEN, "components.sampler.max_failures=1000000000")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -86,7 +87,7 @@ def load(
     run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, key_hint)
     make_importable(modules_folder(str(read.path)))
-    seen = None
+    seen, began_s = None, time.time()
     if run["obs_shape"] is not None:
         environment = described(run, mistakes)
     else:
@@ -159,8 +160,8 @@ def load(
         tried=dict(seen.facts) if seen else {},
         timing=seen.timing.to_plain() if seen else {},
         own_code={
-            "environment": code_of([module_of(run["env"])], run["env_kwargs"]),
-            "algorithm": code_of([module_of(run["algorithm"])]),
+            "environment": code_of(module_of(run["env"]), run["env_kwargs"], began_s),
+            "algorithm": code_of(module_of(run["algorithm"]), before_s=began_s),
         },
         algorithm={"name": run["algorithm"], **values},
         learning=learning,

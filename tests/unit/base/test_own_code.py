@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+import time
 from importlib import metadata
 
 import pytest
 
-from spreeze_zmq.base import own_code
+from spreeze_zmq.base import sources
 from spreeze_zmq.base.own_code import changed_files, code_of
+from spreeze_zmq.launcher.edits import Edits
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import differing
 
@@ -49,6 +51,7 @@ def project(tmp_path, monkeypatch):
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -65,36 +68,62 @@ def edit(folder, name, old, new):
 
 def test_it_is_that_of_a_module_and_of_what_it_needs_but_for_this_library(project):
     """By file, packages by version."""
-    found = code_of(["bike_of_mine"])
-    assert list(found) == ["bike.xml", "bike_of_mine.py", "pluggy", "rewards_of_mine.py"]
+    found = code_of("bike_of_mine")
+    assert list(found) == ["assets/bike.xml", "bike_of_mine.py", "pluggy", "rewards_of_mine.py"]
     assert found["pluggy"] == metadata.version("pluggy")
     assert not {"bike_of_mine", "rewards_of_mine"} & set(sys.modules)
+
+
+IN_A_FUNCTION = """def main():
+    print(train(Bike, stop={"minutes": 1}, topology="bike.toml"))
+
+if __name__ == "__main__":
+    main()
+"""
+GUARDED = ENV[ENV.index("if __name__") :]
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "files"),
     [
-        ("bike_of_mine.py", "1.5", "1.6", "bike_of_mine.py"),
-        ("rewards_of_mine.py", "2", "3", "rewards_of_mine.py"),
-        ("assets/bike.xml", "<mujoco/>", "<mujoco model='x'/>", "bike.xml"),
-        ("bike_of_mine.py", '"""Rides."""', '"""Rides well."""  # a remark', ""),
-        ("bike_of_mine.py", '"minutes": 1', '"minutes": 9', ""),
-        ("bike_of_mine.py", "if __name__", "run = train(Bike, seed=5)\nprint(run)\nif __name__", ""),
+        ("bike_of_mine.py", "1.5", "1.6", ["bike_of_mine.py"]),
+        ("rewards_of_mine.py", "2", "3", ["rewards_of_mine.py"]),
+        ("assets/bike.xml", "<mujoco/>", "<mujoco model='x'/>", ["assets/bike.xml"]),
+        ("bike_of_mine.py", '"""Rides."""', '"""Rides well."""', []),
+        ("bike_of_mine.py", "HERE =", "# a remark\n\nHERE =", []),
+        ("bike_of_mine.py", '"minutes": 1', '"minutes": 9', []),
+        ("bike_of_mine.py", "if __name__", "run = train(Bike, seed=5)\nprint(run)\nif __name__", []),
+        ("bike_of_mine.py", GUARDED, IN_A_FUNCTION, []),
+        ("bike_of_mine.py", GUARDED, "import spreeze_zmq as sz\nsz.train(Bike)\n", ["bike_of_mine.py"]),
+        ("bike_of_mine.py", "class Bike", "teacher.train(False)\nclass Bike", ["bike_of_mine.py"]),
     ],
-    ids=["reward", "imported", "robot", "docstring and comment", "program", "script without a guard"],
+    ids=[
+        *("reward", "imported", "robot", "docstring", "comment", "program", "script without a guard"),
+        *("a main function", "another import", "a train of something else"),
+    ],
 )
 def test_what_is_defined_changes_it_and_what_only_begins_a_run_does_not(project, name, old, new, files):
     """The file that has changed is named."""
-    before = {"environment": code_of(["bike_of_mine"])}
+    before = code_of("bike_of_mine")
     edit(project, name, old, new)
-    assert changed_files(before, {"environment": code_of(["bike_of_mine"])}) == files
+    (project / "bike.toml").write_text("")  # what the program names is none of the environment's
+    assert changed_files(before, code_of("bike_of_mine")) == files
+    assert "bike.toml" not in code_of("bike_of_mine")
 
 
 @pytest.mark.parametrize(
-    "imports", ["from . import terms", "from .terms import SCALE", "import own_of_mine.terms"]
+    "imports",
+    [
+        "from . import terms",
+        "from .terms import SCALE",
+        "import own_of_mine.terms",
+        "'own_of_mine.terms:Bike'",
+    ],
 )
 def test_modules_of_a_package_are_followed(project, imports):
-    """However one imports another, and the files of the packages that they are in."""
+    """However one imports another, or names it as an entry point, and the files of the packages that they are
+    in.
+    """
     package = project / "own_of_mine"
     (package / "inner" / "out").mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -102,33 +131,91 @@ def test_modules_of_a_package_are_followed(project, imports):
     (package / "envs.py").write_text(f"{imports}\nfrom own_of_mine.inner.out.robot import x")
     (package / "inner" / "out" / "robot.py").write_text("x = 1")  # of folders without an __init__.py
     names = ("__init__.py", "envs.py", "terms.py", "inner/out/robot.py")
-    assert set(code_of(["own_of_mine.envs"])) == {f"own_of_mine/{name}" for name in names}
-
-
-def test_a_file_that_an_argument_names_counts(project):
-    """Gymnasium's own environments take a robot as ``xml_file``."""
-    arguments = {"xml_file": str(project / "assets" / "bike.xml"), "terms": [1, {"name": "x"}]}
-    before = code_of([""], arguments)
-    edit(project, "assets/bike.xml", "/>", " />")
-    assert list(before) == ["bike.xml"]
-    assert code_of([""], arguments) != before
+    assert set(code_of("own_of_mine.envs")) == {f"own_of_mine/{name}" for name in names}
 
 
 @pytest.mark.parametrize(
-    "content", [b"def broken(", b"\0", b"x = " + b"(" * 9000, b"import bike_of_mine", os.urandom(99)]
+    "named",
+    [
+        *('HERE + "/terms.yaml"', 'f"{HERE}/terms.yaml"', 'Path(__file__).parents[1] / "terms.yaml"'),
+        *('os.path.join(HERE, "..", "out", "terms.yaml")', '"terms.yaml"'),
+    ],
+)
+def test_a_robot_is_found_beside_the_code_that_names_it_or_above(project, named):
+    """Up to the folder of imports; two files of one name are two."""
+    for place in ("", "inner_of_mine", "inner_of_mine/out"):
+        folder = project / place
+        folder.mkdir(exist_ok=True)
+        (folder / "terms.yaml").write_text(f"place: {place}")
+        (folder / "env.py").write_text(f"ARM = {named}")
+    (project / "top_of_mine.py").write_text(f"import inner_of_mine.out.env\nARM = {named}")
+    before = code_of("top_of_mine")
+    (project / "inner_of_mine" / "out" / "terms.yaml").write_text("changed")
+    assert changed_files(before, code_of("top_of_mine")) == ["inner_of_mine/out/terms.yaml"]
+
+
+def test_what_the_code_itself_has_written_does_not_count(project):
+    """A task that makes its robot anew each time would be another at each start."""
+    generated = project / "generated.xml"
+    (project / "bike_of_mine.py").write_text(f"ARM = {str(generated)!r}\nTERMS = 'assets/bike.xml'")
+    began_s = time.time()
+    os.utime(project / "assets" / "bike.xml", (began_s - 9, began_s - 9))
+    generated.write_text("<mujoco/>")
+    os.utime(generated, (began_s + 1, began_s + 1))
+    assert list(code_of("bike_of_mine", before_s=began_s)) == ["assets/bike.xml", "bike_of_mine.py"]
+
+
+def test_a_file_that_an_argument_names_counts_from_wherever_the_run_is_looked_at(project, monkeypatch):
+    """Gymnasium's own environments take a robot as ``xml_file``; a name may be that of a file beside the
+    module.
+    """
+    arguments = {"xml_file": str(project / "assets" / "bike.xml"), "terms": [1, {"name": "x.yaml"}]}
+    (project / "x.yaml").write_text("a: 1")
+    before = code_of("bike_of_mine", arguments)
+    monkeypatch.syspath_prepend(str(project))
+    monkeypatch.chdir(project.parent)
+    assert code_of("bike_of_mine", arguments) == before
+    for name in ("assets/bike.xml", "x.yaml"):
+        (project / name).write_text("other")
+        assert changed_files(before, code_of("bike_of_mine", arguments))[-1].endswith(name.rpartition("/")[2])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"def broken(", b"\0", b"x = " + b"(" * 9000, b"import bike_of_mine", bytes(range(128, 227))],
+    ids=["torn", "nul", "deep", "itself", "bytes"],
 )
 def test_code_that_cannot_be_read_counts_by_its_bytes(project, content):
     """And what imports itself is followed once."""
     (project / "bike_of_mine.py").write_bytes(content)
-    assert list(code_of(["bike_of_mine"])) == ["bike_of_mine.py"]
-    assert code_of(["nowhere_of_mine", "bike_of_mine.nowhere"]) == code_of(["bike_of_mine"])
+    assert list(code_of("bike_of_mine")) == ["bike_of_mine.py"]
+    assert code_of("bike_of_mine.nowhere") == code_of("bike_of_mine")
+    assert code_of("nowhere_of_mine") == {}
 
 
-def test_of_very_much_code_the_nearest_counts(project, monkeypatch):
-    """What is further is left out, the same each time."""
-    monkeypatch.setattr(own_code, "MOST_BYTES", len(ENV) + 3)
-    assert "rewards_of_mine.py" not in code_of(["bike_of_mine"])
-    assert "bike_of_mine.py" in code_of(["bike_of_mine"])
+def test_of_very_much_code_what_fits_counts(project, monkeypatch):
+    """The nearest first, the same each time."""
+    monkeypatch.setattr(sources, "MOST_BYTES", len(ENV) - 1)
+    assert code_of("bike_of_mine") == {}
+    monkeypatch.setattr(sources, "MOST_BYTES", len(ENV) + 3)
+    assert [name for name in code_of("bike_of_mine") if name.endswith(".py")] == ["bike_of_mine.py"]
+
+
+def test_a_process_that_begins_after_an_edit_has_it_said(project):
+    """Once for each file, of who imports it: those before it have what was there as the run began."""
+    tables = {"run": {"env": "bike_of_mine:Bike", "algorithm": "sac"}}
+    notes = []
+    edits = Edits(topology.load(tables), notes.append)
+    edits.look({"sampler-0": 1, "critic_learner-0": 2})
+    edit(project, "rewards_of_mine.py", "2", "3")
+    edits.look({"sampler-0": 1, "critic_learner-0": 3})  # it plays nothing
+    assert notes == []
+    edits.look({"sampler-0": 1, "sampler-1": 4, "evaluator-0": 5})
+    assert notes == ["edited since the run began: rewards_of_mine.py; sampler-1 has what is there now"]
+    edit(project, "bike_of_mine.py", "1.5", "1.6")
+    edits.look({"sampler-0": 6})
+    said = "edited since the run began: bike_of_mine.py, rewards_of_mine.py; sampler-0 has what is there now"
+    assert notes[1:] == [said]
 
 
 def test_a_plan_names_what_has_changed_since_another(project):

@@ -1,0 +1,53 @@
+"""Whether a process that begins while a run trains imports what the others did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from spreeze_zmq.base.own_code import changed_files, code_of
+from spreeze_zmq.base.trust import module_of
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER
+
+#: Who steps environments.
+PLAYERS = (SAMPLER, EVALUATOR)
+
+
+class Edits:
+    """Says once which files of the user's were edited before a process of this machine began.
+
+    Args:
+        plan: of the run.
+        note: shows the user a line.
+    """
+
+    def __init__(self, plan: Plan, note: Callable[[str], None]) -> None:
+        self._plan, self._note = plan, note
+        self._pids: dict[str, int] | None = None
+        self._said = set[str]()
+
+    def look(self, pids: Mapping[str, int]) -> None:
+        """Look at the files where a process has begun that was not there at the last call; the first call is
+        of those that began with the run.
+
+        Args:
+            pids: of the processes here, by name.
+        """
+        before, self._pids = self._pids, dict(pids)
+        for name, pid in pids.items() if before is not None else ():
+            if before.get(name) != pid and (files := self._edited(name.rpartition("-")[0])) - self._said:
+                self._said |= files
+                self._note(
+                    f"edited since the run began: {', '.join(sorted(files))}; {name} has what is there now"
+                )
+
+    def _edited(self, role: str) -> set[str]:
+        """The files that a process of a role imports, and that are others now."""
+        run, relabels = self._plan.run, self._plan.algorithm.get("hindsight", "off") != "off"
+        imports = {"algorithm": (module_of(run.algorithm), None)} if role in (*PLAYERS, *LEARNERS) else {}
+        if role in PLAYERS or (role in LEARNERS and relabels):
+            imports["environment"] = (module_of(run.env), run.env_kwargs)
+        known = {table: code for table in imports if (code := self._plan.own_code.get(table))}
+        return {
+            file for table, code in known.items() for file in changed_files(code, code_of(*imports[table]))
+        }
