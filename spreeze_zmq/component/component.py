@@ -266,7 +266,7 @@ class Component(Reporting):
 
     def restore_point(self) -> SavedCheckpoint | None:
         """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``. Reports
-        go on while its files are verified. Raises CheckpointError.
+        go on while its files are verified; each that was passed over is a failure. Raises CheckpointError.
         """
         if self.handing.is_elsewhere:
             self.fetch(CHECKPOINT)
@@ -274,7 +274,8 @@ class Component(Reporting):
         where = self.folder.checkpoints, self.plan.run.resume_from
         found, skipped = reporting_while(self, partial(restore_point, *where))
         for line in skipped:
-            log.warning("checkpoint skipped: %s", line)
+            log.warning("%s", line)
+            self.report_failure(line, "")
         return found
 
     def _serve(self, ready: set[Any]) -> None:

@@ -47,6 +47,7 @@ class Archive:
         self._incoming = Incoming(folder.path, send, self._may_write)
         self._wanted: dict[str, str] = {}
         self._found: SimpleQueue[tuple[str, Found]] = SimpleQueue()
+        self._skipped: SimpleQueue[str] = SimpleQueue()
 
     def hear(self, message: Message) -> None:
         """Handle a message of the machine.
@@ -63,8 +64,12 @@ class Archive:
             self._look_for(message.fields["about"], message.fields["what"])
 
     def serve(self) -> list[str]:
-        """Give what has been found, and say when a request is done; returns a line for each that fails."""
+        """Give what has been found, and say when a request is done; returns a line for each that fails, and
+        for each checkpoint that was passed over.
+        """
         lines = []
+        while not self._skipped.empty():
+            lines.append(self._skipped.get())
         while not self._found.empty():
             about, found = self._found.get()
             if isinstance(found, str):
@@ -112,7 +117,10 @@ class Archive:
         """
         losses = self._folder.losses(role)
         files: list[tuple[Path, BinaryIO]] = [(losses, losses.open("rb"))] if losses.exists() else []
-        if (found := restore_point(self._folder.checkpoints, self._resume_from)[0]) is not None:
+        found, skipped = restore_point(self._folder.checkpoints, self._resume_from)
+        for line in skipped:
+            self._skipped.put(f"{role}: {line}")
+        if found is not None:
             place = self._folder.checkpoints / found.path.name
             there = [role, *(other for other in LEARNERS if other != role and self._holds(f"{other}-0"))]
             parts = {name: part for each in there for name, part in parts_of(each, found.parts).items()}

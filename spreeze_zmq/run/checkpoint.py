@@ -168,15 +168,16 @@ def restore_point(
     checkpoints: Path, resume_from: str | None
 ) -> tuple[SavedCheckpoint | None, tuple[str, ...]]:
     """The checkpoint that a run goes on from: its own last complete one, else that of the run before; and a
-    line for each of its own that was passed over.
+    line for each of its own that was passed over, with where the run goes on.
 
     Raises:
         CheckpointError: that of the run before is damaged.
     """
-    own, skipped = newest(checkpoints)
-    if own is None and resume_from is not None:
-        return SavedCheckpoint.read(Path(resume_from)), skipped
-    return own, skipped
+    found, skipped = newest(checkpoints)
+    if found is None and resume_from is not None:
+        found = SavedCheckpoint.read(Path(resume_from))
+    place = "the beginning" if found is None else found.path
+    return found, tuple(f"checkpoint skipped: {line}; goes on from {place}" for line in skipped)
 
 
 def begins_at(resume_from: str | None) -> int:

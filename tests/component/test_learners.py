@@ -358,3 +358,20 @@ def test_a_checkpoint_of_others_runs_nothing(peers, tmp_path):
     assert not executed.exists()
     torch.load(folder / part.name, weights_only=False)  # else it would prove nothing
     assert executed.exists()
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_a_torn_checkpoint_is_told_with_the_one_that_the_learner_goes_on_from(peers, monkeypatch):
+    """Training falls back by minutes, and a restart alone would be seen."""
+    folders, told = [peers.folder.checkpoints / name for name in "12"], []
+    for folder in folders:
+        part = write_part(folder, "critic_learner.pt", lambda path: torch.save({"half": 1}, path))
+        complete(folder, [part], {})
+    os.truncate(folders[1] / part.name, 17)
+    monkeypatch.setattr(Component, "report", lambda *message: told.append(message[1:]))
+    component = Component("critic_learner", peers.plan, 0)
+    assert Vault(component, dict, RoundStore(1, "cpu"), lambda: True).restore() == {"half": 1}
+    [(kind, fields)] = told
+    assert kind == "failure"
+    assert fields["summary"].startswith(f"checkpoint skipped: {folders[1]}/critic_learner.pt: it has")
+    assert fields["summary"].endswith(f"goes on from {folders[0]}")

@@ -241,6 +241,23 @@ def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin)
         pair.close()
 
 
+def test_a_checkpoint_that_the_head_passes_over_is_a_line_there(tmp_path):
+    """The machine gets the one before as if it were the newest: there nobody can tell."""
+    pair = Pair(tmp_path, "critic_learner-0")
+    try:
+        folders = [pair.here.checkpoints / name for name in "12"]
+        for folder in folders:
+            part = write_part(folder, "critic_learner.pt", lambda path: path.write_bytes(b"w"))
+            complete(folder, [part], {})
+        os.truncate(folders[1] / part.name, 0)
+        pair.until_gone(ask_for(pair.there, "critic_learner-0", CHECKPOINT))
+        (line,) = pair.lines
+        assert line.startswith(f"critic_learner: checkpoint skipped: {folders[1]}/")
+        assert line.endswith(f"goes on from {folders[0]}")
+    finally:
+        pair.close()
+
+
 def test_learners_that_move_together_get_a_checkpoint_that_both_can_read(tmp_path):
     """In one folder: the manifest that one gets is not of its parts alone, as the other reads it, too."""
     learners = ("critic_learner", "actor_learner")
