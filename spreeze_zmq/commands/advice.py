@@ -33,7 +33,8 @@ def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    lines = _about_scale(plan, observations), _about_start(plan), _about_batch(plan), _about_drawing(plan)
+    scale, start, batch = _about_scale(plan, observations), _about_start(plan), _about_batch(plan)
+    lines = scale, start, batch, _about_drawing(plan), _about_version(plan)
     return (*filter(None, lines), *without_effect(plan), *_about_videos(plan), *_about_data(plan))
 
 
@@ -59,6 +60,18 @@ def _about_drawing(plan: Plan) -> str:
     return (
         f"run.env_kwargs.render_mode = {show(mode)} {' and '.join(costs)}: leave it out; the page, "
         "spreeze play and videos draw the agent without it"
+    )
+
+
+def _about_version(plan: Plan) -> str:
+    """That another version of Gymnasium's environment has a native engine, and the one that is named none."""
+    named = plan.environment.id
+    native = next((each for each in NATIVE if each.rpartition("-v")[0] == named.rpartition("-v")[0]), named)
+    if native == named or not plan.timing or not engine_of(plan.timing["backend"]).one_by_one:
+        return ""
+    return (
+        f"run.env: {native} is stepped as one batch in native code, {named} one by one in Python: "
+        f'env = "{native}", whose returns are not those of {named}'
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.schema import in_words, options_of
+from spreeze_zmq.envs import Timing
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, OBSERVER, SAMPLER
@@ -77,6 +78,7 @@ def report(plan: Plan, advised: Sequence[str] = (), remarks: Sequence[str] = ())
 
     rows = {
         "environment": environment(plan),
+        "engine": engine(plan),
         "algorithm": plan.run.algorithm,
         "ends": ends(plan),
         "processes": ", ".join(_count(plan, role) for role in plan.components),
@@ -135,6 +137,16 @@ def environment(plan: Plan) -> str:
         f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
     )
     return f"{spec.id}: observations {observed}, actions {action}, {limit}"
+
+
+def engine(plan: Plan) -> str:
+    """What steps the environments, and why that; empty for a described one, which nothing here steps."""
+    if not plan.timing:
+        return ""
+    seen, sampler = Timing.from_plain(plan.timing), plan.components[SAMPLER]
+    why = f"{seen.backend}: {seen.reason}"
+    stated = sampler.options["backend"] if sampler.use == SAMPLER else f"that of {sampler.use}"
+    return why if stated in ("auto", seen.backend) else f"{stated} for samplers; for evaluations {why}"
 
 
 def ends(plan: Plan) -> str:

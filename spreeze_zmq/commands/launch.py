@@ -99,7 +99,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
         lines += rehearse(plan)
         lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
-        found = "no mistake, but advice" if lines else "nothing to mend"
+        found = "no mistake, but advice" if lines or look.remarks else "nothing to mend"
         say(f"{arguments.topology or arguments.env}: {found}\n{report(plan, lines, look.remarks)}")
         return 0
     run = _launch if arguments.seeds is None else _launch_seeds

@@ -5,9 +5,8 @@ The rules of ``spreeze_zmq.broker.doctor`` say what it means for the learning.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,15 @@ LOST, NOISE, JITTER = 0.1, 1e-12, 1e-6
 _CHANGING = {"NormalizeObservation"}
 
 
-def facts_of(batch: BatchedEnv) -> dict[str, Any]:
+def facts_of(
+    batch: BatchedEnv, note: Callable[[str], None] = lambda line: None, *, resets: bool = True
+) -> dict[str, Any]:
     """Reset a batch of one environment twice with one seed, and take some random steps.
+
+    Args:
+        batch: of one environment, which has been reset.
+        note: called with a line for what was not looked at, as one of these calls failed or they take long.
+        resets: whether to reset it; else nothing is looked for that takes resets.
 
     Returns:
         ``wrappers``, the names of Gymnasium's around it; ``info``, the names of its info's entries;
@@ -46,23 +52,24 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
         whose digits float32 does not keep, in words; ``largest_byte``, of observations of uint8;
         ``unended_steps``, without a time limit, if no episode has ended. What is not the case is left out.
     """
-    wrappers = list(_wrappers(batch))
-    obs, info = batch.reset(seed=0)
-    first, walk = obs.copy(), _Walk(batch, obs, info)
-    walk.go(STEPS, STEPS_S)
-    if not batch.episode_limit and not walk.ended:
-        began_s = time.monotonic()
-        walk.go(STEPS, 5 * STEPS_S)
-        if time.monotonic() - began_s < 5 * STEPS_S:  # slower ones would take too long
-            walk.go(UNLIMITED_STEPS - walk.num_steps, UNLIMITED_S)
-    again, _ = batch.reset(seed=0)
-    seen = np.concatenate(walk.first)
-    seeded = engine_of(batch.backend).one_by_one and not _CHANGING & set(wrappers)
-    found = {
-        "wrappers": wrappers,
+    wrappers, walk = list(_wrappers(batch)), _Walk(batch)
+    found: dict[str, Any] = {"wrappers": wrappers}
+    try:
+        first = walk.begin() if resets else None
+        walk.go(STEPS, STEPS_S)
+        if not batch.episode_limit and not walk.ended:
+            began_s = time.monotonic()
+            walk.go(STEPS, 5 * STEPS_S)
+            if time.monotonic() - began_s < 5 * STEPS_S:  # slower ones would take too long
+                walk.go(UNLIMITED_STEPS - walk.num_steps, UNLIMITED_S)
+        if first is not None and engine_of(batch.backend).one_by_one and not _CHANGING & set(wrappers):
+            found["same_seed_differs"] = not np.array_equal(first, batch.reset(seed=0)[0])
+            found["seed_sticks"] = _sticks(batch, first, note)
+    except EnvironmentFailure as error:
+        note(failed_later(error))
+    seen = np.concatenate(walk.first or [np.zeros((1, 0))])
+    found |= {
         "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
-        "same_seed_differs": seeded and not np.array_equal(first, again),
-        "seed_sticks": seeded and _sticks(batch, first),
         "outside": walk.outside,
         "lost_digits": lost_digits(seen),
         "largest_byte": int(seen.max()) if seen.dtype == np.uint8 else 0,
@@ -71,30 +78,43 @@ def facts_of(batch: BatchedEnv) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _sticks(batch: BatchedEnv, first: NDArray[Any]) -> bool:
+def failed_later(error: EnvironmentFailure) -> str:
+    """That a call failed which came after the first ones, in one line: a run tolerates some of them."""
+    return f"a later call failed: {str(error).splitlines()[0]}"
+
+
+def _sticks(batch: BatchedEnv, first: NDArray[Any], note: Callable[[str], None]) -> bool:
     """Whether resets without a seed begin all as ``first``, that with seed 0, and others do not. False too
-    where one fails, or all would take longer than ``STICKS_S``.
+    where all would take longer than ``STICKS_S``, which is noted. Raises EnvironmentFailure.
     """
-    until_s = time.monotonic() + STICKS_S
+    until_s, is_late = time.monotonic() + STICKS_S, False
 
     def is_first(seed: int | None = None) -> bool:
-        return time.monotonic() < until_s and np.array_equal(batch.reset(seed=seed)[0], first)
+        nonlocal is_late
+        is_late = is_late or time.monotonic() >= until_s
+        return not is_late and np.array_equal(batch.reset(seed=seed)[0], first)
 
-    with contextlib.suppress(EnvironmentFailure):
-        if is_first() and not all(is_first(seed) for seed in (1, 2, 3)):
-            return is_first(0) and all(is_first() for _ in range(RESETS))
-    return False
+    sticks = is_first() and not all(is_first(seed) for seed in (1, 2, 3))
+    sticks = sticks and is_first(0) and all(is_first() for _ in range(RESETS))
+    if is_late:
+        note("resets take too long to see whether those without a seed repeat the last one with a seed")
+    return sticks
 
 
 class _Walk:
-    """What random actions show, from the first observation and info of a reset on."""
+    """What random actions show, from a reset on or from where the episode is."""
 
-    def __init__(self, batch: BatchedEnv, obs: NDArray[Any], info: dict[str, Any]) -> None:
+    def __init__(self, batch: BatchedEnv) -> None:
         self.batch, self.num_steps, self.ended = batch, 0, False
         self.names: set[str] = set()
         self.outside, self._bounds = "", Bounds(batch.single_observation_space)
         self.first: list[NDArray[Any]] = []  # observations, up to STEPS and that of the reset
+
+    def begin(self) -> NDArray[Any]:
+        """Reset it with seed 0; returns the observation ``[1, *obs]``."""
+        obs, info = self.batch.reset(seed=0)
         self._see(obs, info)
+        return self.first[0]
 
     def go(self, most: int, seconds: float) -> None:
         """Take some steps, at most until an episode ends."""

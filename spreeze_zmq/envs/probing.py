@@ -89,7 +89,7 @@ def look(
     assert visit.look is not None
     found = Look.from_plain(visit.look, job["env_kwargs"])
     timing = replace(found.timing, close_s=visit.close_s)
-    return replace(found, timing=timing, remarks=tuple(visit.remarks))
+    return replace(found, timing=timing, remarks=(*found.remarks, *visit.remarks))
 
 
 def may_fork() -> bool:

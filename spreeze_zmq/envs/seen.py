@@ -28,6 +28,7 @@ class Timing:
         step_computes: CPU seconds of such a step; a step that waits for another program has few.
         computes: the share of the resets' and steps' time for which it computed.
         close_s: for ``close()``; infinite where that did not return.
+        reason: why that engine steps it, in words.
     """
 
     backend: str
@@ -39,6 +40,7 @@ class Timing:
     step_computes: float = 0.0
     computes: float = 1.0
     close_s: float = 0.0
+    reason: str = ""
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data, with -1 for an infinite ``close_s``; ``from_plain`` is its inverse."""
@@ -82,6 +84,7 @@ class Look:
             "timing": timing,
             "fault": self.fault,
             "facts": self.facts,
+            "remarks": self.remarks,
             "observations": sent,
         }
 
@@ -93,7 +96,8 @@ class Look:
         if data["observations"] is not None:
             dtype, shape, content = data["observations"]
             observations = np.frombuffer(content, np.dtype(dtype)).reshape(shape)
-        return cls(spec, Timing.from_plain(data["timing"]), data["fault"], observations, data["facts"])
+        timing, facts, remarks = Timing.from_plain(data["timing"]), data["facts"], tuple(data["remarks"])
+        return cls(spec, timing, data["fault"], observations, facts, remarks)
 
     def tried(self) -> NDArray[Any] | None:
         """The observations.

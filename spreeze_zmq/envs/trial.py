@@ -6,7 +6,6 @@ is named in one message, with its file and line.
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -32,18 +31,18 @@ from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import RESET, STEP, expected_reward
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.engines.fitting import without_limit
-from spreeze_zmq.envs.facts import facts_of
+from spreeze_zmq.envs.facts import facts_of, failed_later
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.goals import goal_facts
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.make import RESERVED, make
 from spreeze_zmq.envs.seen import Look, Timing
 from spreeze_zmq.envs.source import full_id
-from spreeze_zmq.envs.spec import spec_of
+from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 
 #: Steps that are timed, and the longest time for them.
 TIMED_STEPS, TIMED_S = 3, 1.0
-#: With a slower reset no more of them are made to find what is odd.
+#: With a slower reset no more of them are made to find what is odd, so that seeds are not looked at.
 SLOW_RESET_S = 1.0
 #: Wrappers that change nothing of what passes.
 PASSIVE = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
@@ -78,7 +77,7 @@ def look_at(
     doing("making it")
     began_s, began_cpu_s = served_s(), time.process_time()
     batch = make(env_id, 1, max_failures=0, randomize=randomize, **env_kwargs)
-    making: dict[str, Any] = {"make_s": served_s() - began_s}
+    making: dict[str, Any] = {"reason": batch.backend_reason, "make_s": served_s() - began_s}
     making["make_computes"] = time.process_time() - began_cpu_s
     doing("reading its spaces")
     spaces = batch.single_observation_space, batch.single_action_space
@@ -89,14 +88,24 @@ def look_at(
     if fault:
         return Look(spec, Timing(batch.backend, **making), fault), None
     timing = replace(timed(batch), **making)
-    facts = {}
-    if timing.reset_s < SLOW_RESET_S:
-        with contextlib.suppress(EnvironmentFailure):  # a later step fails: a run tolerates some
-            facts = facts_of(batch)
-    with contextlib.suppress(EnvironmentFailure):
-        facts |= goal_facts(batch, env_id, spec.obs_parts)
+    facts, remarks = _odd(batch, spec, timing.reset_s)
     few = observations if observations is not None and observations.nbytes <= OBSERVATIONS_BYTES else None
-    return Look(spec, timing, observations=few, facts=facts), batch
+    return Look(spec, timing, observations=few, facts=facts, remarks=remarks), batch
+
+
+def _odd(batch: BatchedEnv, spec: EnvironmentSpec, reset_s: float) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The facts of a batch of one environment whose resets take ``reset_s``, and a line for what kept them
+    from being complete.
+    """
+    remarks: list[str] = []
+    if reset_s >= SLOW_RESET_S:
+        remarks.append(f"a reset takes {reset_s:.1f} s: what its seeds do was not looked at")
+    facts = facts_of(batch, remarks.append, resets=not remarks)
+    try:
+        facts |= goal_facts(batch, spec.id, spec.obs_parts)
+    except EnvironmentFailure as error:
+        remarks.append(failed_later(error))
+    return facts, tuple(remarks)
 
 
 def timed(one: BatchedEnv) -> Timing:

@@ -195,12 +195,18 @@ class Reluctant(KeepsSeed):
         return super().reset(**options)
 
 
-@pytest.mark.parametrize(("takes_s", "most", "resets"), [(0.4, 1000, 6), (0.0, 4, 5)])
-def test_a_look_at_resets_without_a_seed_is_short_and_costs_no_other(takes_s, most, resets):
-    """However slow they are, and where one of them fails."""
+@pytest.mark.parametrize(
+    ("takes_s", "most", "resets", "said"),
+    [(0.4, 1000, 6, "resets take too long to see"), (0.0, 4, 5, "RuntimeError: no more")],
+)
+def test_a_look_at_resets_without_a_seed_is_short_and_costs_no_other(takes_s, most, resets, said):
+    """However slow they are, and where one of them fails, which is said."""
+    lines = []
     with closing(envs.make(f"{__name__}:Reluctant", 1, max_failures=0, takes_s=takes_s, most=most)) as batch:
-        assert facts_of(batch) == {"wrappers": ["TimeLimit"]}
+        assert facts_of(batch, lines.append) == {"wrappers": ["TimeLimit"]}
         assert batch.envs[0].get_wrapper_attr("resets") <= resets
+    (line,) = lines
+    assert said in line
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,29 @@ def test_what_drawing_costs_is_said(env, mode, costs, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("env", "overrides", "row", "advised"),
+    [
+        ("Hopper-v5", (), "mujoco: Hopper is a native task, the whole batch steps at once", []),
+        ("Hopper-v4", (), "gymnasium: no native task does Hopper-v4", ["run.env: Hopper-v5 is stepped as"]),
+        ("Acrobot-v1", (), "gymnasium: no native task does Acrobot-v1", []),
+        (
+            "Pendulum-v1",
+            ["components.sampler.backend=gymnasium"],
+            "gymnasium for samplers; for evaluations numpy: Pendulum is a native task",
+            [],
+        ),
+    ],
+)
+def test_what_steps_the_environments_is_said_with_the_reason(env, overrides, row, advised):
+    """And that another version of it would be stepped natively."""
+    plan = load({"run": {"env": env, "algorithm": "ppo"}}, overrides)
+    (said,) = [line.split(maxsplit=1)[1] for line in report(plan).splitlines() if line.split()[0] == "engine"]
+    assert said.startswith(row)
+    lines = advice(plan, None)
+    assert [line[: len(start)] for line, start in zip(lines, advised, strict=True)] == advised
+
+
+@pytest.mark.parametrize(
     ("algorithm", "network", "named"),
     [
         ("dqn", "auto", ["hidden_sizes", "activation"]),

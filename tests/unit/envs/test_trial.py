@@ -1,11 +1,13 @@
 """The trial of an environment before a run: each mistake in one line, with the file and line."""
 
 import inspect
+import time
 
 import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs import trial
 from tests.unit.envs import mistaken_environments as mistaken
 
 HERE = "tests.unit.envs.mistaken_environments"
@@ -21,6 +23,48 @@ def test_an_environment_that_samplers_can_step_passes(name):
 def test_shipped_environments_pass(env_id):
     """Native ones and Gymnasium's."""
     envs.try_out(env_id)
+
+
+class FailsLater(mistaken.Right):
+    """Fails in every step after its first five, by a KeyError; its info has a name."""
+
+    taken = 0
+
+    def step(self, action):
+        """As the class says."""
+        self.taken += 1
+        if self.taken > 5:
+            raise KeyError("joint_7")
+        return *super().step(action)[:4], {"height": 1.0}
+
+
+class SlowReset(mistaken.Right):
+    """A reset takes longer than those that are made once more to see what seeds do."""
+
+    def reset(self, **options):
+        """As the class says."""
+        time.sleep(1.2 * trial.SLOW_RESET_S)
+        return super().reset(**options)
+
+    def step(self, action):
+        """With a name in the info."""
+        return *super().step(action)[:4], {"height": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("FailsLater", "a later call failed: {env}: environment 0 of 1 raised in step: KeyError: 'joint_7'"),
+        ("SlowReset", "a reset takes 1.2 s: what its seeds do was not looked at"),
+    ],
+)
+def test_what_keeps_a_look_from_being_complete_is_a_remark(name, said):
+    """And what was seen until then, or without resets, is kept."""
+    found = envs.look(f"{__name__}:{name}")
+    (line,) = found.remarks
+    assert line.startswith(said.format(env=f"{__name__}:{name}"))
+    assert not found.fault
+    assert "height" in found.facts["info"]
 
 
 @pytest.mark.parametrize(
