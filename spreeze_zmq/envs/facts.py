@@ -16,6 +16,7 @@ from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.infos import MAX_SCALARS, without_reserved
 
 #: Steps of random actions that are looked at, and the longest time for them; and those without a time limit,
 #: to see whether an episode ends: half more than the longest usual limit.
@@ -25,8 +26,6 @@ UNLIMITED_STEPS, UNLIMITED_S = 1_500, 2.0
 #: begins in one of two ways so many are alike by chance once in a thousand times.
 #: They take ``STICKS_S`` at most; slower ones are not looked at.
 RESETS, STICKS_S = 10, 1.0
-#: Most names of an info that are kept.
-MOST_NAMES = 64
 #: Digits of a number are lost where rounding it to float32 moves it by this share of its deviation. One that
 #: varies by less than ``NOISE`` of its size is a constant with float64's own rounding, by less than
 #: ``JITTER`` one with that of a solver.
@@ -68,8 +67,11 @@ def facts_of(
     except EnvironmentFailure as error:
         note(failed_later(error))
     seen = np.concatenate(walk.first or [np.zeros((1, 0))])
+    names = sorted(name for name in walk.names if name[:1] != "_")
+    if len(names) > MAX_SCALARS:
+        note(f"its info has {len(names)} names: evaluations average the first {MAX_SCALARS} numbers of it")
     found |= {
-        "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
+        "info": names[:MAX_SCALARS],
         "outside": walk.outside,
         "lost_digits": lost_digits(seen),
         "largest_byte": int(seen.max()) if seen.dtype == np.uint8 else 0,
@@ -128,7 +130,7 @@ class _Walk:
                 return
 
     def _see(self, obs: NDArray[Any], info: dict[str, Any]) -> None:
-        self.names |= {name for name in info if isinstance(name, str)}
+        self.names |= {name for name in without_reserved(info) if isinstance(name, str)}
         if len(self.first) <= STEPS:
             self.first.append(obs.copy())
         if not self.outside and (found := self._bounds.first_beyond(obs)):

@@ -125,16 +125,19 @@ def without_reserved(info: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def scalars(info: Mapping[Any, Any], row: int) -> dict[str, float]:
-    """The finite numbers and flags of one environment in a batch's info, by name; ``MAX_SCALARS`` at most."""
+    """The finite numbers and flags of one environment in a batch's info, by name, also those in arrays of
+    one; ``MAX_SCALARS`` at most.
+    """
     numbers: dict[str, float] = {}
     for name, values in info.items():
         if not isinstance(name, str) or name.startswith("_") or isinstance(values, Mapping):
             continue
         array = np.asarray(values)
         mask = info.get(f"_{name}")
-        if array.ndim != 1 or (mask is not None and not mask[row]):
+        if array.ndim == 0 or (mask is not None and not mask[row]):
             continue
-        number = _finite(array[row])
+        value = array[row]
+        number = _finite(value.flat[0] if isinstance(value, np.ndarray) and value.size == 1 else value)
         if number is not None and len(numbers) < MAX_SCALARS:
             numbers[printable(name[:MAX_NAME])] = number
     return numbers

@@ -51,9 +51,18 @@ class SlowReset(mistaken.Right):
         return *super().step(action)[:4], {"height": 1.0}
 
 
+class Talks(mistaken.Right):
+    """Its info has more names than are used."""
+
+    def step(self, action):
+        """As the class says."""
+        return *super().step(action)[:4], {f"number {n}": 1.0 for n in range(70)} | {"height": 1.0}
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("Talks", "its info has 71 names: evaluations average the first 64 numbers of it"),
         ("FailsLater", "a later call failed: {env}: environment 0 of 1 raised in step: KeyError: 'joint_7'"),
         ("SlowReset", "a reset takes 1.2 s: what its seeds do was not looked at"),
     ],

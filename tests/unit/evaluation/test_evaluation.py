@@ -13,6 +13,7 @@ from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import Score, play, spread, t_interval, with_spread
 from spreeze_zmq.policy import Policy
+from tests.unit.envs.own_environments import Count
 
 
 class Ends(PendulumEnv):
@@ -28,6 +29,16 @@ class Ends(PendulumEnv):
         self.steps += 1
         obs, reward, _, *rest = super().step(action)
         return obs, reward, self.steps == 3, *rest
+
+
+class Arrays(Count):
+    """Its numbers and flags are arrays of one, as environments give them that compute in batches."""
+
+    def step(self, action):
+        """As the class says, beside an array of two."""
+        *others, info = super().step(action)
+        arrays = {"steps": np.array([info["steps"]]), "is_success": np.array([[True]]), "pair": np.ones(2)}
+        return *others, arrays
 
 
 @pytest.fixture
@@ -196,6 +207,9 @@ def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):
         batch = envs.make(f"{OWN}:Count", 2, step_info="final", num_workers=workers, **count)
         assert play(batch, acting, 1, 4).info == {"steps": 3.0}
         batch.close()
+        arrays = envs.make(f"{__name__}:Arrays", 2, step_info="final", num_workers=workers, **count)
+        assert play(arrays, acting, 1, 4).info == {"steps": 3.0, "is_success": 1.0}
+        arrays.close()
     acting = Policy.from_message(*for_environment("HalfCheetah-v5"))
     native = envs.make("HalfCheetah-v5", 2, step_info="final", max_episode_steps=5)
     info = play(native, acting, 1).info
