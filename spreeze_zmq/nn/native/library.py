@@ -64,12 +64,19 @@ def enabled() -> bool:
 @cache
 def library() -> NativeLibrary:
     """The native library for this processor, compiled now if necessary."""
+    return found()
+
+
+def found(say: Callable[[str], None] = log.info) -> NativeLibrary:
+    """The library for the best instruction set for which there is one that this process can load, compiled
+    now if necessary; ``say`` is that of :func:`compiled`.
+    """
     problem = ""
     if not enabled():
         return NativeLibrary(None, problem="SPREEZE_NATIVE=0")
     for instructions in runnable():  # an older compiler, here or of the wheel, may not know the best
         try:
-            path = compiled(instructions)
+            path = compiled(instructions, say=say)
             code = loaded(path)
             if not code.spreeze_allowed():
                 raise OSError(f"the system refuses this process the registers of {instructions}")
@@ -99,21 +106,14 @@ def expected() -> str:
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Compile the library if necessary, before the processes of a run wait for it.
+    """Compile the library that learners here will load if necessary, before they wait for it.
 
     Args:
         say: called with a line for the user before the compiler starts or another process's is waited for,
-            and with one where there will be no library, which the learners' logs report too.
+            and with one where there is no library that loads, which the learners' logs report too.
     """
-    problem = ""
-    for instructions in runnable() if enabled() else ():
-        try:
-            compiled(instructions, say=say)
-            return
-        except (OSError, subprocess.SubprocessError) as error:
-            problem = problem or problem_of(error)
-    if problem:
-        say(f"no native layers, so updates may take twice as long: {problem}")
+    if enabled() and (native := found(say)).code is None:
+        say(f"no native layers, so updates may take twice as long: {native.problem}")
 
 
 def problem_of(error: Exception) -> str:

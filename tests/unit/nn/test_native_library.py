@@ -318,6 +318,39 @@ def test_a_compiler_that_fails_is_named(chosen, tmp_path, monkeypatch):
         assert why in said[-1]
 
 
+def test_what_is_compiled_and_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+    """As from a disk of which nothing is run: else each learner finds that out, and takes twice as long."""
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\nwhile [ $1 != -o ]; do shift; done; printf '\\177ELF%100s' > $2\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(native_library, "CARRIED", tmp_path)
+    monkeypatch.setattr(native_library, "cpu_flags", frozenset)
+    monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path / "new")
+    said = []
+    native_library.prepare(said.append)
+    assert native_library.library.__wrapped__().code is None
+    assert [line.partition(":")[0] for line in said[1:]] == [
+        "no native layers, so updates may take twice as long"
+    ]
+    assert str(tmp_path / "new") in said[1]
+
+
+@pytest.mark.skipif(runnable()[0] != "AVX512-BF16", reason="no such processor, or one with AMX")
+@pytest.mark.usefixtures("quick_compiler")
+def test_what_learners_will_load_is_compiled_before_them(tmp_path, monkeypatch):
+    """Also where the system refuses the registers of the best code, as those of tiles here."""
+    flags = native_library.cpu_flags() | {"amx_tile", "amx_bf16"}
+    monkeypatch.setattr(native_library, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(native_library, "CARRIED", tmp_path)
+    monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path / "new")
+    native_library.prepare(lambda line: None)
+    before = set((tmp_path / "new").glob("*.so"))
+    found = native_library.library.__wrapped__()
+    assert found.instructions == "AVX512-BF16"
+    assert set((tmp_path / "new").glob("*.so")) == before
+
+
 def test_a_program_that_has_no_path_compiles_too(tmp_path, monkeypatch):
     """A compiler is found without one, but finds its assembler and linker by it."""
     (tmp_path / "native.cpp").write_text("int found;")
