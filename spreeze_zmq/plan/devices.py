@@ -54,6 +54,14 @@ def num_auto_devices() -> int:
     return num_devices if num_devices < 2 or are_of_one_model() else 1
 
 
+def unused_gpus() -> str:
+    """Why "auto" takes none of this machine's GPUs, in words; empty where it takes one, or there is none."""
+    if torch_has_cuda() or not (count := num_cuda_devices()):
+        return ""
+    gpus = f"this machine has {count} GPU{'s' * (count > 1)}"
+    return f'{gpus}, and the torch that is installed has no CUDA: install one that has, or write "cpu"'
+
+
 def divided_gpus(parts: int) -> list[str]:
     """CUDA_VISIBLE_DEVICES of each of several runs beside each other, as many GPUs each as possible; none
     where there are no two for "auto".

@@ -50,7 +50,8 @@ class Plan:
         data: the sources of transitions that the run does not sample itself, by name.
         left_to_node: the keys of such roles, as ``actor_learner.threads``, that their machine decides: what
             stands here fits the one where the run was started.
-        replaced: a line for each number of the topology that the run does not have.
+        replaced: a line for each number of the topology that the run does not have, and for a GPU that its
+            "auto" cannot take.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if

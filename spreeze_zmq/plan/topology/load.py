@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from spreeze_zmq.base.schema import Unfit, check, options_of, show, suggestion
 from spreeze_zmq.base.trust import make_importable, module_of, modules_folder
 from spreeze_zmq.envs import Look
 from spreeze_zmq.envs.probing import WAIT_S
+from spreeze_zmq.plan.devices import unused_gpus
 from spreeze_zmq.plan.parts import RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import MOST_PROCESSES, SAMPLER
@@ -36,6 +37,7 @@ from spreeze_zmq.plan.topology.algorithm import (
     with_suited,
 )
 from spreeze_zmq.plan.topology.components import (
+    Declared,
     check_measured,
     check_without,
     component_plans,
@@ -172,9 +174,24 @@ def load(
         data=sources,
         groups=replace(groups, left_open=left_to_members(declared, learning) if grouped else ()),
         left_to_node=left_to_node(declared, placement),
-        replaced=replaced(declared, components, in_order=balance.in_order),
+        replaced=(
+            *replaced(declared, components, in_order=balance.in_order),
+            *_without_gpu(declared, placement),
+        ),
         to_measure=to_measure,
     )
+
+
+def _without_gpu(declared: Mapping[str, Declared], elsewhere: Collection[str]) -> Iterator[str]:
+    """Yield a line where devices that are "auto" are the CPU, though this machine has a GPU."""
+    keys = [
+        f"components.{role}.{option.name}"
+        for role, found in declared.items()
+        for option in found.file.options
+        if option.type == "device" and role not in elsewhere and found.options[option.name] == "auto"
+    ]
+    if keys and (why := unused_gpus()):
+        yield f'{" and ".join(keys)} = "auto": the CPU is taken: {why}'
 
 
 def _tables(read: Source) -> dict[str, Any]:

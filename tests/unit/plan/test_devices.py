@@ -45,6 +45,26 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("overrides", "roles"),
+    [
+        ((), ["critic_learner", "actor_learner"]),
+        (["components.critic_learner.device=cpu"], ["actor_learner"]),
+        (["placement.actor_learner=node"], ["critic_learner"]),  # that machine says what it has
+    ],
+)
+def test_a_gpu_that_the_installed_torch_cannot_take_is_named(machine, monkeypatch, overrides, roles):
+    """The CPU is taken for it where a device is "auto"."""
+    machine("RTX 4090", "RTX 4090")
+    assert not topology.load("pendulum", overrides).replaced
+    monkeypatch.setattr(devices, "torch_has_cuda", lambda: False)
+    plan = topology.load("pendulum", overrides)
+    keys = " and ".join(f"components.{role}.device" for role in roles)
+    (line,) = plan.replaced
+    assert line.startswith(f'{keys} = "auto": the CPU is taken: this machine has 2 GPUs, and the torch that')
+    assert {plan.components[role].options["device"] for role in roles} == {"cpu"}
+
+
+@pytest.mark.parametrize(
     ("num_gpus", "num_groups", "learners_on_each"),
     [(4, 4, [2] * 4), (2, 2, [2] * 2), (3, 2, [1, 1, 2]), (8, 2, [0] * 4 + [1] * 4), (1, 3, [6])],
 )
