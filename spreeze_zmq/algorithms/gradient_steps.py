@@ -45,6 +45,7 @@ class GradientSteps:
     Attributes:
         algorithm: the instance whose loss is trained.
         part: as above.
+        remarks: what is odd about the algorithm, and, on a GPU, why its updates are not recorded.
         num_updates: gradient steps taken.
         env_steps: transitions that this group of the run has sampled, as far as this learner knows.
         run_env_steps: those of group 0, as far as another group's learner has heard.
@@ -54,14 +55,16 @@ class GradientSteps:
         self, networks: LearnerNetworks, rows: ObservationRows, part: str, device: torch.device
     ) -> None:
         self._networks, self._rows, self.part, self._device = networks, rows, part, device
-        self.algorithm = networks.algorithm
+        self.algorithm, self.remarks = networks.algorithm, networks.remarks
         kind, options = type(self.algorithm), self.algorithm.options
         self._memory_size = kind.memory_size(options)
         nn.allow_tf32(options.precision, device)
         size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
         dtypes = nn.dtypes_of(options.precision, device, kind.auto_bf16)
-        dtype, line = nn.choose(networks.modules, size, dtypes)
+        dtype, line, is_odd = nn.choose(networks.modules, size, dtypes)
         log.info("%s", line)
+        if is_odd:
+            self.remarks.add(f"{line}: updates may take twice as long")
         in_dtype = partial(torch.autocast, device.type, dtype)
         self._autocast = contextlib.nullcontext if dtype == torch.float32 else in_dtype
         self._plain = False
@@ -86,7 +89,8 @@ class GradientSteps:
         batch size, and what is recorded of the one before holds memory of a GPU.
         """
         learn = [partial(self._learn, measured) for measured in (False, True)]
-        about: Any = (self._device, self._networks.written(), f"{self.part}_loss", [])
+        name, ended = f"{self.part}_loss", list[str]()
+        about: Any = (self._device, self._networks.written(), name, ended, self.remarks.add)
         self._launch = learn if self._plain else [captured(each, *about) for each in learn]
 
     def _tell_env_steps(self) -> None:
@@ -162,12 +166,12 @@ class GradientSteps:
         return {name: value.detach() for name, value in metrics.items()}, priorities
 
     def _name_untrained(self) -> None:
-        """Log the networks to which the first backward pass has given no gradient."""
+        """Remark on the networks to which the first backward pass has given no gradient."""
         for name, module in self._networks.modules.items():
             gradients = [each.grad for each in module.parameters() if id(each) in self._networks.own.held]
             if gradients and not any(each is not None and each.any() for each in gradients):
-                kind, part = type(self.algorithm).__name__, self.part
-                log.warning("%s: %s_loss gives no gradient to %r: nothing trains it", kind, part, name)
+                loss = f"{type(self.algorithm).__name__}: {self.part}_loss"
+                self.remarks.add(f"{loss} gives no gradient to {name!r}: nothing trains it")
 
     def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
         """The fields ``[T, n, ...]`` of a recurrent policy's batch as rows ``[T * n, ...]``, time-major,

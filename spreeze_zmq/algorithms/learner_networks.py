@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,6 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import set_parts
 
-log = logging.getLogger("spreeze")
-
 #: Streams of random numbers that are derived from a run's seed: the first weights, the noise of each part.
 FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
 
@@ -28,6 +25,30 @@ FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
 def seed_of(seed: int, stream: int) -> int:
     """The seed of one stream of random numbers of a run with ``seed``."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+class Remarks:
+    """What is odd about an algorithm without keeping it from training, and what is slow about its updates.
+
+    Attributes:
+        lines: one for each, in the order in which it was found.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._hear: Callable[[str], object] = lambda line: None
+
+    def add(self, line: str) -> None:
+        """Note a line, unless it has been noted."""
+        if line not in self.lines:
+            self.lines.append(line)
+            self._hear(line)
+
+    def tell(self, hear: Callable[[str], object]) -> None:
+        """Have ``hear`` called with each line that there is, and with each that comes."""
+        self._hear = hear
+        for line in self.lines:
+            hear(line)
 
 
 #: The groups of a learner's networks in the words of a message.
@@ -53,6 +74,7 @@ class LearnerNetworks:
         targets: the targets.
         modules: all networks by name.
         layers: description of the acting network's layers; None where only its class can act.
+        remarks: what is odd about them.
 
     Raises:
         AlgorithmError: the algorithm's declarations do not fit together.
@@ -67,6 +89,7 @@ class LearnerNetworks:
         seed: int,
         part: str,
     ) -> None:
+        self.remarks = Remarks()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(seed, FIRST_WEIGHTS))
             self.algorithm, networks = declared(kind, moving, env)
@@ -83,7 +106,8 @@ class LearnerNetworks:
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
         if part == "critic" and networks.targets and kind.after_critic_step is Algorithm.after_critic_step:
             names = ", ".join(networks.targets)
-            log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
+            about = f"{kind.__name__} has no after_critic_step"
+            self.remarks.add(f"{about}: the targets {names} keep their first weights")
         stretches = self._stretches(own, networks_apart(moving.stated))
         self._places = [TensorPlaces(*each) for each in self.modules.items()]
         self._beside = {
@@ -151,15 +175,15 @@ class LearnerNetworks:
             networks.gather_data()
 
     def name_unpublished(self) -> None:
-        """Log the buffers of trained networks that have changed and, as no float ones, are not published; but
-        for the count of a batch normalisation, which no evaluation reads.
+        """Remark on buffers of trained networks that have changed and, as no float ones, are not published;
+        but for the count of a batch normalisation, which no evaluation reads.
         """
         for name, buffer in self._beside.items():
             if name.split(".")[0] not in self._own_names or name.endswith(".num_batches_tracked"):
                 continue
             if not torch.equal(buffer, self._first_beside[name]):
                 hint = "samplers keep its first value; a float buffer is published, too"
-                log.warning("self.%s is saved but not published, it is %s: %s", name, buffer.dtype, hint)
+                self.remarks.add(f"self.{name} is saved but not published, it is {buffer.dtype}: {hint}")
 
     def written(self) -> dict[str, torch.Tensor]:
         """The memory that an update writes to, by name."""

@@ -11,6 +11,7 @@ import torch
 from spreeze_zmq.component import Component
 from spreeze_zmq.nn.device import claim
 from spreeze_zmq.plan import sizing
+from spreeze_zmq.plan.devices import unused_gpus
 
 log = logging.getLogger("spreeze")
 
@@ -25,10 +26,21 @@ def prepare_device(component: Component) -> str:
     log.info("device %s, %d threads", device, threads)
     if device.startswith("cuda") and component.plan.balance.in_order:
         repeat_sums()
-    claim(device, f"components.{component.role}.device")
+    key, plan = f"{component.role}.device", component.plan
+    claim(device, f"components.{key}")
+    # The launcher says it of the machine where the run is started.
+    left_open = plan.left_to_node + plan.groups.left_open * (plan.groups.number > 0)
+    if device == "cpu" and key in left_open and (why := unused_gpus()):
+        remark(component, f'components.{key} = "auto": the CPU is taken: {why}')
     for line in sizing.lines(component.plan.measured):
         log.info("%s", line)
     return device
+
+
+def remark(component: Component, line: str) -> None:
+    """Log what is odd about this learner, and have the run say it."""
+    log.warning("%s", line)
+    component.report_failure(line, "")
 
 
 def repeat_sums() -> None:

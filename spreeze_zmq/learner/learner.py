@@ -17,7 +17,7 @@ from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.cadence import cadence_of
 from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
-from spreeze_zmq.learner.device import prepare_device
+from spreeze_zmq.learner.device import prepare_device, remark
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.going_on import GoingOn
@@ -67,6 +67,7 @@ class Learner:
         self.half = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
         self.half.algorithm.offline = plan.offline
         self.arithmetic = arithmetic_of(self.half, env, device)
+        self.half.remarks.tell(lambda line: remark(component, line))
         self.cadence = cadence_of(component)
         self.work = Work(device)
         self.record = Record(component.folder.losses(role), self.cadence)
@@ -77,10 +78,9 @@ class Learner:
             self.others = Weights(channel, in_turn=plan.balance.in_order)
         self.counts = Counts()
         self.experience = _kind_of(plan, role)(component, self.half, self.outlet, self.others, self.counts)
-        is_one, of_policy = plan.groups.count == 1, self.outlet.of_policy
+        is_one, of_policy, in_order = plan.groups.count == 1, self.outlet.of_policy, plan.balance.in_order
         self.fusion = None if is_one else Fusion(component, self.half, self.experience, of_policy=of_policy)
         leads = (self.others is None or not of_policy) and plan.groups.number == 0
-        in_order = plan.balance.in_order
         self.course = Course(self.half, self.counts, plan.run.stop.counted(in_order), leads, in_order)
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0

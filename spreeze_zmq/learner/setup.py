@@ -115,7 +115,8 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
     shipped algorithm.
 
     Returns:
-        A line for each operation that pairs every row of a batch with every other.
+        A line for each thing that is odd about it, and for each operation that pairs every row of a batch
+        with every other.
 
     Raises:
         AlgorithmError: its code raises, or gives what a learner refuses; names file and line.
@@ -125,13 +126,14 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
     kind, options = algorithm_of(plan)
     options = replace(options, precision="fp32")
     files = {inspect.getsourcefile(base) for base in kind.__mro__ if base is not object}
-    pairs = PairedRows(files)
+    pairs, remarks = PairedRows(files), list[str]()
     for role in plan.learning.learners:
         half = algorithms.make(PART_OF[role], kind, options, plan.environment, "cpu", 1)
         half.leave_to_torch()
         with pairs:
             flops_per_transition(half, plan.environment)
-    return tuple(
+        remarks += half.remarks.lines
+    return *remarks, *(
         f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "
         "if that is not meant, squeeze(1) the first"
         for place, rows in pairs.found.items()

@@ -93,10 +93,12 @@ class Choice(NamedTuple):
     Attributes:
         dtype: number format of the products.
         line: for the log.
+        is_odd: whether native layers load and give other results than torch's, so that none is used.
     """
 
     dtype: torch.dtype
     line: str
+    is_odd: bool = False
 
 
 def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[torch.dtype]) -> Choice:
@@ -126,7 +128,8 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     names = sorted({name for name, part in parts if dtype in part.formats})
     found = f"({native.instructions})" + (f" ({native.problem})" if native.problem else "")
     if not names:
-        return Choice(dtype, f"layers: torch in {NAMES[dtype]}; native ones {found} compute something else")
+        line = f"layers: torch in {NAMES[dtype]}; native ones {found} compute something else"
+        return Choice(dtype, line, is_odd=True)
     threads = torch.get_num_threads()
     idle = f"; each in one of {threads} threads" if threads > 1 else ""
     return Choice(dtype, f"layers: native {found} in {NAMES[dtype]}: {', '.join(names)}{idle}")

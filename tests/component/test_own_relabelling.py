@@ -1,15 +1,17 @@
-"""A relabelling of one's own in both learners, each of which is sent the same rollouts."""
+"""An algorithm of one's own in learners: its relabelling in both, and what is odd about it."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.plan import devices
 
 HERE = "tests.component.test_own_relabelling"
 
@@ -23,6 +25,12 @@ class Reached(SAC):
         wanted = np.broadcast_to(reached, (len(batch), len(reached)))
         batch = episode.goals.relabelled(batch, episode, wanted)
         return batch.rows(batch.reward[:, -1] == 0.0)
+
+
+class Still(SAC):
+    """Its targets keep their first weights."""
+
+    after_critic_step = Algorithm.after_critic_step
 
 
 def ending(env):
@@ -70,3 +78,24 @@ def test_what_no_reward_is_known_of_is_named(peers):
     replay = learner(peers, "critic_learner").experience.replay
     with pytest.raises(InvalidEnvironment, match="it has no compute_reward"):
         replay.add(ending(peers.plan.environment))
+
+
+@pytest.mark.parametrize(
+    "peers", [[f"run.algorithm={HERE}:Still", "algorithm.hidden_sizes=[8]"]], indirect=True
+)
+def test_what_is_odd_about_a_learner_is_told(peers, monkeypatch):
+    """Its algorithm, and that it cannot take the GPU of the machine where it has its place."""
+    told = []
+    monkeypatch.setattr(
+        Component, "report", lambda self, kind, fields: told.append((kind, fields["summary"]))
+    )
+    monkeypatch.setattr(devices, "torch_has_cuda", lambda: False)
+    monkeypatch.setattr(devices, "num_cuda_devices", lambda: 1)
+    peers.plan = replace(peers.plan, left_to_node=("critic_learner.device",))
+    learner(peers, "critic_learner")
+    (first, gpu), (second, targets) = told
+    assert first == second == "failure"
+    assert gpu.startswith(
+        'components.critic_learner.device = "auto": the CPU is taken: this machine has 1 GPU, and'
+    )
+    assert targets.startswith("Still has no after_critic_step: the targets ")

@@ -91,6 +91,7 @@ class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
             objects hold.
         name: of the function, for the log.
         ended: gets the reason when recording ends; functions that share it end together.
+        say: called with that in one line: every update takes longer from then on.
     """
 
     def __init__(
@@ -100,16 +101,17 @@ class Captured(Recorded[ResultT, "_GraphCourse[ResultT]"]):
         kept: Mapping[str, torch.Tensor] | None = None,
         name: str = "the loss",
         ended: list[str] | None = None,
+        say: Callable[[str], object] = log.warning,
     ) -> None:
         # Nothing here refers to this object: graphs, whose memory is large, are freed once it is dropped.
-        super().__init__(function, lambda: _GraphCourse(function, recorder, kept or {}), name, ended)
+        super().__init__(function, lambda: _GraphCourse(function, recorder, kept or {}), name, ended, say)
 
     def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
         """The function's result; the next call may overwrite it."""
         try:
             return super().__call__(*tensors)
         except _NotRecordedError as error:
-            log.warning("updates are launched kernel by kernel, no CUDA graph can be made: %s", error)
+            self._say(f"updates are launched kernel by kernel, no CUDA graph can be made: {error}")
             self._courses.clear()
             self._ended = [str(error)]  # of this function alone, whatever others can
             return self._function(*tensors)
@@ -223,10 +225,11 @@ def captured(
     kept: Mapping[str, torch.Tensor] | None = None,
     name: str = "the loss",
     ended: list[str] | None = None,
+    say: Callable[[str], object] = log.warning,
 ) -> Callable[..., ResultT]:
     """``function`` recorded, on a GPU as a CUDA graph (:class:`Captured`), on a CPU on a tape
     (:class:`Taped`). On a CPU ``SPREEZE_NATIVE=0`` returns it as it is, for a debugger.
     """
     if device.type == "cuda":
-        return Captured(function, CudaGraphs(device), kept, name, ended)
+        return Captured(function, CudaGraphs(device), kept, name, ended, say)
     return Taped(function, kept, name, ended) if device.type == "cpu" and enabled() else function

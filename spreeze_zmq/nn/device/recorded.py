@@ -73,6 +73,7 @@ class Recorded(Generic[ResultT, CourseT]):
         new_course: makes the course of another form.
         name: of the function, for the log.
         ended: gets the reason when recording ends; functions that share it end together.
+        say: called with that in one line.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class Recorded(Generic[ResultT, CourseT]):
         new_course: Callable[[], CourseT],
         name: str,
         ended: list[str] | None,
+        say: Callable[[str], object] = log.info,
     ) -> None:
-        self._function, self._new_course, self._name = function, new_course, name
+        self._function, self._new_course, self._name, self._say = function, new_course, name, say
         self._courses: dict[tuple[object, ...], CourseT] = {}
         self._ended: list[str] = [] if ended is None else ended
         self._rest = self._strangers = 0
@@ -122,5 +124,5 @@ class Recorded(Generic[ResultT, CourseT]):
         else:
             self._ended.append(why)
         if why != self._told:  # after a rest it is often the same
-            log.info("updates are not recorded: %s %s", self._name, why)
+            (log.info if rests else self._say)(f"updates are not recorded: {self._name} {why}")
         self._told = why

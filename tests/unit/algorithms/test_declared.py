@@ -124,10 +124,12 @@ def test_a_network_in_the_place_of_another_is_saved(load):
     assert torch.equal(*weights)
 
 
-def test_targets_that_nothing_moves_are_named_in_the_log(load, caplog):
+def test_targets_that_nothing_moves_are_a_remark(load):
     """They may be meant to stay, as a random network that is predicted: no error."""
-    half_of(load(new=REPLACED.replace("after_critic_step", "_moved")))
-    assert "has no after_critic_step: the targets target keep their first weights" in caplog.text
+    half = half_of(load(new=REPLACED.replace("after_critic_step", "_moved")))
+    assert half.remarks.lines == [
+        "Mine has no after_critic_step: the targets target keep their first weights"
+    ]
 
 
 def test_names_of_an_algorithms_own_are_no_mistake(load):
@@ -314,14 +316,12 @@ def test_what_a_backward_pass_reaches_and_nothing_trains_is_named(load, name, ma
         half_of(own).update(batch())
 
 
-def test_a_network_without_a_gradient_is_named_once(load, caplog):
-    """The run goes on, and its log says that nothing trains it."""
+def test_a_network_without_a_gradient_is_named_once(load):
+    """The run goes on, and says that nothing trains it."""
     half = half_of(load("return Networks(critic={", 'return Networks(critic={"idle": nn.mlp([3, 1]), '))
     half.update(batch())
     half.update(batch())
-    assert [record.getMessage() for record in caplog.records if "idle" in record.getMessage()] == [
-        "Mine: critic_loss gives no gradient to 'idle': nothing trains it"
-    ]
+    assert half.remarks.lines == ["Mine: critic_loss gives no gradient to 'idle': nothing trains it"]
 
 
 @pytest.mark.parametrize(

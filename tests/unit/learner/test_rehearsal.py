@@ -54,6 +54,12 @@ def test_rows_beside_every_other_row_are_named(rehearsed):
     assert "squeeze(1) the first" in line
 
 
+def test_what_nothing_trains_or_moves_is_named(rehearsed):
+    """Half of the networks would keep their first weights, and the run would go on."""
+    (line,) = rehearsed(after="pass\n    after_critic_step = Algorithm.after_critic_step")
+    assert line == "Q has no after_critic_step: the targets target keep their first weights"
+
+
 def test_what_follows_an_update_is_tried(rehearsed):
     """Its error comes before the first process, with its place."""
     with pytest.raises(AlgorithmError, match=r"after_critic_step: /.*py:19: AttributeError: .*'qq'"):
