@@ -108,6 +108,11 @@ def starved_s(pid: int | None = None) -> float:
         return 0.0
 
 
+def served_s() -> float:
+    """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
+    return time.monotonic() - starved_s()
+
+
 def busy_cpu_s(pid: int = 0) -> float:
     """CPU seconds that all processes have used so far on the cores that ``pid`` may run on, 0 is this one; in
     a container that may use fewer, those in it.

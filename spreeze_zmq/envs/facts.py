@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure
+from spreeze_zmq.base.usage import served_s
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.engines import engine_of
@@ -89,11 +90,11 @@ def _sticks(batch: BatchedEnv, first: NDArray[Any], note: Callable[[str], None])
     """Whether resets without a seed begin all as ``first``, that with seed 0, and others do not. False too
     where all would take longer than ``STICKS_S``, which is noted. Raises EnvironmentFailure.
     """
-    until_s, is_late = time.monotonic() + STICKS_S, False
+    until_s, is_late = served_s() + STICKS_S, False
 
     def is_first(seed: int | None = None) -> bool:
         nonlocal is_late
-        is_late = is_late or time.monotonic() >= until_s
+        is_late = is_late or served_s() >= until_s
         return not is_late and np.array_equal(batch.reset(seed=seed)[0], first)
 
     sticks = is_first() and not all(is_first(seed) for seed in (1, 2, 3))

@@ -26,7 +26,7 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
-from spreeze_zmq.base.usage import starved_s
+from spreeze_zmq.base.usage import served_s
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.door import RESET, STEP, expected_reward
 from spreeze_zmq.envs.engines import engine_of
@@ -122,11 +122,6 @@ def timed(one: BatchedEnv) -> Timing:
     step_s, step_computes = statistics.median_low(steps)
     computes = (time.process_time() - began_cpu_s) / max(served_s() - began_s, 1e-9)
     return Timing(one.backend, reset_s=reset_s, step_s=step_s, step_computes=step_computes, computes=computes)
-
-
-def served_s() -> float:
-    """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
-    return time.monotonic() - starved_s()
 
 
 def fault_of(
