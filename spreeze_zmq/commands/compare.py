@@ -40,6 +40,8 @@ from spreeze_zmq.screen.terminal.numbers import clock, decimal
 _FAR = ("env_steps", "trained_transitions")
 #: Options in the label of a setting, if they tell it from all others.
 MOST_SHOWN = 4
+#: Kinds of lines in a picture: the next one where all of its colours have been used.
+LINES, COLOURS = ("solid", "dashed", "dotted", "dashdot"), 10
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ def draw(groups: Sequence[Setting], path: Path) -> None:
         own = [group for group in groups if group.env == env]
         for axis, panel in zip(AXES, row, strict=False):
             for number, group in enumerate(own):
-                _draw_group(panel, group, axis, f"C{number}")
+                _draw_group(panel, group, axis, _line(number))
             if panel is not row[0]:
                 panel.sharey(row[0])
             panel.set_xlabel(AXES[axis])
@@ -227,15 +229,20 @@ def draw(groups: Sequence[Setting], path: Path) -> None:
     picture.save(figure, path)
 
 
-def _draw_group(panel: Any, group: Setting, axis: str, color: str) -> None:
+def _line(number: int) -> dict[str, str]:
+    """The colour and kind of line of a setting: no two of forty are alike."""
+    return {"color": f"C{number % COLOURS}", "linestyle": LINES[number // COLOURS % len(LINES)]}
+
+
+def _draw_group(panel: Any, group: Setting, axis: str, line: Mapping[str, str]) -> None:
     label = group.label + (f" ({len(group.runs)} runs)" if len(group.runs) > 1 else "")
     joint = join(group.curves, axis) if len(group.curves) > 1 else None
     for number, curve in enumerate(group.curves):
         style = {"alpha": 0.3, "linewidth": 0.8} if joint else {"label": label if number == 0 else None}
-        panel.plot(curve.x[axis], curve.mean_return, color=color, drawstyle="steps-post", **style)
+        panel.plot(curve.x[axis], curve.mean_return, drawstyle="steps-post", **line, **style)
     if joint:
-        panel.plot(joint.x, joint.middle, color=color, label=label)
-        panel.fill_between(joint.x, joint.low, joint.high, color=color, alpha=0.2, linewidth=0)
+        panel.plot(joint.x, joint.middle, label=label, **line)
+        panel.fill_between(joint.x, joint.low, joint.high, color=line["color"], alpha=0.2, linewidth=0)
 
 
 def _draw_profile(panel: Any, groups: Sequence[Setting]) -> None:
@@ -244,7 +251,7 @@ def _draw_profile(panel: Any, groups: Sequence[Setting]) -> None:
     span = np.ptp(every) or 1.0
     levels = np.linspace(every.min() - 0.05 * span, every.max() + 0.05 * span, 500)
     for number, group in enumerate(groups):
-        panel.plot(levels, profile(group.best, levels), color=f"C{number}")
+        panel.plot(levels, profile(group.best, levels), **_line(number))
     panel.set_xlabel("best return")
     panel.set_ylabel("share of runs with more")
     panel.grid(alpha=0.3)

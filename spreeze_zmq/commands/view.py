@@ -1,4 +1,4 @@
-"""``spreeze view RUN [RUN ...]``: serve the page of a finished run from its folder, with others beside it."""
+"""``spreeze view RUN [RUN ...]``: serve the page of a run that is over, or that has none, from its folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from spreeze_zmq.commands.evaluate import add_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.page import address
 
 
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address.
+    """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address. The
+    page of a live run that has none is as the run is when it is loaded.
 
     Raises:
         InputError: there is no such run, or no such run to draw beside it; the port is taken or out of range.
@@ -68,7 +70,11 @@ def main(arguments: argparse.Namespace) -> int:
         own = Path(made)  # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
         agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
         server = Server(
-            listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent, others
+            listener,
+            token,
+            lambda: [run_entry(plan, live=False, state=_state_of(folder)), *journal(folder)],
+            agent,
+            others,
         )
         server.start()
         say(f"{address.url(listener, token)}{beside}  (Ctrl-C ends it)", flush=True)
@@ -78,3 +84,11 @@ def main(arguments: argparse.Namespace) -> int:
         over.wait()
         server.close()
     return 0
+
+
+def _state_of(folder: RunFolder) -> str:
+    """Whether the run has ended or crashed, or runs without a page of its own, now."""
+    try:
+        return read_run(folder.path).state
+    except InputError:  # it was moved or deleted while the page is open
+        return "ended"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import time
@@ -16,7 +15,7 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import find_runs
 from spreeze_zmq.screen.page.story import journal
 
-#: Runs that are offered, the newest ones.
+#: Runs that are offered: the newest ones, and those beyond that still run.
 MOST_RUNS = 100
 #: Time for which they are not looked for again: a page with several of them asks for each at once.
 FOUND_FOR_S = 5.0
@@ -38,11 +37,14 @@ class Neighbours:
         self._looked_s = -math.inf  # on the monotonic clock
 
     def found(self) -> dict[str, dict[str, Any]]:
-        """Name of each run -> what the page shows of it, the newest first."""
-        return dict(itertools.islice(self._all().items(), MOST_RUNS))
+        """Name of each run that is offered -> what the page shows of it, the newest first."""
+        every = enumerate(self._all().items())
+        return dict(row for i, row in every if i < MOST_RUNS or row[1]["state"] == "running")
 
     def _all(self) -> dict[str, dict[str, Any]]:
-        """:meth:`found` of all of them; to look for them reads files of each run of the folder."""
+        """:meth:`found` of all runs, however many there are; to look for them reads files of each run of the
+        folder.
+        """
         if time.monotonic() - self._looked_s >= FOUND_FOR_S:
             self._runs = self._look()
             self._looked_s = time.monotonic()
@@ -65,12 +67,12 @@ class Neighbours:
         }
 
     def named(self, given: str) -> str:
-        """The name in :meth:`found` of a run that is given by its folder.
+        """The name of a run that is given by its folder, by which a page gets its curves.
 
         Raises:
-            InputError: it is none of them.
+            InputError: it is no other run of the environment beside this one.
         """
-        found, place = self.found(), self._folder.parent
+        found, place = self._all(), self._folder.parent
         with contextlib.suppress(ValueError):
             if (name := str(Path(given).resolve().relative_to(place))) in found:
                 return name
@@ -85,10 +87,10 @@ class Neighbours:
         return json.dumps(plain(self.found())).encode()
 
     def entries(self, name: str) -> bytes | None:
-        """The entries of a run that its curves are drawn of, as JSON; None where none of :meth:`found` is
-        called so.
+        """The entries of a run that its curves are drawn of, as JSON; None where no other run of the
+        environment beside this one is called so.
         """
-        if name not in self.found():
+        if name not in self._all():
             return None
         entries = journal(RunFolder(self._folder.parent / name))
         return json.dumps([plain(entry) for entry in entries if entry["topic"] in DRAWN]).encode()

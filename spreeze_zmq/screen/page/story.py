@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.files import plain
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.plan.moves import offered
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
@@ -31,9 +32,14 @@ SHOWN_TABLES = ("run", "run_dir", "learning", "components", "channels")
 Entry = dict[str, Any]
 
 
-def run_entry(plan: Plan, *, live: bool) -> Entry:
+def run_entry(plan: Plan, *, live: bool, state: str = "running") -> Entry:
     """The facts of a run that do not change while it runs: ``SHOWN_TABLES`` as run.json has them, and the
     settings that may move as the topology states them.
+
+    Args:
+        plan: of the run.
+        live: whether what it says from now on follows.
+        state: its own now, as :class:`~spreeze_zmq.run.history.PastRun` has it.
     """
     tables = json.loads(plan.to_json())
     about = {name: tables[name] for name in SHOWN_TABLES}
@@ -44,11 +50,17 @@ def run_entry(plan: Plan, *, live: bool) -> Entry:
         "about": {
             **about,
             "live": live,
+            "state": state,
             "name": name,
             "limits": limits(plan),
-            "moves": plain(offered(plan)) if live else {},
+            "moves": plain(_moves(plan)) if live else {},
         },
     }
+
+
+def _moves(plan: Plan) -> dict[str, dict[str, Any]]:
+    """What a page may ask for: it passes on no number beyond ``LARGEST``."""
+    return {name: {"minimum": -LARGEST, "maximum": LARGEST, **about} for name, about in offered(plan).items()}
 
 
 def limits(plan: Plan) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,10 +31,14 @@ def lasted(seconds: float) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """A return, with one digit after the point, two below 10, and more below 0.1; ``-`` for none."""
+    """A return, with one digit after the point, two below 10, and more below 0.1; a power of ten from 1e9 on;
+    ``-`` for none.
+    """
     if value is None:
         return "-"
     size = abs(value)
+    if 1e9 <= size < math.inf:
+        return f"{value:.2e}"
     if size >= 10_000:
         return f"{value:,.0f}"
     if size >= 10 or not size > 0:

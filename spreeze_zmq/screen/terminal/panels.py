@@ -42,7 +42,7 @@ LABEL = 16
 REFUSALS = 3
 #: A learner that lacks samples for this share of its time is highlighted.
 NOTICEABLE = 0.5
-#: The state of the last frame, which leaves out processes, progress and page.
+#: The state of the last frame, which leaves out processes, machines, rates, progress and page.
 ENDED = "ended"
 STATE_STYLES = {"training": "bold green", "warming up": "bold cyan", ENDED: "bold"}
 
@@ -187,7 +187,7 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Panel]:
     beside = [("policy lag", f"{lag.get('recent_p50', lag['p50']):,g}, at most {lag['max']:,g}")]
     if ratio["measured"] is not None:
         beside.insert(0, ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"))
-    if used := efficiency(status.get("efficiency")):
+    if status.get("state") != ENDED and (used := efficiency(status.get("efficiency"))):
         beside.append(("learners use", used))
     names = {
         "env_steps": "env steps",
@@ -243,6 +243,8 @@ def _processes(scene: Scene, width: int) -> list[Line]:
 
 def _machines(status: Mapping[str, Any]) -> list[Line]:
     """A line for each machine that has joined."""
+    if status.get("state") == ENDED:
+        return []
     lines: list[Line] = []
     for row in status.get("machines", {}).values():
         samplers = f"{row['samplers']} sampler{'s' * (row['samplers'] != 1)}"

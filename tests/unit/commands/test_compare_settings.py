@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.commands.compare import _labels, _once
+from spreeze_zmq.commands.compare import Setting, _labels, _once, draw
 from spreeze_zmq.commands.setting import setting_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
@@ -245,3 +245,16 @@ def test_no_two_settings_have_one_label(plan, tmp_path):
     assert len(set(labels)) == 4
     assert labels[1].endswith(" a=2, b=2, c=2, d=2, f=1")
     assert labels[2].endswith(" a=2, b=2, c=2, d=2, f=2")
+
+
+def test_no_two_settings_of_a_picture_have_the_same_line(plan, tmp_path, monkeypatch):
+    """There are ten colours; also in the profile of best returns."""
+    folder = RunFolder.create("one", str(tmp_path / "one")).path
+    (folder / RUN_FILE).write_text(plan.to_json())
+    curve = Curve({axis: np.array([1.0, 2.0]) for axis in AXES}, np.zeros(2))
+    runs, curves, figures = [read_run(folder)] * 2, [curve] * 2, []
+    monkeypatch.setattr("spreeze_zmq.commands.picture.save", lambda figure, path: figures.append(figure))
+    draw([Setting("Pendulum-v1", str(number), runs, curves) for number in range(12)], tmp_path / "all.png")
+    for panel in figures[0].axes:
+        lines = [line for line in panel.get_lines() if line.get_alpha() is None]
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines) == 12

@@ -1,10 +1,12 @@
 // Curves over time, with uPlot; colours come from the style sheet, so that they follow the theme.
 
-import { clock, decimal, element, plain, short } from "./format.js";
+import { clock, decimal, element, exact, plain, ticks } from "./format.js";
 
 /** Gauges that are drawn elsewhere, or that hardly move. */
 const ELSEWHERE = /^(replay_ratio|.*replay_size|batch_size|.*learning_rate)$/;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** The dashes of a second line, whose colour alone not everybody tells from the first one's. */
+export const SECOND = [8, 3];
 const ROLE_COLOURS = ["blue", "violet", "green", "amber", "teal", "red"];
 
 export class Charts {
@@ -28,12 +30,12 @@ export class Charts {
     this.learning();
     this.show("rates", [x, column("env_steps_per_s"), column("trained_transitions_per_s")], [
       line("env steps /s", "blue", { scale: "y" }),
-      line("trained on /s", "violet", { scale: "right" }),
+      line("trained on /s", "violet", { scale: "right", dash: SECOND }),
     ]);
     this.show("ratio", [x, column("replay_ratio"), column("replay_ratio_target")], [line("measured", "blue"), line("wanted", "muted", { dash: [4, 4] })]);
     const bound = status?.policy_lag.bound;
     const lag = [x, column("lag_p50"), column("lag_p99")];
-    const series = [line("p50", "blue"), line("p99", "violet")];
+    const series = [line("p50", "blue"), line("p99", "violet", { dash: SECOND })];
     if (bound != null) (lag.push(x.map(() => bound)), series.push(line("bound", "red", { dash: [4, 4] })));
     this.show("lag", lag, series);
     this.counts(x);
@@ -75,7 +77,7 @@ export class Charts {
   }
 
   losses(x) {
-    const names = Object.keys(this.run.status?.gauges ?? {}).filter((name) => !ELSEWHERE.test(name)).sort(byKind);
+    const names = [...this.run.names.gauges].filter((name) => !ELSEWHERE.test(name)).sort(byKind);
     const place = document.getElementById("losses");
     for (const name of names) {
       const id = `loss-${name}`;
@@ -84,7 +86,7 @@ export class Charts {
         box = element("div", { class: "loss" }, element("p", {}, element("span", {}, plain(name)), element("b", { class: "number" })), element("div", { class: "chart spark", id }));
         place.append(box);
       } else box = box.parentElement;
-      box.querySelector("b").textContent = decimal(this.run.status.gauges[name]);
+      box.querySelector("b").textContent = decimal(this.run.status?.gauges[name]);
       this.show(id, [x, this.run.points.map((point) => point.gauges?.[name] ?? null)], [line(plain(name), "blue", { width: 1.25 })], { spark: true });
     }
   }
@@ -117,7 +119,7 @@ export class Charts {
 /** The height of a plot: a legend has its place below. */
 const heightOf = (place, spark) => Math.max(40, place.clientHeight - (spark ? 0 : 26));
 
-export const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : short(v)), ...more });
+export const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : exact(v)), ...more });
 const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, unnamed: true });
 const faint = (name) => `color-mix(in srgb, ${colour(name)} 14%, transparent)`;
 
@@ -145,15 +147,27 @@ export function unique(table) {
   return table.map((column) => column.filter((_, i) => kept[i]));
 }
 
+/** Seconds between two labels of a time: whole ones, whose clocks differ. */
+const SECONDS = [1, 60].flatMap((unit) => [1, 2, 5, 10, 15, 30].map((times) => times * unit));
+SECONDS.push(...[1, 2, 3, 6, 12].map((hours) => 3600 * hours), ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => 86_400 * days));
+
+/** The width of an axis that has room for its labels. */
+const widest = (_, labels) => Math.max(46, 10 + 6.5 * Math.max(0, ...(labels ?? []).map((label) => label.length)));
+
 function options(width, height, series, { bands = [], spark = false, counted = "", whole = false, zoom = false }) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif", labelGap: 0 };
-  const right = series.some((one) => one.scale === "right");
-  const time = (_, values) => values.map((value) => (counted ? short(value) : clock(value)));
-  const numbers = (_, values) => values.map(short);
-  const axes = [{ ...axis, size: 24, space: 60, values: time, grid: { show: false } }, { ...axis, size: 46, space: 34, values: numbers }];
+  const right = series.find((one) => one.scale === "right");
+  const numbers = (_, values, i, space, step) => ticks(values, step);
+  const time = (_, values) => values.map(clock);
+  const below = counted ? { space: 70, values: numbers } : { space: 60, values: time, incrs: SECONDS };
+  const beside = { ...axis, size: widest, space: 34, values: numbers };
+  const left = right ? series.find((one) => one.scale !== "right") : null;
+  const axes = [{ ...axis, size: 24, ...below, grid: { show: false } }, { ...beside, stroke: left?.stroke ?? axis.stroke }];
   if (whole) axes[1].incrs = [1, 2, 5, 10, 20, 50, 100];
-  if (right) axes.push({ ...axis, scale: "right", side: 1, size: 46, space: 34, values: numbers, grid: { show: false } });
-  const legend = { show: !spark, live: true, markers: { width: 0, fill: (_, i) => series[i - 1]?.stroke } };
+  if (right) axes.push({ ...beside, scale: "right", side: 1, stroke: right.stroke, grid: { show: false } });
+  const isDashed = (i) => series[i - 1]?.dash?.length > 0;
+  const markers = { width: (_, i) => (isDashed(i) ? 2 : 0), stroke: (_, i) => series[i - 1]?.stroke, fill: (_, i) => (isDashed(i) ? "transparent" : series[i - 1]?.stroke) };
+  const legend = { show: !spark, live: true, markers };
   return {
     width, height, bands, legend,
     padding: spark ? [4, 0, 4, 0] : [10, right ? 0 : 12, 0, 0],
@@ -161,7 +175,7 @@ function options(width, height, series, { bands = [], spark = false, counted = "
     axes: spark ? [{ show: false }, { show: false }] : axes,
     cursor: { show: !spark, drag: { setScale: zoom, x: zoom }, points: { size: 6 } },
     hooks: { setSelect: [(chart) => zoom && chart.select.width > 0 && chart.root.classList.add("zoomed")] },
-    series: [{ label: counted || "time", value: (_, v) => (v == null ? "" : counted ? short(v) : clock(v)) }, ...series],
+    series: [{ label: counted || "time", value: (_, v) => (v == null ? "" : counted ? exact(v) : clock(v)) }, ...series],
   };
 }
 

@@ -2,6 +2,9 @@
 
 import { clock, element } from "./format.js";
 
+/** Events that are shown, the newest ones. */
+const MOST = 100;
+
 let shown = -1;
 
 export function showEvents(place, run) {
@@ -9,7 +12,8 @@ export function showEvents(place, run) {
   if (key === shown) return;
   shown = key;
   const open = new Set([...place.querySelectorAll("details[open]")].map((details) => details.dataset.key));
-  place.replaceChildren(...run.events.toReversed().slice(0, 100).map((event) => line(event, open)));
+  place.replaceChildren(...run.events.toReversed().slice(0, MOST).map((event) => line(event, open)));
+  if (run.events.length > MOST) place.append(element("li", { class: "muted" }, `earlier ones: ${run.about.run_dir}/metrics.jsonl`));
   if (!run.events.length) place.replaceChildren(element("li", { class: "muted" }, "nothing yet"));
 }
 

@@ -1,7 +1,7 @@
 // Any number of the run, and of others beside it, over an axis of one's choice: two at once, smoothed, zoomed, and
 // kept as a file.
 
-import { line, unique } from "./charts.js";
+import { line, SECOND, unique } from "./charts.js";
 import { element, plain } from "./format.js";
 import { Run, numUntil } from "./run.js";
 
@@ -31,7 +31,8 @@ export class Explorer {
     this.others = new Map(); // name -> its run, whose curves are drawn beside this one's
     this.states = {}; // name -> what is offered of it
     offer(this.beside, [ADD], ADD);
-    this.find().then(() => asked().forEach((name) => name in this.states && this.add(name)));
+    this.find();
+    asked().forEach((name) => this.add(name)); // whether or not it is among those that are offered
     this.beside.addEventListener("focus", () => this.find());
     this.beside.addEventListener("input", () => this.add(this.beside.value));
     setInterval(() => document.hidden || run.lost || this.follow(), LOOK_MS);
@@ -72,8 +73,8 @@ export class Explorer {
         drawn.push({ run, name, number: numbers.get(name), prefix, label: prefix + plain(name), colour: colours[i], scale: ["y", "right"][i], dash: dashes[i] });
       });
     };
-    add(this.run, "", ["blue", "violet"], [[], []]);
-    [...this.others].forEach(([name, run], i) => run && add(run, `${name}: `, [colourOf(i), colourOf(i)], [[], [3, 4]]));
+    add(this.run, "", ["blue", "violet"], [[], SECOND]);
+    [...this.others].forEach(([name, run], i) => run && add(run, `${name}: `, [colourOf(i), colourOf(i)], [[], SECOND]));
     return drawn;
   }
 
@@ -107,15 +108,18 @@ export class Explorer {
     this.draw();
   }
 
+  /** Draw another run no more. */
+  drop(name) {
+    this.others.delete(name);
+    this.show();
+    this.draw();
+  }
+
   /** Show which runs are drawn, each with what takes it away. */
   show() {
     const chips = [...this.others.keys()].map((name, i) => {
       const chip = element("button", { type: "button", class: "chip", style: `--own: var(--${colourOf(i)})`, title: `draw ${name} no more` }, name, element("span", { "aria-hidden": true }, " ×"));
-      chip.addEventListener("click", () => {
-        this.others.delete(name);
-        this.show();
-        this.draw();
-      });
+      chip.addEventListener("click", () => this.drop(name));
       return chip;
     });
     this.chips.replaceChildren(...chips);
@@ -134,7 +138,9 @@ export class Explorer {
 
   async read(name) {
     const answer = await fetch(`runs/${encodeURIComponent(name)}`).catch(() => null);
-    if (!answer?.ok || !this.others.has(name)) return;
+    if (!this.others.has(name)) return;
+    if (answer?.status === 404 && !this.others.get(name)) this.drop(name); // the address asks for what is not there
+    if (!answer?.ok) return;
     const other = new Run();
     for (const entry of await answer.json()) other.take(entry);
     if (this.others.has(name)) this.others.set(name, other);
@@ -161,16 +167,14 @@ const about = (name, { algorithm, seed, state }) => `${name} (${algorithm}, seed
 
 /** Every number that a run has: name -> its rows, and where in a row it is. */
 export function numbersOf(run) {
-  const { points, evaluations } = run;
+  const { points, evaluations, names } = run;
   const found = new Map();
-  const last = points.at(-1) ?? {};
-  for (const name of Object.keys(last)) if (!AXIS_OR_TABLE.has(name)) found.set(name, { rows: points, of: (row) => row[name] });
-  for (const name of Object.keys(last.gauges ?? {}).sort()) if (!found.has(name)) found.set(name, { rows: points, of: (row) => row.gauges?.[name] });
-  for (const role of Object.keys(last.counts ?? {})) found.set(`processes of ${role}`, { rows: points, of: (row) => row.counts[role] });
-  const score = evaluations.at(-1) ?? {};
-  for (const [name, value] of Object.entries(score))
-    if (typeof value === "number" && !NO_RESULT.has(name)) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row[name] });
-  for (const name of Object.keys(score.info ?? {}).sort()) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row.info?.[name] });
+  for (const name of Object.keys(points.at(-1) ?? {})) if (!AXIS_OR_TABLE.has(name)) found.set(name, { rows: points, of: (row) => row[name] });
+  for (const name of [...names.gauges].sort()) if (!found.has(name)) found.set(name, { rows: points, of: (row) => row.gauges?.[name] });
+  for (const role of names.counts) found.set(`processes of ${role}`, { rows: points, of: (row) => row.counts?.[role] });
+  for (const name of names.evaluation)
+    if (!NO_RESULT.has(name)) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row[name] });
+  for (const name of [...names.info].sort()) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row.info?.[name] });
   return found;
 }
 

@@ -1,6 +1,6 @@
 // The run's processes and channels as they are: a card for each role, an arrow for each channel that carries data.
 
-import { bytes, element, isOver, percent, plain, short } from "./format.js";
+import { bytes, element, hasEnded, isOver, percent, plain, short } from "./format.js";
 
 const CONTROL = new Set(["report", "control", "feed"]);
 const MANY = 12;
@@ -28,7 +28,7 @@ export class Flow {
   }
 
   draw() {
-    const { status } = this.run;
+    const status = hasEnded(this.run) ? null : this.run.status; // its last shares are of a time in which it ended
     for (const [role, card] of this.cards) this.drawCard(role, card, status);
     this.drawArrows(status);
   }
@@ -36,11 +36,12 @@ export class Flow {
   drawCard(role, card, status) {
     const living = Object.entries(status?.processes ?? {}).filter(([, process]) => process.role === role);
     living.sort(([a], [b]) => indexOf(a) - indexOf(b));
-    const gone = [...this.run.gone].filter(([name, how]) => name.startsWith(`${role}-`) && how.restarting && !living.some(([other, p]) => other === name && p.ready));
+    const awaited = hasEnded(this.run) ? [] : [...this.run.gone];
+    const gone = awaited.filter(([name, how]) => name.startsWith(`${role}-`) && how.restarting && !living.some(([other, p]) => other === name && p.ready));
     const rows = living.filter(([name]) => !gone.some(([other]) => other === name)).map(([name, process]) => processRow(name, process, living.length > MANY));
     rows.push(...gone.map(([name, about]) => element("div", { class: "process gone", "data-name": name, title: about.how }, element("span", {}, indexOf(name)), element("b", {}, about.how))));
     card.querySelector(".processes").replaceChildren(...rows);
-    card.dataset.state = gone.length ? "gone" : stateOf(living, this.run.about.components[role]);
+    card.dataset.state = gone.length ? "gone" : hasEnded(this.run) ? "absent" : stateOf(living, this.run.about.components[role]);
     const others = status?.others?.[role];
     const more = others ? `${others.count} more, ${percent(others.busy)} busy` : "";
     card.querySelector("p").textContent = [wordsOf(living, card.dataset.state), more].filter(Boolean).join(" · ");

@@ -1,6 +1,6 @@
 // The groups of samplers and learners that share a model, a row for each; the card is there only while some do.
 
-import { bytes, count, element, percent, short } from "./format.js";
+import { bytes, count, element, short } from "./format.js";
 
 const HEADINGS = ["group", "env steps", "transitions trained", "rounds", "sent", "from the fused model"];
 
@@ -14,6 +14,6 @@ export function showGroups(card, { status }) {
 function row([name, { env_steps, trained_transitions, rounds, received_bytes, distance, lost }]) {
   const says = name === "0" ? " this run: all other figures" : lost ? " lost" : "";
   const title = element("th", { scope: "row" }, name, element("small", { class: "muted" }, says));
-  const figures = [short(env_steps), short(trained_transitions), count(rounds), bytes(received_bytes), percent(distance)];
+  const figures = [short(env_steps), short(trained_transitions), count(rounds), bytes(received_bytes), `${(100 * distance).toFixed(1)} %`];
   return element("tr", { "data-name": name }, title, ...figures.map((text) => element("td", {}, text)));
 }

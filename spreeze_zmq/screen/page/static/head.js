@@ -1,6 +1,9 @@
 // The head of the page, and the figures below the pictures.
 
-import { clock, count, decimal, element, episodesOf, isOver, percent, plain, short, spread } from "./format.js";
+import { advice, clock, count, decimal, element, episodesOf, isOver, percent, plain, short, spread } from "./format.js";
+
+/** What is said of a run that this page reads from its folder, and does not hear of, by its state. */
+const READ = { running: "runs; as of when this page was loaded", ended: "past run", crashed: "past run, crashed" };
 
 const at = (id) => document.getElementById(id);
 
@@ -8,18 +11,30 @@ export function showHead(run) {
   const { about, status } = run;
   at("env").textContent = about.run.env;
   at("facts").textContent = `${about.run.algorithm.toUpperCase()} · seed ${about.run.seed} · ${about.name}`;
+  const state = run.ended ? "over" : about.live ? run.lost || status?.state : READ[about.state];
+  if (state) at("state").textContent = at("state").dataset.state = state;
+  if (!status && (run.ended || !about.live)) for (const id of ["scores", "figures"]) at(id).replaceChildren(element("p", { class: "muted" }, "nothing was recorded"));
   if (!status) return;
-  const state = run.ended ? "over" : about.live ? run.lost || status.state : "past run";
-  at("state").textContent = state;
-  at("state").dataset.state = state;
+  showStanding(status);
   at("clock").textContent = clock(status.t_s);
   const goals = goalsOf(status);
-  const nearest = goals.reduce((best, goal) => (goal.share > (best?.share ?? -1) ? goal : best), null);
-  at("bar").style.width = `${100 * Math.min(1, nearest?.share ?? 0)}%`;
-  const left = goals.map((goal) => goal.left_s).filter((left_s) => left_s != null);
-  at("left").textContent = left.length && !isOver(run) ? `${clock(Math.min(...left))} left at most` : "";
+  const next = isOver(run) ? null : least(goals.filter((goal) => goal.left_s != null), (goal) => goal.left_s);
+  const reached = next ?? least(goals, (goal) => -goal.share);
+  at("bar").style.width = `${100 * Math.min(1, reached?.share ?? 0)}%`;
+  const earlier = status.stop.return == null ? "" : " at most"; // a run may end earlier by its return
+  at("left").textContent = next && about.live ? `${clock(next.left_s)} left${earlier}` : "";
   at("stop").textContent = goals.length ? `until ${goals.map((goal) => goal.text).join(" or ")}` : "until it is interrupted";
 }
+
+/** What holds the run back now, however long ago that was an event: its findings, and senders that nothing gets through of. */
+function showStanding({ findings, refusals }) {
+  const stuck = (refusals ?? []).filter((row) => row.stuck).map((row) => row.line);
+  const lines = [...(findings ?? []).map((row) => `finding: ${advice(row)}`), ...stuck];
+  at("standing").hidden = !lines.length;
+  at("standing").replaceChildren(...lines.map((line) => element("li", {}, line)));
+}
+
+const least = (all, of) => all.reduce((best, one) => (best && of(best) <= of(one) ? best : one), null);
 
 /** The stop conditions: how far each is reached, and the time left where that can be foreseen. */
 function goalsOf(status) {
@@ -49,7 +64,7 @@ export function showFigures(run) {
       limit ? { value: status.trained_transitions_per_s / limit.value, text: `of ${short(limit.value)} /s: ${limit.source}` }
         : capacity(run, "critic_learner", status.trained_transitions_per_s)),
     figure("updates", `${short(status.critic_updates)}`, rate(status.critic_updates_per_s, ` critic${actors}`),
-      status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
+      !isOver(run) && status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
     ...(status.replay_ratio.measured == null ? [] : [figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`)]),
     figure("policy lag", short(lag.recent_p50 ?? lag.p50), `p99 ${short(lag.recent_p99 ?? lag.p99)}, most ${short(lag.max)}${lag.bound == null ? "" : ` of ${lag.bound}`}`),
     figure("samples dropped", count(status.samples.dropped), `${count(status.samples.in_flight)} in flight of ${short(status.samples.produced)}`),

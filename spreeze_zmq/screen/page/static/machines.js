@@ -1,11 +1,11 @@
-// The machines that have joined the run, a row for each; the card is there only while some have.
+// The machines that have joined the run, a row for each; the card is there only while some have and the run lasts.
 
-import { bytes, count, element, short } from "./format.js";
+import { bytes, count, element, hasEnded, short } from "./format.js";
 
 const HEADINGS = ["machine", "cores busy", "runs", "env steps/s", "memory", "to the head", "from it"];
 
-export function showMachines(card, { status }) {
-  const machines = Object.entries(status?.machines ?? {});
+export function showMachines(card, run) {
+  const machines = hasEnded(run) ? [] : Object.entries(run.status?.machines ?? {});
   card.hidden = !machines.length;
   const head = element("tr", {}, ...HEADINGS.map((text) => element("th", { scope: "col" }, text)));
   card.querySelector("table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...machines.map(row)));

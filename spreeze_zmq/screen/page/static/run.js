@@ -1,6 +1,6 @@
 // The run as the page knows it: built from the entries of its journal and of the broker's feed.
 
-import { decimal, episodesOf, spread } from "./format.js";
+import { advice, decimal, episodesOf, spread } from "./format.js";
 
 const MAX_EVENTS = 300;
 /** More points, or evaluations, are thinned to half as many or fewer. */
@@ -14,6 +14,8 @@ export class Run {
     this.status = null; // the newest one
     this.points = []; // of the curves, by time
     this.evaluations = [];
+    // of the numbers that any of them has had, by table: one that the newest lacks keeps its history
+    this.names = { gauges: new Set(), counts: new Set(), evaluation: new Set(), info: new Set() };
     this.events = []; // newest last
     this.gone = new Map(); // process name -> how it ended, until it is back
     this.reason = null; // why it ends
@@ -56,12 +58,20 @@ export class Run {
     const last = this.points.at(-1);
     if (last && point.t_s <= last.t_s) return;
     this.points.push(point);
+    this.learn({ gauges: point.gauges, counts: point.counts });
     this.points = bounded(this.points);
   }
 
   addEvaluation(evaluation) {
     this.evaluations.push(evaluation);
+    this.learn({ evaluation, info: evaluation.info });
     this.evaluations = bounded(this.evaluations);
+  }
+
+  /** Keep the names of the numbers in some tables. */
+  learn(tables) {
+    for (const [table, row] of Object.entries(tables))
+      for (const name in row) if (typeof row[name] === "number") this.names[table].add(name);
   }
 
   /** What a person is told in a line; details below it where there are any. */
@@ -82,7 +92,7 @@ export class Run {
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
     else if (topic === "request") [line, kind] = [about.line, about.what === "note" ? "note" : "why"];
     else if (topic === "finding")
-      [line, kind] = about.holds ? [`finding: ${about.seen}: ${about.why}; try: ${about.try}`, "bad"] : [`no longer: ${about.seen}`, "note"];
+      [line, kind] = about.holds ? [`finding: ${advice(about)}`, "bad"] : [`no longer: ${about.seen}`, "note"];
     else if (topic === "end") line = `the run ends: ${about.reason}`;
     if (!line) return;
     if (topic === "hello") this.gone.delete(about.name);

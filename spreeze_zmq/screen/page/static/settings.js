@@ -33,7 +33,9 @@ export class Settings {
   }
 
   row(name, { minimum, above, maximum }) {
-    const field = element("input", { type: "number", step: "any", min: minimum ?? above, max: maximum, required: "", "aria-label": `another ${plain(name)}` });
+    const field = element("input", { type: "number", step: "any", min: above ?? minimum, max: maximum, required: "", "aria-label": `another ${plain(name)}` });
+    // the bound itself is no value, which the attribute cannot say; a refusal of the broker's would be shown only once
+    field.addEventListener("input", () => field.setCustomValidity(field.valueAsNumber <= above ? `expected a number above ${above}` : ""));
     const form = element("form", {}, field, element("button", {}, "set"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();

@@ -13,37 +13,43 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import story
 from spreeze_zmq.supervisor import Exited, Unwanted
 
-ARROWS = """
-const svg = () => ({ setAttribute(name, value) { this[name] = value; } });
-globalThis.document = { createElementNS: svg };
+DRAWN = """
+const svg = () => ({ setAttribute(name, value) { this[name] = value; }, append() {} });
+globalThis.document = { createElementNS: svg, createElement: svg };
 const { Flow } = await import("./flow.js");
 GIVEN
 const edges = { top: 0, bottom: 99, width: 9000 };
-const box = (left) => ({ getBoundingClientRect: () => ({ left, right: left + 99, ...edges }) });
-const drawn = (ended, live) => {
-  const flow = new Flow(box(0), { ...run, ended, about: { ...run.about, live } });
+const card = () => ({ dataset: {}, querySelector: () => ({ replaceChildren() {} }) });
+const box = (left) => ({ ...card(), getBoundingClientRect: () => ({ left, right: left + 99, ...edges }) });
+const gone = new Map([["sampler-7", { how: "left", restarting: true }]]);
+const drawn = (ended, state) => {
+  const flow = new Flow(box(0), { ...run, gone, ended, about: { ...run.about, state } });
   flow.cards = new Map(Object.keys(run.about.components).map((role, i) => [role, box(500 * i)]));
   flow.arrows = { setAttribute() {}, replaceChildren(...made) { this.made = made; } };
-  flow.drawArrows(run.status);
+  flow.draw();
   const moving = flow.arrows.made.filter((one) => one.class?.includes("moving"));
-  return [moving.length, flow.arrows.made.map((one) => one.textContent).filter(Boolean).length];
+  const states = [...flow.cards].map(([role, { dataset }]) => `${role} ${dataset.state}`);
+  return [moving.length, flow.arrows.made.map((one) => one.textContent).filter(Boolean).length, states];
 };
-console.log(JSON.stringify([drawn(null, true), drawn("minutes 1", true), drawn(null, false)]));
+console.log(JSON.stringify([drawn(null, "running"), drawn("minutes 1", "running"), drawn(null, "ended")]));
 """
 
 
-def test_nothing_travels_in_a_run_that_is_over(told):
-    """Arrows have no rate and do not move."""
+def test_nothing_works_or_travels_in_a_run_that_is_over(told):
+    """Its last status is of a time in which it ended: processes have no shares, arrows no rates."""
     plan = topology.load("pendulum")
+    record = RunRecord(plan)
+    record.take_hello("critic_learner-0", 1, {"role": "critic_learner", "pid": 1}, 0.5)
     about, status = (
         story.run_entry(plan, live=True)["about"],
-        RunRecord(plan).status("training", Balancer(plan).status(), 1.0),
+        record.status("training", Balancer(plan).status(), 1.0),
     )
     status |= {"env_steps_per_s": 9.0}
     status["publication"] = {"actor_learner": {"interval_s": 0.05, "cost": 0.01, "bytes": 1000}}
-    (moving, labelled), *over = told(ARROWS, run={"about": about, "status": status})
+    (moving, labelled, states), *over = told(DRAWN, run={"about": about, "status": status})
     assert min(moving, labelled) >= 2
-    assert over == [[0, 0], [0, 0]]
+    assert {"sampler gone", "critic_learner working", "evaluator absent"} < {*states}
+    assert over == [[0, 0, [f"{role} absent" for role in about["components"]]]] * 2
 
 
 GONE = """

@@ -9,9 +9,13 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import CLAIMED, RunFolder
 from spreeze_zmq.run.history import find_runs
 from spreeze_zmq.screen.page import neighbours
+from spreeze_zmq.screen.page.address import drawing
 from spreeze_zmq.screen.page.neighbours import Neighbours
+from spreeze_zmq.screen.page.story import journal
+from spreeze_zmq.wire.channels import SocketFolder
 
 ENV = "Pendulum-v1"
 
@@ -31,10 +35,10 @@ def runs(tmp_path):
         plan["run"] |= about
         plan["environment"]["id"] = ENV if about else "Pendulum-v0"
         (folder / "run.json").write_text(json.dumps(plan))
-        journal = Journal(folder / "metrics.jsonl")
-        journal.write("evaluation", 1.0, {"env_steps": 10, "mean_return": -1.0, "version": about.get("seed")})
-        journal.write("failure", 2.0, {"name": "sampler-0", "summary": "it fell", "traceback": ""})
-        journal.close()
+        lines = Journal(folder / "metrics.jsonl")
+        lines.write("evaluation", 1.0, {"env_steps": 10, "mean_return": -1.0, "version": about.get("seed")})
+        lines.write("failure", 2.0, {"name": "sampler-0", "summary": "it fell", "traceback": ""})
+        lines.close()
     (tmp_path / "notes.txt").write_text("no run")
     return tmp_path
 
@@ -79,6 +83,56 @@ def test_a_page_with_several_runs_beside_has_the_folder_read_once(runs, monkeypa
     (runs / "search" / "trial-0001").rename(runs / "new")
     monkeypatch.setattr(neighbours, "FOUND_FOR_S", 0.0)
     assert set(json.loads(own.listing())) == {"later", "new"}
+
+
+BESIDE = """
+const made = () => ({
+  style: {}, dataset: {}, inner: [], value: "",
+  setAttribute() {}, addEventListener() {},
+  append(...inner) { this.inner.push(...inner); },
+  replaceChildren(...inner) { this.inner = inner; },
+  querySelector: () => made(),
+});
+globalThis.document = { createElement: made, documentElement: null };
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+globalThis.setInterval = () => 0;
+globalThis.uPlot = { join: (tables) => tables };
+GIVEN
+globalThis.location = { hash };
+globalThis.fetch = async (path) => {
+  const text = path === "runs" ? offered : entries[decodeURIComponent(path.slice(5))];
+  return text ? { ok: true, status: 200, json: async () => JSON.parse(text) } : { ok: false, status: 404 };
+};
+const { Explorer } = await import("./explorer.js");
+const { Run } = await import("./run.js");
+const drawn = [];
+const show = (id, data, series) => drawn.push(...series.map((one) => one.label));
+const run = new Run();
+for (const entry of own) run.take(entry);
+const explorer = new Explorer(made(), run, { show });
+explorer.first.value = "evaluation: mean_return";
+setTimeout(() => console.log(JSON.stringify([[...explorer.others.keys()], [...new Set(drawn)]])), 100);
+"""
+
+
+def test_a_run_that_is_asked_for_is_drawn_however_many_are_newer(runs, monkeypatch, told):
+    """The newest are offered, and those that still run; what is not there is drawn no more."""
+    monkeypatch.setattr(neighbours, "MOST_RUNS", 1)
+    monkeypatch.setattr(neighbours, "FOUND_FOR_S", 0.0)
+    own = Neighbours(runs / "own", ENV)
+    [newest] = json.loads(own.listing())
+    [older] = {"later", "search/trial-0001"} - {newest}
+    assert own.named(str(runs / older)) == older
+    hash_, entries = drawing([older, "gone"]), {older: own.entries(older).decode()}
+    offered = own.listing().decode()
+    story = journal(RunFolder(runs / "own"))
+    names, labels = told(BESIDE, hash=hash_, offered=offered, entries=entries, own=story)
+    assert names == [older]
+    assert labels == ["evaluation: mean return", f"{older}: evaluation: mean return"]
+    sockets = SocketFolder.create("neighbours")
+    sockets.hold(runs / older / CLAIMED)
+    assert list(json.loads(own.listing())) == [newest, older]
+    sockets.remove()
 
 
 def test_a_run_that_was_moved_away_has_none(runs):

@@ -261,7 +261,7 @@ console.log(JSON.stringify([run.lost, said, live(), emptied, places.stage.inner[
 
 HEAD = """
 const places = {};
-globalThis.document = { getElementById: (id) => (places[id] ??= { dataset: {}, style: {} }) };
+globalThis.document = { getElementById: (id) => (places[id] ??= { dataset: {}, style: {}, replaceChildren() {} }) };
 const { showHead } = await import("./head.js");
 const { Run } = await import("./run.js");
 GIVEN

@@ -165,13 +165,13 @@ globalThis.document = { createElement: made, getElementById: (id) => (places[id]
 const { showFigures } = await import("./head.js");
 GIVEN
 const said = (one) => (one.inner ? one.inner.map(said).join("|") : String(one));
-const shown = (ended, live) => {
-  showFigures({ ...run, ended, about: { ...run.about, live } });
+const shown = (ended, state) => {
+  showFigures({ ...run, ended, about: { ...run.about, state } });
   return said(places.figures) + said(places.scores);
 };
-const seen = [shown(null, true), shown("minutes 1", true), shown(null, false)];
+const seen = [shown(null, "running"), shown("minutes 1", "running"), shown(null, "ended")];
 run.lost = "not connected";
-console.log(JSON.stringify([...seen, shown(null, true)]));
+console.log(JSON.stringify([...seen, shown(null, "running")]));
 """
 
 
@@ -181,9 +181,12 @@ def test_a_run_that_is_over_has_no_rates(told):
     """
     plan = topology.load("pendulum")
     about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
-    live, *over = told(FIGURES, run={"about": about, "status": {**status, "env_steps_per_s": 9.0}})
+    used = {"flops_per_s": 4e10, "limit_flops_per_s": 1e11, "share": 0.4}
+    status |= {"env_steps_per_s": 9.0, "efficiency": used}
+    live, *over = told(FIGURES, run={"about": about, "status": status})
     assert "env steps|0|9 /s" in live
-    assert all(" /s" not in figures for figures in over)
+    assert "40 % of 100 GFLOP/s" in live
+    assert all("/s" not in figures for figures in over)
 
 
 def test_a_score_has_the_env_steps_of_a_run_that_takes_some(told):
@@ -200,16 +203,35 @@ def test_a_score_has_the_env_steps_of_a_run_that_takes_some(told):
 
 
 NUMBERS = """
+globalThis.document = {};
 import { numbersOf } from "./explorer.js";
-const points = [{ t_s: 1, replay_ratio: 2, gauges: { replay_ratio: 6.5, q_mean: 1 } }];
-const numbers = numbersOf({ points, evaluations: [] });
-console.log(JSON.stringify([...numbers].map(([name, { of }]) => [name, of(points[0])])));
+import { Run } from "./run.js";
+GIVEN
+const run = new Run();
+for (const entry of entries) run.take(entry);
+const values = ([name, { rows, of }]) => [name, rows.map((row) => of(row) ?? null)];
+console.log(JSON.stringify(Object.fromEntries([...numbersOf(run)].map(values))));
 """
 
 
 def test_a_gauge_takes_the_name_of_no_figure_of_the_run(told):
     """The learner's own ratio is of another time than the run's."""
-    assert told(NUMBERS) == [["replay_ratio", 2], ["q_mean", 1]]
+    entry = status_entry(1.0)
+    entry["point"] |= {"replay_ratio": 2, "gauges": {"replay_ratio": 6.5, "q_mean": 1}}
+    found = told(NUMBERS, entries=[entry])
+    assert (found["replay_ratio"], found["q_mean"]) == ([2], [1])
+
+
+def test_a_number_that_the_newest_has_not_keeps_its_history(told):
+    """As of an evaluation none of whose episodes had it, or of a learner that has just gone back."""
+    statuses = [status_entry(1.0), status_entry(2.0)]
+    statuses[0]["point"]["gauges"] = {"alpha": 0.2}
+    looks = [{"version": 1, "mean_return": -5.0, "info": {"laps": 3.0}}, {"version": 2, "mean_return": -4.0}]
+    looks[0]["interval_low"] = -6.0
+    evaluations = [{"topic": "evaluation", "t_s": 3.0 + i, "about": look} for i, look in enumerate(looks)]
+    found = told(NUMBERS, entries=[*statuses, *evaluations])
+    names = ("alpha", "evaluation: laps", "evaluation: interval_low", "evaluation: mean_return")
+    assert [found[name] for name in names] == [[0.2, None], [3.0, None], [-6.0, None], [-5.0, -4.0]]
 
 
 def test_a_wish_that_nobody_hears_stays_in_its_field(told):

@@ -108,8 +108,8 @@ def test_the_last_words_state_one_return():
 
 def test_a_small_return_is_told_from_zero():
     """As those of sparse or scaled rewards are."""
-    values = (-12345.6, -1234.56, 12.34, 0.8333, -0.0421, 0.000188, 0.0, -0.0, None)
-    shown_as = ["-12,346", "-1234.6", "12.3", "0.83", "-0.042", "0.00019", "0.0", "0.0", "-"]
+    values = (1e20, -12345.6, -1234.56, 12.34, 0.8333, -0.0421, 0.000188, 0.0, -0.0, None)
+    shown_as = ["1.00e+20", "-12,346", "-1234.6", "12.3", "0.83", "-0.042", "0.00019", "0.0", "0.0", "-"]
     assert [decimal(value) for value in values] == shown_as
 
 

@@ -43,15 +43,20 @@ def test_each_machine_that_has_joined_has_a_line():
     about |= {"memory_bytes": 120_000_000_000, "processes": names, "gone": False}
     about |= {"most": 64, "samplers": 64}
     run.record.machines.take({**about, "sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0})
-    [row] = [row for row in shown(run.status("training", 9.0), width=80).splitlines() if "desk2" in row]
+    status = run.status("training", 9.0)
+    [row] = [row for row in shown(status, width=80).splitlines() if "desk2" in row]
     assert row.split(maxsplit=1)[1] == "64 samplers, 0.0 env steps/s, 63.5 of 64 cores busy, 120.0 GB"
+    assert "desk2" not in shown({**status, "state": "ended"}, width=80), "it has left"
 
 
 def test_the_last_frame_has_no_rates():
     """The learners have left while the last episodes were played."""
     assert "1,123,456,789  1,230,123 /s   replay ratio" in shown(LARGE)
-    row = next(row for row in shown({**LARGE, "state": "ended"}).splitlines() if row.startswith("env steps"))
+    assert "learners use" in shown(LARGE)
+    last = shown({**LARGE, "state": "ended"})
+    row = next(row for row in last.splitlines() if row.startswith("env steps"))
     assert row.split("replay")[0].split() == ["env", "steps", "1,123,456,789"]
+    assert not any(words in last for words in (" /s", "learners use", "busy"))
 
 
 def test_data_alone_has_neither_a_replay_ratio_nor_env_steps():
