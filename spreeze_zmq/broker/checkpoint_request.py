@@ -24,8 +24,10 @@ class CheckpointRequest:
 
     Attributes:
         pending: folder name of the checkpoint whose parts are awaited; empty if none is.
-        next_s: when the next one is due, in seconds since the run began, if none is awaited then.
+        next_s: when the next one is due, in seconds since the run began, if none is awaited then: an interval
+            after the last was asked for or, where that took longer, after it was whole (``rest``).
         awaited_until_s: when the pending one is given up.
+        refused: why a part of the pending one was refused, which its learner sends no more; empty for none.
         exact: whether a run in order goes on exactly from the last one that is complete.
     """
 
@@ -33,12 +35,12 @@ class CheckpointRequest:
         self._folder, self._learners, self._interval_s = folder, learners, interval_s
         self._parts: dict[str, list[Part]] = {}
         self._counts: dict[str, Mapping[str, float]] = {}
-        self.pending, self.exact = "", False
+        self.pending, self.refused, self.exact = "", "", False
         self.next_s, self.awaited_until_s = interval_s, 0.0
 
     def begin(self, env_steps: int, now_s: float) -> str:
         """Begin a checkpoint and return its folder name; one that is still pending is abandoned."""
-        self._parts, self._counts = {}, {}
+        self._parts, self._counts, self.refused = {}, {}, ""
         self.pending = f"{env_steps:012d}-{int(now_s * 1000):012d}"
         self.next_s, self.awaited_until_s = now_s + self._interval_s, now_s + MOST_S
         return self.pending
@@ -59,7 +61,7 @@ class CheckpointRequest:
 
     def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> str:
         """Record a learner's ``part`` message; the last one completes the checkpoint, whose folder's name is
-        returned then, else "".
+        returned then, else "". Of a checkpoint with a part that is refused no other is awaited.
 
         Args:
             role: of the learner.
@@ -81,7 +83,8 @@ class CheckpointRequest:
             complete(self._folder / self.pending, parts, self._as_of_parts(state))
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             self._parts.pop(role, None)
-            raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
+            self.awaited_until_s, self.refused = 0.0, f"{type(error).__name__}: {error}"
+            raise WireError("bad_part", self.refused) from error
         self.exact = all(self._counts.values())
         prune(self._folder)
         self._parts, done, self.pending = {}, self.pending, ""

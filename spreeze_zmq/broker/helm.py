@@ -14,6 +14,7 @@ from spreeze_zmq.broker.hosts import HERE
 from spreeze_zmq.broker.last_checkpoint import COUNT_S, LEARNERS_BACK_S, RECONNECTED_S, parts_s
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.requests import LONGEST_TEXT
 from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.form import to_plain
@@ -158,7 +159,8 @@ class Helm:
         pending, missing = self.checkpoints.pending, " and ".join(self.checkpoints.missing)
         if not self.checkpoints.is_awaited(now_s):
             if missing:
-                self._remark(f"checkpoint {pending} is given up: no part has come from {missing}", now_s)
+                why = self.checkpoints.refused[:LONGEST_TEXT] or f"no part has come from {missing}"
+                self._remark(f"checkpoint {pending} is given up: {why}", now_s)
             self._has_asked_again = False
             self.checkpoint(now_s)
         elif not self._has_told_late and now_s >= self.checkpoints.next_s + LATE_S:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.broker.checkpoint_request import MOST_S
 from spreeze_zmq.broker.figures import ProcessRecord
 from spreeze_zmq.broker.helm import LATE_S, Helm
@@ -16,6 +17,7 @@ from spreeze_zmq.broker.last_checkpoint import (
 )
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology
+from spreeze_zmq.run.checkpoint import write_part
 from spreeze_zmq.run.folder import RunFolder
 
 REASON = "env_steps 1000 >= 1000"
@@ -164,6 +166,43 @@ def test_a_checkpoint_that_takes_longer_than_the_interval_is_waited_for(tmp_path
     assert steered.decide(4 * interval_s + MOST_S - 1) == []
     assert steered.decide(4 * interval_s + MOST_S) == ["checkpoint"]
     assert "is given up: no part has come from" in steered.record.requests.last[-1].line
+
+
+def test_a_checkpoint_with_a_part_that_is_refused_is_waited_for_no_longer(tmp_path):
+    """Its learner sends no other: the next one comes when it is due, with the reason why this one is none."""
+    steered = Steered(tmp_path, 5)
+    helm, interval_s = steered.helm, 60 * steered.plan.run.checkpoint_minutes
+    helm.balance = helm.end = lambda *about: None
+    assert steered.decide(interval_s) == ["checkpoint"]
+    folder, name = helm.checkpoints.pending, "critic_learner.pt"
+    part = write_part(tmp_path / "checkpoints" / folder, name, lambda path: path.write_bytes(b"all"))
+    torn = {"folder": folder, "part": {name: {**part.to_dict(), "bytes": 4}}}
+    helm.checkpoints.take("actor_learner", {"folder": folder, "part": {}}, {})
+    with pytest.raises(WireError, match=name):
+        helm.checkpoints.take("critic_learner", torn, {})
+    assert steered.decide(2 * interval_s - 1) == []
+    assert steered.decide(2 * interval_s) == ["checkpoint"]
+    (row,) = steered.record.requests.last
+    assert row.line.startswith(f"broker: checkpoint {folder} is given up: CheckpointError: ")
+    assert name in row.line
+    assert steered.decide(3 * interval_s + LATE_S) == []  # of the next one nothing is wrong
+    assert steered.record.requests.last[-1].line.startswith("broker: no part of checkpoint ")
+
+
+def test_a_learner_that_dies_twice_with_its_part_is_asked_again_at_once_only_once(tmp_path):
+    """The second time the next checkpoint comes when it is due, and is not waited for by an hour."""
+    steered = Steered(tmp_path, 5)
+    helm, interval_s = steered.helm, 60 * steered.plan.run.checkpoint_minutes
+    helm.balance = helm.end = lambda *about: None
+    assert steered.decide(interval_s) == ["checkpoint"]
+    steered.said.clear()
+    for _ in range(2):
+        helm.welcome("critic_learner", interval_s + 1)
+    assert steered.said == ["checkpoint"]
+    assert steered.decide(2 * interval_s) == []
+    assert steered.decide(2 * interval_s + 1) == ["checkpoint"]
+    said = "is given up: no part has come from critic_learner and actor_learner"
+    assert said in steered.record.requests.last[-1].line
 
 
 def test_a_checkpoint_that_is_due_waits_until_the_learners_hear_the_next_broker(tmp_path):
