@@ -24,7 +24,8 @@ class Losses:
     """Groups that fail, and what is absent when the run is asked to end, each with the reason.
 
     Attributes:
-        gone: a line for each other observer that is not started again, which is no failure of the run.
+        gone: a line for each process that is not started again, and without which the run is no failure: the
+            page, the callbacks.
     """
 
     def __init__(self) -> None:
