@@ -20,6 +20,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import check_set_once, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
+from spreeze_zmq.commands.begun import begun_line
 from spreeze_zmq.commands.check import FirstLook, endless, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import check_line, load, not_recorded, parser, seeds_in
@@ -68,7 +69,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         check_set_once(arguments)
     if arguments.resume and arguments.topology is None and arguments.env is None:
         begun = Path(arguments.resume)
-        arguments = parser().parse_args([*_command_of(begun), *argv])
+        arguments = begun_line(begun, argv)
         arguments.beside = modules_folder(read_run(begun).plan["topology_file"])
         for folder in grant_of(begun).import_paths:
             make_importable(Path(folder))
@@ -179,22 +180,6 @@ def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     if not arguments.listen:
         return None
     return Listening.at(arguments.listen, plan, arguments.ways, arguments.nodes)
-
-
-def _command_of(run: Path) -> list[str]:
-    """The command line that began a run.
-
-    Raises:
-        InputError: it is no run's folder, this user did not make it, or another program began the run.
-    """
-    command, what_to_do = read_run(run).plan.get("command"), "write its TOPOLOGY or --env ID beside --resume"
-    if not command or not isinstance(command, list):
-        raise InputError(f"--resume {run}: spreeze-launch did not begin it; {what_to_do}")
-    if why_not := grant_of(run).why_not:
-        said = " ".join(map(str, command))
-        shown = f" (it says {said})" if said.isprintable() else ""
-        raise InputError(f"--resume {run}: its command would run code, and {why_not}; {what_to_do}{shown}")
-    return list(command)
 
 
 def _check_modules(plan: Plan, run: Path) -> None:
