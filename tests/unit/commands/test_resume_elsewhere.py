@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,7 +33,8 @@ def plans(tmp_path, monkeypatch):
         (tmp_path / name / f"{MODULE}.py").write_text(ENV.format(steps=steps))
     plans = []
     monkeypatch.setattr(launch, "_launch", lambda plan, *_: plans.append(plan) or 0)
-    monkeypatch.setattr(launch, "_resumed", lambda plan, run: (plan, None))
+    origin = SimpleNamespace(advice=lambda plan: ())
+    monkeypatch.setattr(launch, "_resumed", lambda plan, run: (plan, origin))
     return plans
 
 
