@@ -82,14 +82,20 @@ def _about_data(plan: Plan) -> Iterator[str]:
             yield f"data.{name} was {source.differs}: its rewards may be others than this run's"
 
 
-def without_effect(plan: Plan) -> Iterator[str]:
-    """Yield a line, which begins with its key, for each option that was given a value and has no effect."""
+def without_effect(plan: Plan, *, defaults: bool = False) -> Iterator[str]:
+    """Yield a line, which begins with its key, for each option that was given a value and has no effect.
+
+    Args:
+        plan: that holds the values.
+        defaults: take those that are the default as given, too, as they are where a search tries them.
+    """
     kind = algorithms.get(plan.run.algorithm)
     options = {option.name: option for option in options_of(kind.Options)}
     for name, option in options.items():
         value = plan.algorithm[name]
         is_read = name == "hindsight_goals" and plan.learning.rows_each > 1  # by a relabelling of one's own
-        if value != option.default and not is_read and not option.has_effect(options, plan.algorithm):
+        is_given = defaults or value != option.default
+        if is_given and not is_read and not option.has_effect(options, plan.algorithm):
             other = plan.algorithm[option.only_with]
             yield (
                 f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "
@@ -97,19 +103,19 @@ def without_effect(plan: Plan) -> Iterator[str]:
             )
     values = {name: plan.algorithm[name] for name in options}
     for name in of_mlp_alone(plan.environment, algorithms.options_from(kind.Options, values)):
-        if (value := plan.algorithm[name]) != options[name].default:
+        if (value := plan.algorithm[name]) != options[name].default or defaults:
             yield f"algorithm.{name} = {show(value)} has no effect: images go through convolutions"
     if plan.components[EVALUATOR].options.get("randomize") and not plan.run.randomize:
         yield f"components.{EVALUATOR}.randomize = true has no effect without run.randomize"
     if plan.run.randomize and (sampler := plan.components[SAMPLER]).use != SAMPLER:
         yield f"run.randomize: the shipped sampler draws from it, {sampler.use} may not"
     yield from plan.replaced
-    yield from idle(plan)
-    yield from _about_step_timeout(plan)
-    yield from _about_evaluator(plan)
+    yield from idle(plan, defaults=defaults)
+    yield from _about_step_timeout(plan, defaults=defaults)
+    yield from _about_evaluator(plan, defaults=defaults)
 
 
-def _about_evaluator(plan: Plan) -> Iterator[str]:
+def _about_evaluator(plan: Plan, *, defaults: bool) -> Iterator[str]:
     """Yield a line for each option of the shipped evaluator that others, or the environment, overrule."""
     evaluator, limit = plan.components[EVALUATOR], plan.environment.max_episode_steps
     if evaluator.use != EVALUATOR:
@@ -125,19 +131,19 @@ def _about_evaluator(plan: Plan) -> Iterator[str]:
     }
     options = {option.name: option for option in read_component_file(Path(evaluator.folder)).options}
     for name, (holds, why) in idle.items():
-        if holds and own[name] not in (0, options[name].default):
+        if holds and (defaults or own[name] not in (0, options[name].default)):
             yield f"components.{EVALUATOR}.{name} = {show(own[name])} has no effect: {why}"
 
 
-def _about_step_timeout(plan: Plan) -> Iterator[str]:
+def _about_step_timeout(plan: Plan, *, defaults: bool) -> Iterator[str]:
     """Yield a line where a deadline of steps is given, and no worker takes any."""
     sampler, evaluator = plan.components[SAMPLER], plan.components[EVALUATOR]
     if sampler.use != SAMPLER or evaluator.use != EVALUATOR or not plan.timing:
         return
-    defaults = {option.name: option.default for option in read_component_file(Path(sampler.folder)).options}
+    unset = {option.name: option.default for option in read_component_file(Path(sampler.folder)).options}
     given, workers = sampler.options["step_timeout_s"], sampler.options["workers"]
-    unwritten = defaults["step_timeout_s"] + first_call_allowance_s(Timing.from_plain(plan.timing))
-    if given == unwritten or stepped_in_workers(plan):
+    unwritten = unset["step_timeout_s"] + first_call_allowance_s(Timing.from_plain(plan.timing))
+    if (given == unwritten and not defaults) or stepped_in_workers(plan):
         return
     here = ", which takes none here" if workers else ""
     yield (

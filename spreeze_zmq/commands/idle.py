@@ -27,8 +27,10 @@ _AUTO = {"threads": 1, "rollout_steps": ROLLOUT_STEPS}
 _ROUNDS = "each round is collected and trained on as a whole"
 
 
-def idle(plan: Plan) -> Iterator[str]:
-    """Yield a line for each value that was given, is not the default, and that no run of this kind reads."""
+def idle(plan: Plan, *, defaults: bool = False) -> Iterator[str]:
+    """Yield a line for each value that was given, is not the default (or is, with ``defaults``), and that no
+    run of this kind reads.
+    """
     for place, value, default, why in (
         *_of_algorithm(plan),
         *_of_run(plan),
@@ -36,7 +38,7 @@ def idle(plan: Plan) -> Iterator[str]:
         *_of_components(plan),
         *_of_groups(plan),
     ):
-        if value not in (default, "auto"):
+        if defaults or value not in (default, "auto"):
             stated = "" if isinstance(value, dict) else f" = {show(value)}"
             yield f"{place}{stated} has no effect: {why}"
 
