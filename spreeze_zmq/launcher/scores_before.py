@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.journal import read_journal, time_of
 from spreeze_zmq.base.own_code import changed_files
+from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.returns import Evaluations
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.envs.same import differences, is_same_id
@@ -48,8 +49,9 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     scored, scores = there["max_episode_steps"], episode_steps(plan)
     if scored != scores:
         return f"it was scored in episodes of another length: at most {scored:,} steps, here {scores:,}"
-    is_same = is_same_id(there["id"], here["id"]) and there["kwargs"] == here["kwargs"]
-    if not is_same or any(differences(there, here)):
+    # the limit of training may be another one: scored episodes are as long
+    made, making = ({**each["kwargs"], TIME_LIMIT: None} for each in (there, here))
+    if not is_same_id(there["id"], here["id"]) or made != making or any(differences(there, here)):
         return "it was scored in an environment of other arguments"
     code, code_here = (code.get("environment", {}) for code in (origin.run.plan["own_code"], plan.own_code))
     if files := ", ".join(changed_files(code, code_here)):

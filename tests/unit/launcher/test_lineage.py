@@ -340,8 +340,14 @@ def scoring(steps=None, ranges=None, **run):
         ({"ranges": {"body_mass": (0.8, 1.2)}}, "on models drawn otherwise"),
         ({"steps": 200}, ""),
         ({"steps": 500}, ""),
+        ({"env_kwargs": {"max_episode_steps": 200}}, ""),
+        ({"env_kwargs": {"max_episode_steps": 500}, "steps": 200}, ""),
+        ({"env_kwargs": {"max_episode_steps": 200, "g": 9.0}}, "in an environment of other arguments"),
     ],
-    ids=["env_kwargs", "episode_steps", "randomize", "as long", "no longer"],
+    ids=[
+        *("env_kwargs", "episode_steps", "randomize", "as long", "no longer"),
+        *("its own limit", "only training is longer", "paid otherwise"),
+    ],
 )
 def test_a_best_policy_stays_where_its_score_is_of_the_same_episodes(parent, tmp_path, settings, said):
     """By their length and models, whichever option says so; a score of others does not end the run either."""
