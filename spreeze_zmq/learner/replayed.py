@@ -111,13 +111,14 @@ class ReplayExperience(Experience):
         return () if self.replay.scale is None else (self.replay.scale,)
 
     def state(self) -> dict[str, Any]:
-        """The state of the drawing, and what rewards are divided by; the replay is saved only with
-        ``save_replay``.
+        """The state of the drawing, how many transitions the replay has been given, and what rewards are
+        divided by; the replay is saved only with ``save_replay``.
         """
         scale = {} if self.replay.scale is None else {"returns": self.replay.scale.state_dict()}
         episodes = {} if (made := self.replay.relabeller) is None else {"episodes": made.num_episodes}
         data = {} if self.sources is None else {"data": self.sources.state()}
-        return {"replay": self.replay.ring.random_state(), **data, **scale, **episodes}
+        given = {"num_sampled": self.replay.num_sampled}
+        return {"replay": self.replay.ring.random_state(), **given, **data, **scale, **episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`. Without the replay, updates wait for a share of its transitions to
@@ -125,10 +126,11 @@ class ReplayExperience(Experience):
         """
         self.replay.ring.set_random_state(state["replay"])
         options, env_steps = self.options, self.counts.env_steps
-        if not (self.replay.num_sampled or self._has_outlived):  # one that was saved with this state
-            self.replay.num_sampled = min(len(self.replay) - self.num_filled, env_steps)
+        is_new = not (self.replay.num_sampled or self._has_outlived)
+        if is_new and len(self.replay) > self.num_filled:  # it was saved with this state
+            self.replay.num_sampled = min(state.get("num_sampled", env_steps), env_steps)
         each = self.component.plan.learning.rows_each
-        lost = env_steps - self.replay.num_sampled  # what outlived a crash was not
+        lost = env_steps - self.replay.num_sampled  # not what it was given and has forgotten since
         needed = refill(options.learning_starts, lost, options.replay_capacity, each)
         lacks = self.replay.num_sampled < min(needed, env_steps)
         if lacks and not self.in_order and not self.component.plan.offline:

@@ -26,9 +26,10 @@ SMALL = ("hidden_sizes=[8]", "batch_size=64", "learning_starts=1000", "replay_ca
 ENV_STEPS, STARTS = 6000, 1000
 
 
-def learned_from(kind, role, algorithm="sac"):
+def learned_from(kind, role, algorithm="sac", **options):
     """What a learner learns from that goes on at 6,000 env steps, its peers without messages."""
-    settings = [f"algorithm.{each}" for each in SMALL]
+    told = [*SMALL, *(f"{name}={value}" for name, value in options.items())]
+    settings = [f"algorithm.{each}" for each in told]
     plan = topology.load("pendulum", [f"run.algorithm={algorithm}", *settings])
     component = SimpleNamespace(
         plan=plan,
@@ -77,6 +78,33 @@ def test_a_critic_learner_whose_replay_came_back_trains_after_one_more_rollout(t
     assert not gate.may_update
     after.add(random_rollout(after.component.environment))
     assert gate.may_update
+
+
+@pytest.mark.parametrize(
+    ("capacity", "num_rollouts", "says", "refill"),
+    [(500, 24, True, 0), (500, 24, False, 0), (20_000, 1, True, 574)],
+    ids=["forgot most", "of an earlier release", "saved while it waited"],
+)
+def test_a_replay_that_came_back_lost_nothing_but_what_it_lacked(
+    tmp_path, capacity, num_rollouts, says, refill
+):
+    """What a small one had forgotten is not waited for where it is given more room, unlike what had not come
+    again yet when it was saved.
+    """
+    before = learned_from(RatioExperience, CRITIC_LEARNER, learning_starts=64, replay_capacity=capacity)
+    for _ in range(num_rollouts):
+        before.replay.add(random_rollout(before.component.environment))
+    save(before.replay, tmp_path)
+    state = before.state()
+    if not says:
+        del state["num_sampled"]
+    after = learned_from(RatioExperience, CRITIC_LEARNER, learning_starts=64)
+    after.replay.load(tmp_path)
+    assert len(after.replay) < ENV_STEPS / 10
+    after.restore(state)
+    assert after.refill == refill
+    after.add(random_rollout(after.component.environment))
+    assert after.gate.may_update == (not refill)
 
 
 def test_an_actor_learner_that_lost_its_replay_makes_up_for_no_update():
