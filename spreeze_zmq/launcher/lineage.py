@@ -18,7 +18,6 @@ from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
 from spreeze_zmq.base.schema import show
-from spreeze_zmq.broker.doctor.option_rules import first_update_at
 from spreeze_zmq.broker.doctor.resumed_rules import ends_first, first_update_again
 from spreeze_zmq.broker.doctor.vitals import Vitals
 from spreeze_zmq.broker.notes import TURNED, turned_in
@@ -86,12 +85,12 @@ class Origin:
         limit = plan.run.stop.env_steps
         if limit is None or plan.offline or plan.learning.on_policy:
             return ()
-        vitals, first = Vitals(json.loads(plan.to_json())), 0
-        if plan.balance.in_order:  # its gate counts from 0 where it does not go on exactly
-            first = first_update_at(vitals) if why_not_exact(plan, self) else 0
-        elif not (plan.run.save_replay and self.checkpoint.has_replay):
-            first = first_update_again(vitals, self.env_steps)
-        found = ends_first(first, self.env_steps, limit)
+        if plan.balance.in_order:
+            waits = bool(why_not_exact(plan, self))
+        else:
+            waits = not (plan.run.save_replay and self.checkpoint.has_replay)
+        first = first_update_again(Vitals(json.loads(plan.to_json())), self.env_steps)
+        found = ends_first(first, self.env_steps, limit) if waits else None
         return () if found is None else (finding_line(to_plain(found)),)
 
     def inherit(self, folder: RunFolder, plan: Plan) -> list[str]:

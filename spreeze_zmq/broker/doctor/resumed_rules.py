@@ -11,8 +11,10 @@ from spreeze_zmq.broker.doctor.vitals import Vitals
 
 def first_update_again(vitals: Vitals, steps_before: int) -> int:
     """Transitions after which a run without the replay of the one that it goes on from, which had sampled
-    ``steps_before``, takes its first update.
+    ``steps_before``, takes its first update. In order it refills nothing: it counts from 0.
     """
+    if vitals.table("balance").get("in_order"):
+        return first_update_at(vitals)
     starts, capacity = int(vitals.number("learning_starts", 0)), int(vitals.number("replay_capacity", 0))
     return first_update_at(vitals) + refill(starts, steps_before, capacity, rows_each(vitals)) - starts
 
@@ -34,7 +36,7 @@ def ends_first(first: int, steps_before: int, limit: int) -> Finding | None:
     if first <= limit - steps_before:
         return None
     return Finding(
-        f"training begins after {first:,} more transitions, and the run ends after {limit - steps_before:,}",
+        f"training begins after {first:,} transitions of this run, which ends after {limit - steps_before:,}",
         "no update is taken",
         f"run.stop.env_steps = {steps_before + 2 * first:_}",
         rank=0,

@@ -232,12 +232,19 @@ def test_a_first_update_that_does_not_come_is_named_with_what_it_waits_for(befor
 
 
 @pytest.mark.parametrize(
-    ("limit", "updates", "found"),
-    [(500_000, 0, ["never_trains_again"]), (500_000, 10, []), (600_000, 0, [])],
+    ("limit", "updates", "in_order", "found"),
+    [
+        (500_000, 0, False, ["never_trains_again"]),
+        (500_000, 10, False, []),
+        (600_000, 0, False, []),
+        (500_000, 0, True, []),
+        (491_000, 0, True, ["never_trains_again"]),
+    ],
 )
-def test_a_resumed_run_that_ends_before_its_first_update_is_named(limit, updates, found):
-    """The tenth of its replay that it waits for is more than is left."""
-    run = Lived(f"run.stop.env_steps={limit}")
+def test_a_resumed_run_that_ends_before_its_first_update_is_named(limit, updates, in_order, found):
+    """The tenth of its replay that it waits for is more than is left; in order it waits for none of it."""
+    order = ["balance.mode=lockstep", "run.save_replay=false"] * in_order
+    run = Lived(f"run.stop.env_steps={limit}", *order)
     run.record.doctor = Doctor(
         json.loads(run.record.plan.resuming(Path("runs/a/checkpoints/1"), ()).to_json())
     )

@@ -445,11 +445,11 @@ def test_of_a_run_on_data_alone_the_looks_up_to_the_checkpoint_go_on(tmp_path, a
 @pytest.mark.parametrize(
     ("limit", "overrides", "saved", "said"),
     [
-        (210_000, [], False, "20,032 more transitions, and the run ends after 10,000"),
-        (210_000, ["run.save_replay=true"], False, "20,032 more transitions, and the run ends after 10,000"),
+        (210_000, [], False, "20,032 transitions of this run, which ends after 10,000"),
+        (210_000, ["run.save_replay=true"], False, "20,032 transitions of this run, which ends after 10,000"),
         (210_000, ["run.save_replay=true"], True, ""),
         (250_000, [], False, ""),
-        (200_500, ["balance.mode=lockstep"], False, "1,032 more transitions, and the run ends after 500"),
+        (200_500, ["balance.mode=lockstep"], False, "1,032 transitions of this run, which ends after 500"),
         (202_000, ["balance.mode=lockstep"], False, ""),
     ],
 )
@@ -471,7 +471,7 @@ def test_a_run_that_ends_before_its_first_update_says_so(parent, monkeypatch, li
         words += ["--set", override]
     assert launch.main(words) == 0
     seen = [line.partition(": no update is taken; try: run.stop.env_steps = ")[0] for line in heard]
-    assert [line for line in seen if "more transitions" in line] == [
+    assert [line for line in seen if "transitions of this run" in line] == [
         f"advice: training begins after {said}" for _ in range(bool(said))
     ]
 
