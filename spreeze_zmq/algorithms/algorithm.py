@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from spreeze_zmq.algorithms.distributions import Distribution
     from spreeze_zmq.replay import Episode, Transitions
 
+#: Attributes that the library sets as a run goes on.
+SET_BY_LIBRARY = ("env_steps", "offline", "reward_divisor")
+
 
 class Algorithm(ABC):
     """Base of every algorithm. Each learner has its own instance.
@@ -53,8 +56,8 @@ class Algorithm(ABC):
             ``(frame_stack * channels, height, width)``.
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules. In
             :meth:`act` those of when the policy was published.
-        offline: whether the run samples nothing (data alone), so that ``env_steps`` stays as it is; for
-            learners.
+        offline: whether the run samples nothing (data alone), so that ``env_steps`` stays as it is; in
+            learners, and not before :meth:`networks`, which whoever acts calls, too.
         reward_divisor: what the rewards of a batch have been divided by; 1 where they are as they came, and
             in :meth:`act`.
     """

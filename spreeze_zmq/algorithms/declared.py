@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
@@ -145,7 +145,7 @@ def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str
     """Networks that are no modules or have no name of their own, that share parameters with one of another
     group, or that are frozen in a group that is trained.
     """
-    taken = {"options", "env", "env_steps", "offline", "reward_divisor"}
+    taken = {"options", "env", *SET_BY_LIBRARY}
     owners = dict[int, tuple[str, str]]()
     for group, name, module in ((group, *item) for group, named in groups.items() for item in named.items()):
         what = f"networks() gives {group} {name!r}"

@@ -21,7 +21,7 @@ from spreeze_zmq.algorithms.encoders import (
 )
 from spreeze_zmq.algorithms.moving import tables_by_network
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
-from spreeze_zmq.algorithms.written_names import misspelt
+from spreeze_zmq.algorithms.written_names import misspelt, overwritten
 from spreeze_zmq.base.errors import (
     AlgorithmError,
     InputError,
@@ -139,6 +139,7 @@ def _problems(kind: Any) -> Iterator[str]:
         problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
         yield f"{problem}; act by a distribution() instead"
     yield from _problems_of_fields(kind)
+    yield from overwritten(kind)
     if lines := misspelt(kind):
         own = " (a name that only another file reads: begin it with _)" if "did you mean" in lines[0] else ""
         yield f"{'; '.join(lines)}{own}"

@@ -1,4 +1,6 @@
-"""Names in an algorithm's file that nothing reads, because they almost are ones that the library does."""
+"""Names in an algorithm's file that are the library's: ones that nothing reads, because they almost are ones
+that the library does, and ones that it sets itself.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.base.schema import nearest, own_fields
 
 #: Likeness, as difflib measures it, from which a name is a misspelt one: below it are names such as
@@ -49,6 +51,23 @@ def misspelt(kind: type[Algorithm]) -> list[str]:
     options = [base for base in kind.Options.__mro__ if not is_library(base) and base is not object]
     lines += [line for base in options for line in _of_options(base, files)]
     return [*dict.fromkeys(lines), *_never_called(kind, own)]
+
+
+def overwritten(kind: type[Algorithm]) -> Iterator[str]:
+    """A line for each name in the user's classes, of the class or of ``self``, that the library sets in every
+    instance: whatever it means there would be lost.
+    """
+    for base in (base for base in kind.__mro__ if not is_library(base)):
+        written = _written(inspect.getmodule(base))
+        assigned = {} if written is None else written.assigned.get(base.__name__, {})
+        for name in SET_BY_LIBRARY:
+            if name in vars(base):
+                place = _place(vars(base)[name], base)
+            elif name in assigned:
+                place = f"{inspect.getsourcefile(base)}:{assigned[name]}: "
+            else:
+                continue
+            yield f"{place}the library sets {name} itself; give yours another name"
 
 
 def is_library(kind: type) -> bool:

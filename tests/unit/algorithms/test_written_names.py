@@ -1,4 +1,6 @@
-"""A name that is almost one of the library's is refused: nothing would read it, and the shipped one train."""
+"""A name that is almost one of the library's is refused: nothing would read it, and the shipped one train. So
+is one that the library sets.
+"""
 
 import pytest
 
@@ -61,6 +63,23 @@ def own(tmp_path, monkeypatch, request):
 )
 def test_a_name_that_is_nearly_inherited_is_refused(own, body, said):
     """The line has the place and the name that was meant."""
+    with pytest.raises(InputError, match=said):
+        algorithms.get(own(body))
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (["offline = True"], 6),
+        (["@property", "def offline(self): return 0.5"], 7),
+        (["def after_critic_step(self):", "    self.offline = 0.5"], 8),
+        (["def env_steps(self): return 5"], 7),
+        (["reward_divisor = 10.0"], 6),
+    ],
+)
+def test_a_name_that_the_library_sets_is_refused(own, body, line):
+    """Else a run on data alone, of a class that was written before there was ``offline``, loses its own."""
+    said = rf"\.py:{line}: the library sets \w+ itself; give yours another name"
     with pytest.raises(InputError, match=said):
         algorithms.get(own(body))
 
