@@ -86,7 +86,7 @@ class ClassActor(Actor, Protocol):
         """
 
     def tell_env_steps(self, env_steps: int) -> None:
-        """Let it know how many transitions the run had sampled when it was published."""
+        """Let it know how many transitions the run had sampled when it was published; may be left out."""
 
 
 #: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's

@@ -40,7 +40,8 @@ def made_of(fields: Mapping[str, Any], arrays: Arrays) -> Made:
     description = fields["description"]
     if module_of(description) is not None:
         loaded = load_class(description, arrays)
-        loaded.tell_env_steps(int(fields["extras"].get("env_steps", 0)))
+        if (tell := getattr(loaded, "tell_env_steps", None)) is not None:
+            tell(int(fields["extras"].get("env_steps", 0)))
         return Made(loaded, loaded.output, loaded.memory_size)
     scaling = ObservationScaling(description["observation"], arrays)
     layers = read_layers(description["layers"], arrays["parameters"], scaling.size)
