@@ -20,6 +20,7 @@ from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
 from spreeze_zmq.peers import peers as harness
 from spreeze_zmq.peers.program import Life
+from spreeze_zmq.policy import actor
 from tests.forked import Servers
 
 ROOT = Path(__file__).parents[1]
@@ -187,6 +188,16 @@ def nothing_left():
     after = state_of_the_process()
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert not changed, {name: (before.get(name), after.get(name)) for name in changed}
+
+
+@pytest.fixture(autouse=True)
+def own_imports():
+    """What a command or component that ran in a test's process may import is nothing for those that come next:
+    folders of modules, and classes that messages may name.
+    """
+    path, before = sys.path[:], list(actor._loaders)
+    yield
+    sys.path[:], actor._loaders[:] = path, before
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from spreeze_zmq.base.own_code import changed_files, code_of
 from spreeze_zmq.base.trust import module_of
@@ -34,7 +35,9 @@ class Edits:
             pids: of the processes here, by name.
         """
         before, self._pids = self._pids, dict(pids)
-        for name, pid in pids.items() if before is not None else ():
+        if before is None:
+            return
+        for name, pid in pids.items():
             if before.get(name) != pid and (files := self._edited(name.rpartition("-")[0])) - self._said:
                 self._said |= files
                 self._note(
@@ -44,9 +47,11 @@ class Edits:
     def _edited(self, role: str) -> set[str]:
         """The files that a process of a role imports, and that are others now."""
         run, relabels = self._plan.run, self._plan.algorithm.get("hindsight", "off") != "off"
-        imports = {"algorithm": (module_of(run.algorithm), None)} if role in (*PLAYERS, *LEARNERS) else {}
+        imports = dict[str, tuple[str, Any]]()
+        if role in (*PLAYERS, *LEARNERS):
+            imports["algorithm"] = module_of(run.algorithm), None
         if role in PLAYERS or (role in LEARNERS and relabels):
-            imports["environment"] = (module_of(run.env), run.env_kwargs)
+            imports["environment"] = module_of(run.env), run.env_kwargs
         known = {table: code for table in imports if (code := self._plan.own_code.get(table))}
         return {
             file for table, code in known.items() for file in changed_files(code, code_of(*imports[table]))

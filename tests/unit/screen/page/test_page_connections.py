@@ -261,7 +261,8 @@ console.log(JSON.stringify([run.lost, said, live(), emptied, places.stage.inner[
 
 HEAD = """
 const places = {};
-globalThis.document = { getElementById: (id) => (places[id] ??= { dataset: {}, style: {}, replaceChildren() {} }) };
+const made = () => ({ dataset: {}, style: {}, replaceChildren() {} });
+globalThis.document = { getElementById: (id) => (places[id] ??= made()) };
 const { showHead } = await import("./head.js");
 const { Run } = await import("./run.js");
 GIVEN
