@@ -1,4 +1,4 @@
-"""Sends to browsers, and waits for none that takes nothing."""
+"""Sends to browsers and from them, and waits for nobody who takes nothing."""
 
 from __future__ import annotations
 
@@ -19,3 +19,24 @@ async def deliver(target: Connection, content: str | bytes) -> None:
     """
     async with asyncio.timeout(TAKES_WITHIN_S):
         await target.send(content)
+
+
+async def exchange(one: Connection, other: Connection) -> None:
+    """Send each what the other sends, until one has gone.
+
+    Raises:
+        ConnectionClosed: one has gone without a word.
+        TimeoutError: one takes nothing.
+    """
+    directions = [asyncio.ensure_future(_forward(*ends)) for ends in ((one, other), (other, one))]
+    await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+    for direction in directions:
+        direction.cancel()
+    for fault in await asyncio.gather(*directions, return_exceptions=True):  # both may have failed at once
+        if isinstance(fault, Exception):
+            raise fault
+
+
+async def _forward(source: Connection, target: Connection) -> None:
+    async for message in source:
+        await deliver(target, message)

@@ -25,12 +25,11 @@ import psutil
 from mujoco.studio import launch_web, messages, plugin, viewer_protocol, web_viewer
 from numpy.typing import NDArray
 from websockets.asyncio.client import unix_connect
-from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
 from websockets.http11 import Response
 
-from spreeze_zmq.screen.page.delivery import deliver
+from spreeze_zmq.screen.page.delivery import exchange
 
 #: The streams that are forwarded; the viewer's ``drop`` would accept a stranger's model.
 STREAMS = ("state", "ui")
@@ -227,13 +226,7 @@ class Studio:
         async with unix_connect(
             self._path, f"ws://viewer/{path}", compression=None, ping_interval=None, max_size=2**24
         ) as viewer:
-            directions = ((visitor, viewer), (viewer, visitor))
-            tasks = [asyncio.ensure_future(_forward(*ends)) for ends in directions]
-            done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in others:
-                task.cancel()
-            for task in done:
-                task.result()
+            await exchange(visitor, viewer)
 
 
 def _listening_at(path: str) -> socket.socket:
@@ -267,8 +260,3 @@ class _ForOwnThreads(socket.socket):
             return accepted, address
         accepted.close()
         raise BlockingIOError
-
-
-async def _forward(source: Connection, target: Connection) -> None:
-    async for message in source:
-        await deliver(target, message)
