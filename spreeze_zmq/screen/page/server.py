@@ -14,6 +14,7 @@ import json
 import logging
 import socket
 import threading
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -182,21 +183,24 @@ class Server:
             visitor.transport.abort()
 
     async def _send_feed(self, visitor: ServerConnection) -> None:
-        """Send the entries so far, then every new one, and none where there is none for a while."""
+        """Send the entries so far, then every new one, and none where there is none for a while or the story
+        takes its time.
+        """
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)
         gone = asyncio.ensure_future(self._hear(visitor))
         over = asyncio.ensure_future(self._stopping.wait())
+        told = self._tell()
         try:
-            told = self._tell()
-            await asyncio.wait((gone, over, told), return_when=asyncio.FIRST_COMPLETED)
+            ends = (gone, over, told)
+            while not (await asyncio.wait(ends, timeout=SPEAKS_WITHIN_S, return_when=FIRST_COMPLETED))[0]:
+                await deliver(visitor, "[]")
             if not told.done():
                 return
             await deliver(visitor, told.result())
             while True:
                 following = asyncio.ensure_future(waiting.get())
-                ends = (gone, following)
-                await asyncio.wait(ends, timeout=SPEAKS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((gone, following), timeout=SPEAKS_WITHIN_S, return_when=FIRST_COMPLETED)
                 text = following.result() if following.done() else ""
                 following.cancel()
                 if gone.done() or text is None:
@@ -205,6 +209,7 @@ class Server:
         finally:
             gone.cancel()
             over.cancel()
+            told.cancel()
             self._visitors.discard(waiting)
 
     async def _hear(self, visitor: ServerConnection) -> None:

@@ -3,9 +3,11 @@
 
 import { clock, endedBy } from "./format.js";
 
-/** The server says something every five seconds, and takes at most half a minute over the story so far. */
+/** The server says something every five seconds, but for half a minute in which it sends the story so far. */
 const SILENT_MS = 15_000;
 const STORY_MS = 45_000;
+/** The run says something with each status; one of many processes has half as many. */
+const STATUSES = 3;
 /** Until the next try: after a connection was lost, at most, and once nobody has answered for `AWAY_MS`. */
 const SOON_MS = 300;
 const LONGEST_MS = 5_000;
@@ -31,7 +33,7 @@ export class Feed {
 
   connect() {
     const own = new WebSocket(new URL("feed", location.href.replace(/^http/, "ws")));
-    Object.assign(this, { socket: own, opened: false, heard_ms: performance.now(), patience_ms: STORY_MS });
+    Object.assign(this, { socket: own, opened: false, hasStory: false, heard_ms: performance.now() });
     own.onopen = () => this.open();
     own.onmessage = ({ data }) => this.hear(JSON.parse(data));
     own.onclose = () => this.lose();
@@ -48,10 +50,10 @@ export class Feed {
 
   /** Take what the server says: entries of the run, or none, which says that the connection holds. */
   hear(entries) {
-    Object.assign(this, { heard_ms: performance.now(), patience_ms: SILENT_MS });
+    this.heard_ms = performance.now();
     if (!entries.length) return;
-    this.told_ms = this.heard_ms;
-    if (this.run.lost) this.page.notice("");
+    if (this.run.lost || !this.hasStory) this.page.notice("");
+    Object.assign(this, { told_ms: this.heard_ms, hasStory: true });
     this.run.lost = "";
     for (const entry of entries) if (this.run.take(entry)) this.page.begin();
     this.page.change();
@@ -62,12 +64,21 @@ export class Feed {
     const { run, socket } = this;
     if (!socket) return;
     const now_ms = performance.now();
-    if (now_ms - this.heard_ms > this.patience_ms) this.lose(true);
-    else if (this.opened && run.about?.live && !run.ended && now_ms - this.told_ms > SILENT_MS) {
+    if (now_ms - this.heard_ms > (this.hasStory ? SILENT_MS : STORY_MS)) return this.lose(true);
+    if (!this.opened || now_ms - this.told_ms <= this.patience_ms()) return;
+    const since = clock((now_ms - this.told_ms) / 1000);
+    if (!this.hasStory) this.page.notice(`The record of the run is being read, for ${since} by now`);
+    else if (run.about.live && !run.ended) {
       run.lost = "silent";
-      this.page.notice(`The run has said nothing for ${clock((now_ms - this.told_ms) / 1000)}: it stands still, or its broker does`);
+      this.page.notice(`The run has said nothing for ${since}: it stands still, or its broker does`);
       this.page.change();
     }
+  }
+
+  /** How long the server may tell nothing of the run before that is said. */
+  patience_ms() {
+    const { status_interval_s = 0 } = (this.hasStory && this.run.about?.components?.broker?.options) || {};
+    return Math.max(SILENT_MS, STATUSES * 1000 * status_interval_s);
   }
 
   /** The connection is lost, or silent; it may never be closed then. */

@@ -249,3 +249,31 @@ settings.send("tau", field);
 console.log(JSON.stringify({ kept, left: field.value, heard }));
 """
     assert told(script) == {"kept": "0.5", "left": "", "heard": [{"option": "tau", "value": 0.5}]}
+
+
+HEAD = """
+const places = {};
+const made = () => ({ dataset: {}, style: {}, replaceChildren() {} });
+globalThis.document = { getElementById: (id) => (places[id] ??= made()) };
+const { showHead } = await import("./head.js");
+const { Run } = await import("./run.js");
+GIVEN
+const run = new Run();
+for (const entry of entries) run.take(entry);
+const shown = (lost) => {
+  run.lost = lost;
+  showHead(run);
+  return [places.state.textContent, places.left.textContent];
+};
+console.log(JSON.stringify(["", "not connected", "silent", ""].map(shown)));
+"""
+
+
+def test_a_run_that_is_not_heard_is_not_said_to_train(told):
+    """Nor how long it will."""
+    plan = topology.load("pendulum", ["run.stop.minutes=10"])
+    heard, *lost, again = told(HEAD, entries=[story.run_entry(plan, live=True), status_entry(1.0, plan)])
+    assert heard == again
+    assert heard[0] == "training"
+    assert heard[1].startswith("9:59 left")
+    assert lost == [["not connected", ""], ["silent", ""]]
