@@ -160,22 +160,23 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
 
 
 def improvements(groups: Sequence[Setting]) -> Iterator[str]:
-    """A line for each setting of several runs: how probably it beats the first such one of its task."""
-    first: dict[str, Setting] = {}
-    for group in groups:
-        if len(group.runs) > 1 and (other := first.setdefault(group.env, group)) is not group:
+    """A line for each setting of several runs: how probably it beats its task's first in as long episodes."""
+    first: dict[str, dict[int, Setting]] = {}
+    for group in (group for group in groups if len(group.runs) > 1):
+        of_task, steps = first.setdefault(group.env, {}), episode_steps(group.runs[0].plan)
+        if (other := of_task.setdefault(steps, group)) is not group:
             yield f"{group.env}: {_improvement(group, other)}"
+        elif len(of_task) > 1:
+            others, other = next(iter(of_task.items()))
+            yield (
+                f"{group.env}: {group.label} does not compare with {other.label}: its returns are of "
+                f"episodes of {steps:,} steps, and those of {others:,}"
+            )
 
 
 def _improvement(group: Setting, other: Setting) -> str:
-    plan, before = (each.runs[0].plan for each in (group, other))
-    if (steps := episode_steps(plan)) != (others := episode_steps(before)):
-        return (
-            f"{group.label} does not compare with {other.label}: its returns are of episodes of {steps:,} "
-            f"steps, and those of {others:,}"
-        )
     share, ends = improvement(group.best, other.best)
-    here, there = rewarded_by(plan), rewarded_by(before)
+    here, there = (rewarded_by(each.runs[0].plan) for each in (group, other))
     doubtful = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return (
         f"a run of {group.label} has a higher best return than one of {other.label} with probability "
