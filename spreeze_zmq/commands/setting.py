@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base.own_code import is_file
-from spreeze_zmq.base.schema.scheduled import schedules_in
+from spreeze_zmq.base.schema.scheduled import goes_over_run
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, without_deadlines
 from spreeze_zmq.plan.topology.resolve import MAX_SAMPLERS_ON_FEW_CORES
 from spreeze_zmq.run.history import PastRun
@@ -43,7 +43,7 @@ def setting_of(run: PastRun) -> dict[str, Any]:
         setting |= {f"data.{key}.{name}": found.get(name) for name in ("source", "share", "episodes")}
     if plan["groups"].get("count", 1) != 1:
         setting |= {f"groups.{name}": plan["groups"].get(name) for name in _OF_GROUPS}
-    if any(each.get("over", "run") == "run" for each in schedules_in(plan["algorithm"])):
+    if goes_over_run(plan["algorithm"]):
         setting |= {f"run.stop.{name}": value for name, value in about["stop"].items()}
     for role in (SAMPLER, *LEARNERS, EVALUATOR):
         component = plan["components"].get(role, {})

@@ -18,6 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.schema.scheduled import goes_over_run
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.commands.check import FirstLook
@@ -106,10 +107,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _end(plan: Plan, seconds: float) -> str:
-    """The override by which a run ends when it has been measured; in order, where what goes over the run
+    """The override by which a run ends when it has been measured; in order, where a schedule over the run
     follows no clock, at its own counts if these come first.
     """
-    counts = plan.run.stop.counted(in_order=True) if plan.balance.in_order else {}
+    needs_counts = plan.balance.in_order and goes_over_run(plan.algorithm)
+    counts = plan.run.stop.counted(in_order=True) if needs_counts else {}
     limits = [f"{name}={limit!r}" for name, limit in {**counts, "minutes": seconds / 60}.items()]
     return f"run.stop={{{', '.join(limits)}}}"
 
@@ -133,13 +135,23 @@ def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:
             name, what = launch.outcome.failures[0]
             raise ComponentFailed(f"{name}: {what}")
         lines = list(read_journal(launch.folder.metrics, ("balance",)))
-        disturbances = read_run(run.path).summary.get("disturbances", 0)  # a foreign broker may not say
+        summary = read_run(run.path).summary  # a foreign broker may leave most of it out
     decided = [line for line in lines if line["decision"].get("steady")]
     if not decided:
-        raise ComponentFailed("the rates did not become steady; give it longer with --seconds")
+        longer = _longer(plan, str(summary.get("exit_reason", "")))
+        raise ComponentFailed(f"the rates did not become steady; {longer}")
     about = {name: lines[-1][name] for name in ("settled", "movable")}
-    about |= {"disturbances": disturbances, "kept": _written_ns(plan) != before}
+    about |= {"disturbances": summary.get("disturbances", 0), "kept": _written_ns(plan) != before}
     return {**about, **decided[-1]["decision"]}
+
+
+def _longer(plan: Plan, reason: str) -> str:
+    """How a run that has ended for this reason lasts longer."""
+    for name, limit in plan.run.stop.counted(in_order=True).items():
+        if reason.startswith(name):
+            ends = f"a schedule goes over run.stop.{name} = {limit:,}, at which the run ended"
+            return f"{ends}: give it longer with --set run.stop.{name}=N"
+    return "give it longer with --seconds"
 
 
 def _written_ns(plan: Plan) -> int:

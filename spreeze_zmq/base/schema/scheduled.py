@@ -83,6 +83,11 @@ def schedules_in(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from schedules_in(inner)
 
 
+def goes_over_run(values: Mapping[str, Any]) -> bool:
+    """Whether a schedule among the values of these options ends as the run does, by its limits."""
+    return any(each.get("over", "run") == "run" for each in schedules_in(values))
+
+
 def in_words(value: Any, form: str = "g") -> str:
     """An option's value for a line: ``"0.0003 to 3e-05"``, ``"critic 0.001, policy 0.0003"``."""
     if is_schedule(value):

@@ -94,6 +94,41 @@ def test_it_says_when_nothing_was_kept(about, has_home, said, tmp_path, monkeypa
     assert json.loads((tmp_path / "found.json").read_text())["settled"]
 
 
+@pytest.mark.parametrize(
+    ("more", "limit", "longer"),
+    [
+        ((), 9000, "--set run.stop.env_steps=N"),
+        (("--set", "algorithm.learning_rate=1e-3"), None, "--seconds"),
+    ],
+    ids=["a schedule over the run", "none"],
+)
+def test_a_run_in_order_that_ends_too_early_says_what_makes_it_longer(
+    more, limit, longer, tmp_path, monkeypatch, capsys
+):
+    """It ends at its own counts only where a schedule goes over them."""
+    (tmp_path / IN_ORDER).write_text(SCHEDULED)
+    monkeypatch.chdir(tmp_path)
+    limits = []
+
+    def launch(plan, folder, view, **_):
+        def run():
+            stop = plan.run.stop
+            limits.append(stop.env_steps)
+            reason = stop.reached({"env_steps": 9000, "trained_transitions": 9000}, 60 * stop.minutes)
+            folder.run_file.write_text(plan.to_json())
+            folder.summary.write_text(json.dumps({"exit_reason": reason}))
+            with contextlib.closing(Journal(folder.metrics)) as journal:
+                journal.write("balance", 1.0, {"settled": True, "movable": False, "decision": {}})
+            return 0
+
+        return SimpleNamespace(run=run, folder=folder, outcome=SimpleNamespace(failures=[]))
+
+    monkeypatch.setattr("spreeze_zmq.commands.tune.Launch", launch)
+    assert main(["tune", IN_ORDER, *more]) == 1
+    assert limits == [limit]
+    assert capsys.readouterr().err.rstrip().endswith(f"give it longer with {longer}")
+
+
 @two_cores
 def test_of_a_run_of_groups_its_own_groups_share_of_the_machine_is_measured(monkeypatch, capsys):
     """As such a run begins: the other groups are on cores of their own, and what is kept is found by it."""
