@@ -192,7 +192,7 @@ def nothing_left():
 
 @pytest.fixture(autouse=True)
 def own_imports():
-    """What a command or component that ran in a test's process may import is nothing for those that come next:
+    """What a command or component that ran in a test's process may import is nothing for the next ones:
     folders of modules, and classes that messages may name.
     """
     path, before = sys.path[:], list(actor._loaders)

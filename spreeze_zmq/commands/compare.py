@@ -7,7 +7,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,18 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
 from spreeze_zmq.commands import picture, table
+from spreeze_zmq.commands.drawn_curves import draw
 from spreeze_zmq.commands.runs import cut, turned
 from spreeze_zmq.commands.scored import episode_steps, rewarded_by
-from spreeze_zmq.commands.setting import setting_of
+from spreeze_zmq.commands.setting import Setting, setting_of
 from spreeze_zmq.run.curves import (
     AXES,
     FEWEST,
-    Array,
     Curve,
     improvement,
     interval,
     join,
     middle,
-    profile,
     read_curve,
 )
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
@@ -40,28 +38,6 @@ from spreeze_zmq.screen.terminal.numbers import clock, decimal
 _FAR = ("env_steps", "trained_transitions")
 #: Options in the label of a setting, if they tell it from all others.
 MOST_SHOWN = 4
-#: Kinds of lines in a picture: the next one where all of its colours have been used.
-LINES, COLOURS = ("solid", "dashed", "dotted", "dashdot"), 10
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Runs of one setting, which differ only in their seed; ``curves`` are theirs, in the same order."""
-
-    env: str
-    label: str
-    runs: Sequence[PastRun]
-    curves: Sequence[Curve]
-
-    @property
-    def best(self) -> Array:
-        """``[R]`` returns of the best policies: of fresh episodes, since the highest look is too high, or
-        that where there are none.
-        """
-        confirmed = [run.summary.get("best_return") for run in self.runs]
-        highest = [curve.mean_return.max() for curve in self.curves]
-        pairs = zip(highest, confirmed, strict=True)
-        return np.array([look if fresh is None else fresh for look, fresh in pairs], np.float64)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -197,65 +173,6 @@ def write_csv(groups: Sequence[Setting], path: Path) -> None:
                     about = (group.env, group.label, len(group.runs), axis)
                     points = np.stack((joint.x, joint.middle, joint.low, joint.high), 1)
                     writer.writerows((*about, *point) for point in points.tolist())
-
-
-def draw(groups: Sequence[Setting], path: Path) -> None:
-    """Draw joint curves with their interval, and single runs thin: a row an environment, a column an axis,
-    and one for the profile of best returns where a setting has several runs.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
-
-    envs = list(dict.fromkeys(group.env for group in groups))
-    width = len(AXES) + any(len(group.runs) > 1 for group in groups)
-    figure = Figure(figsize=(5 * width, 4.2 * len(envs)), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(len(envs), width, squeeze=False)
-    for env, row in zip(envs, panels, strict=True):
-        own = [group for group in groups if group.env == env]
-        for axis, panel in zip(AXES, row, strict=False):
-            for number, group in enumerate(own):
-                _draw_group(panel, group, axis, _line(number))
-            if panel is not row[0]:
-                panel.sharey(row[0])
-            panel.set_xlabel(AXES[axis])
-            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-            panel.grid(alpha=0.3)
-        if width > len(AXES):
-            _draw_profile(row[-1], own)
-        row[0].set_ylabel("return of evaluations")
-        row[0].set_title(env, loc="left")
-        row[0].legend(loc="best", fontsize="small")
-    picture.save(figure, path)
-
-
-def _line(number: int) -> dict[str, str]:
-    """The colour and kind of line of a setting: no two of forty are alike."""
-    return {"color": f"C{number % COLOURS}", "linestyle": LINES[number // COLOURS % len(LINES)]}
-
-
-def _draw_group(panel: Any, group: Setting, axis: str, line: Mapping[str, str]) -> None:
-    label = group.label + (f" ({len(group.runs)} runs)" if len(group.runs) > 1 else "")
-    joint = join(group.curves, axis) if len(group.curves) > 1 else None
-    for number, curve in enumerate(group.curves):
-        style = {"alpha": 0.3, "linewidth": 0.8} if joint else {"label": label if number == 0 else None}
-        panel.plot(curve.x[axis], curve.mean_return, drawstyle="steps-post", **line, **style)
-    if joint:
-        panel.plot(joint.x, joint.middle, label=label, **line)
-        panel.fill_between(joint.x, joint.low, joint.high, color=line["color"], alpha=0.2, linewidth=0)
-
-
-def _draw_profile(panel: Any, groups: Sequence[Setting]) -> None:
-    """Draw which share of the runs of each setting has a higher best return than each level."""
-    every = np.concatenate([group.best for group in groups])
-    span = np.ptp(every) or 1.0
-    levels = np.linspace(every.min() - 0.05 * span, every.max() + 0.05 * span, 500)
-    for number, group in enumerate(groups):
-        panel.plot(levels, profile(group.best, levels), **_line(number))
-    panel.set_xlabel("best return")
-    panel.set_ylabel("share of runs with more")
-    panel.grid(alpha=0.3)
 
 
 def _row(group: Setting) -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from spreeze_zmq.base.own_code import is_file
 from spreeze_zmq.base.schema.scheduled import goes_over_run
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, without_deadlines
 from spreeze_zmq.plan.topology.resolve import MAX_SAMPLERS_ON_FEW_CORES
+from spreeze_zmq.run.curves import Array, Curve
 from spreeze_zmq.run.history import PastRun
 
 #: What decides how groups learn, of a run of several.
@@ -17,6 +21,26 @@ _OF_GROUPS = ("count", "every_updates", "outer", "outer_learning_rate", "outer_m
 _WITHOUT_EFFECT = ("device", "workers", "max_failures", "videos")
 #: Characters of a digest that a label shows.
 SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs of one setting, which differ only in their seed; ``curves`` are theirs, in the same order."""
+
+    env: str
+    label: str
+    runs: Sequence[PastRun]
+    curves: Sequence[Curve]
+
+    @property
+    def best(self) -> Array:
+        """``[R]`` returns of the best policies: of fresh episodes, since the highest look is too high, or
+        that where there are none.
+        """
+        confirmed = [run.summary.get("best_return") for run in self.runs]
+        highest = [curve.mean_return.max() for curve in self.curves]
+        pairs = zip(highest, confirmed, strict=True)
+        return np.array([look if fresh is None else fresh for look, fresh in pairs], np.float64)
 
 
 def setting_of(run: PastRun) -> dict[str, Any]:

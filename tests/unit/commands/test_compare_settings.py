@@ -8,8 +8,9 @@ import pytest
 
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.commands.compare import Setting, _labels, _once, draw
-from spreeze_zmq.commands.setting import setting_of
+from spreeze_zmq.commands.compare import _labels, _once
+from spreeze_zmq.commands.drawn_curves import draw
+from spreeze_zmq.commands.setting import Setting, setting_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spreeze_zmq.commands.compare import Setting, improvements
+from spreeze_zmq.commands.compare import improvements
+from spreeze_zmq.commands.setting import Setting
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.curves import Curve
