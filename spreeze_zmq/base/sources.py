@@ -143,11 +143,13 @@ def _top(name: str) -> ModuleSpec | None:
 
 
 def _defining(tree: ast.Module) -> list[ast.stmt]:
-    """The statements of a module but for those of the program alone: below ``if __name__ == "__main__"``,
+    """The statements of a module but for texts and what is the program's: below ``if __name__ == "__main__"``,
     functions that begin a run, and from the first statement on that does all that defines nothing.
     """
     begins, kept, is_over = _beginnings(tree), list[ast.stmt](), False
     for node in tree.body:
+        if _is_text(node):
+            continue
         if isinstance(node, ast.ClassDef) or not (begins(node) or is_over or _is_of_a_program(node)):
             kept.append(node)
         elif isinstance(node, ast.FunctionDef):

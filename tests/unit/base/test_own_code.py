@@ -90,6 +90,7 @@ GUARDED = ENV[ENV.index("if __name__") :]
         ("rewards_of_mine.py", "2", "3", ["rewards_of_mine.py"]),
         ("assets/bike.xml", "<mujoco/>", "<mujoco model='x'/>", ["assets/bike.xml"]),
         ("bike_of_mine.py", '"""Rides."""', '"""Rides well."""', []),
+        ("bike_of_mine.py", '"""A bike."""', '"""A bicycle."""', []),
         ("bike_of_mine.py", "HERE =", "# a remark\n\nHERE =", []),
         ("bike_of_mine.py", '"minutes": 1', '"minutes": 9', []),
         ("bike_of_mine.py", "if __name__", "run = train(Bike, seed=5)\nprint(run)\nif __name__", []),
@@ -98,8 +99,8 @@ GUARDED = ENV[ENV.index("if __name__") :]
         ("bike_of_mine.py", "class Bike", "teacher.train(False)\nclass Bike", ["bike_of_mine.py"]),
     ],
     ids=[
-        *("reward", "imported", "robot", "docstring", "comment", "program", "script without a guard"),
-        *("a main function", "another import", "a train of something else"),
+        *("reward", "imported", "robot", "docstring", "module's docstring", "comment", "program"),
+        *("script without a guard", "a main function", "another import", "a train of something else"),
     ],
 )
 def test_what_is_defined_changes_it_and_what_only_begins_a_run_does_not(project, name, old, new, files):
@@ -117,7 +118,7 @@ def test_what_is_defined_changes_it_and_what_only_begins_a_run_does_not(project,
         "from . import terms",
         "from .terms import SCALE",
         "import own_of_mine.terms",
-        "'own_of_mine.terms:Bike'",
+        "X = 'own_of_mine.terms:Bike'",
     ],
 )
 def test_modules_of_a_package_are_followed(project, imports):
