@@ -143,8 +143,8 @@ def _top(name: str) -> ModuleSpec | None:
 
 
 def _defining(tree: ast.Module) -> list[ast.stmt]:
-    """The statements of a module but for texts and what is the program's: below ``if __name__ == "__main__"``,
-    functions that begin a run, and from the first statement on that does all that defines nothing.
+    """The statements of a module but for texts and what is the program's: ``if __name__ == "__main__"`` with
+    what is below, functions that begin a run, and from the first statement on that does what defines nothing.
     """
     begins, kept, is_over = _beginnings(tree), list[ast.stmt](), False
     for node in tree.body:
