@@ -128,7 +128,7 @@ class ReplayExperience(Experience):
         options, env_steps = self.options, self.counts.env_steps
         is_new = not (self.replay.num_sampled or self._has_outlived)
         if is_new and len(self.replay) > self.num_filled:  # it was saved with this state
-            self.replay.num_sampled = min(state.get("num_sampled", env_steps), env_steps)
+            self.replay.num_sampled = state.get("num_sampled", env_steps)
         each = self.component.plan.learning.rows_each
         lost = env_steps - self.replay.num_sampled  # not what it was given and has forgotten since
         needed = refill(options.learning_starts, lost, options.replay_capacity, each)

@@ -102,6 +102,7 @@ def test_a_replay_that_came_back_lost_nothing_but_what_it_lacked(
     after.replay.load(tmp_path)
     assert len(after.replay) < ENV_STEPS / 10
     after.restore(state)
+    assert after.replay.num_sampled == (before.replay.num_sampled if says else ENV_STEPS)
     assert after.refill == refill
     after.add(random_rollout(after.component.environment))
     assert after.gate.may_update == (not refill)
