@@ -171,7 +171,9 @@ class GradientSteps:
             gradients = [each.grad for each in module.parameters() if id(each) in self._networks.own.held]
             if gradients and not any(each is not None and each.any() for each in gradients):
                 loss = f"{type(self.algorithm).__name__}: {self.part}_loss"
-                self.remarks.add(f"{loss} gives no gradient to {name!r}: nothing trains it")
+                self.remarks.add(
+                    f"{loss} gives {name!r} no gradient at first: nothing trains it, if that stays so"
+                )
 
     def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
         """The fields ``[T, n, ...]`` of a recurrent policy's batch as rows ``[T * n, ...]``, time-major,

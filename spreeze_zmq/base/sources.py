@@ -17,9 +17,11 @@ from spreeze_zmq.base.errors import is_users
 from spreeze_zmq.base.importing import searched_now
 
 #: Bytes of code that are followed.
-MOST_BYTES = 1_000_000
+MOST_BYTES = 400_000
 #: A text that names a class of a module, as Gymnasium's ``entry_point`` does.
 ENTRY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+#: What runs when it is called.
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: This library, as others import it, and its function that begins a run.
 LIBRARY, BEGINS = "spreeze_zmq", "train"
 
@@ -152,7 +154,7 @@ def _defining(tree: ast.Module) -> list[ast.stmt]:
             continue
         if isinstance(node, ast.ClassDef) or not (begins(node) or is_over or _is_of_a_program(node)):
             kept.append(node)
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, FUNCTIONS):
             kept += [] if begins(node) else [node]
         else:
             is_over = is_over or begins(node)
@@ -175,7 +177,16 @@ def _beginnings(tree: ast.Module) -> Callable[[ast.stmt], bool]:
 
     if not names | libraries:
         return lambda node: False
-    return lambda node: any(is_one(each.func) for each in ast.walk(node) if isinstance(each, ast.Call))
+    return lambda node: any(is_one(each.func) for each in _run_by(node) if isinstance(each, ast.Call))
+
+
+def _run_by(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement but for those of functions in it, which run later; of a function all."""
+    waiting, is_function = [node], isinstance(node, FUNCTIONS)
+    while waiting:
+        yield (each := waiting.pop())
+        if each is node or is_function or not isinstance(each, (*FUNCTIONS, ast.Lambda)):
+            waiting += ast.iter_child_nodes(each)
 
 
 def _is_of_a_program(node: ast.stmt) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -29,10 +31,12 @@ class FirstLook:
 
     Attributes:
         last: what was seen last; None for an environment that a topology describes.
+        began_s: when it was looked first, in seconds since 1970; infinite before.
     """
 
     def __init__(self) -> None:
         self.last: envs.Look | None = None
+        self.began_s = math.inf
         self._seen: dict[str, envs.Look] = {}
 
     def __call__(
@@ -41,6 +45,7 @@ class FirstLook:
         """As ``envs.look``."""
         key = json.dumps([env_id, env_kwargs, randomize], default=repr)
         if key not in self._seen:
+            self.began_s = min(self.began_s, time.time())
             self._seen[key] = envs.look(env_id, env_kwargs, randomize, **named, say=_say)
         self.last = self._seen[key]
         return self.last

@@ -83,7 +83,7 @@ def facts_of(
 
 def failed_later(error: EnvironmentFailure) -> str:
     """That a call failed which came after the first ones, in one line: a run tolerates some of them."""
-    return f"a later call failed: {str(error).splitlines()[0]}"
+    return f"a later call failed: {(str(error).splitlines() or [type(error).__name__])[0]}"
 
 
 def _sticks(batch: BatchedEnv, first: NDArray[Any], note: Callable[[str], None]) -> bool:

@@ -105,7 +105,7 @@ def _odd(batch: BatchedEnv, spec: EnvironmentSpec, reset_s: float) -> tuple[dict
         facts |= goal_facts(batch, spec.id, spec.obs_parts)
     except EnvironmentFailure as error:
         remarks.append(failed_later(error))
-    return facts, tuple(remarks)
+    return facts, tuple(dict.fromkeys(remarks))
 
 
 def timed(one: BatchedEnv) -> Timing:

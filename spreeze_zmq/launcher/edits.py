@@ -25,20 +25,24 @@ class Edits:
     def __init__(self, plan: Plan, note: Callable[[str], None]) -> None:
         self._plan, self._note = plan, note
         self._pids: dict[str, int] | None = None
+        self._here = dict[str, dict[str, str]]()  # by table, while it is looked
         self._said = set[str]()
 
     def look(self, pids: Mapping[str, int]) -> None:
         """Look at the files where a process has begun that was not there at the last call; the first call is
-        of those that began with the run.
+        of those that began with the run, but in another group's launcher, which may begin again during it.
 
         Args:
             pids: of the processes here, by name.
         """
         before, self._pids = self._pids, dict(pids)
-        if before is None:
+        if before is None and not self._plan.groups.number:
             return
+        self._here = {}
         for name, pid in pids.items():
-            if before.get(name) != pid and (files := self._edited(name.rpartition("-")[0])) - self._said:
+            if (before or {}).get(name) == pid:
+                continue
+            if (files := self._edited(name.rpartition("-")[0])) - self._said:
                 self._said |= files
                 self._note(
                     f"edited since the run began: {', '.join(sorted(files))}; {name} has what is there now"
@@ -52,7 +56,10 @@ class Edits:
             imports["algorithm"] = module_of(run.algorithm), None
         if role in PLAYERS or (role in LEARNERS and relabels):
             imports["environment"] = module_of(run.env), run.env_kwargs
-        known = {table: code for table in imports if (code := self._plan.own_code.get(table))}
-        return {
-            file for table, code in known.items() for file in changed_files(code, code_of(*imports[table]))
-        }
+        found = set[str]()
+        for table, known in ((table, self._plan.own_code.get(table)) for table in imports):
+            if known:
+                if table not in self._here:
+                    self._here[table] = code_of(*imports[table])
+                found.update(changed_files(known, self._here[table]))
+        return found

@@ -93,7 +93,7 @@ class Ends:
     def look_at_code(self) -> None:
         """Say which of the user's files a process that has begun here has otherwise than those before it."""
         pids, away = self._crew.supervisor.pids(), self._lending
-        self._edits.look({name: pid for name, pid in pids.items() if not (away and away.may_lose(name))})
+        self._edits.look({name: pid for name, pid in pids.items() if not (away and away.nodes.holds(name))})
 
     def on_stuck(self, row: Mapping[str, Any]) -> None:
         """End the run for a process of ours of which nothing gets through, by its row of the refusals."""

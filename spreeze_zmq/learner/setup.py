@@ -133,7 +133,7 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
         with pairs:
             flops_per_transition(half, plan.environment)
         remarks += half.remarks.lines
-    return *remarks, *(
+    return *dict.fromkeys(remarks), *(
         f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "
         "if that is not meant, squeeze(1) the first"
         for place, rows in pairs.found.items()

@@ -150,13 +150,19 @@ def newest(checkpoints: Path) -> tuple[SavedCheckpoint | None, tuple[str, ...]]:
     """The newest complete and intact checkpoint, None if there is none; and for each newer one a line with
     what is wrong with it.
     """
-    skipped: list[str] = []
+    found, skipped = _newest(checkpoints)
+    return found, tuple(skipped.values())
+
+
+def _newest(checkpoints: Path) -> tuple[SavedCheckpoint | None, dict[Path, str]]:
+    """As :func:`newest`, the lines by the folder that each is of."""
+    skipped: dict[Path, str] = {}
     for folder in _newest_first(checkpoints):
         try:
-            return SavedCheckpoint.read(folder), tuple(skipped)
+            return SavedCheckpoint.read(folder), skipped
         except CheckpointError as error:
-            skipped.append(str(error))
-    return None, tuple(skipped)
+            skipped[folder] = str(error)
+    return None, skipped
 
 
 def latest(checkpoints: Path) -> SavedCheckpoint | None:
@@ -168,16 +174,17 @@ def restore_point(
     checkpoints: Path, resume_from: str | None
 ) -> tuple[SavedCheckpoint | None, tuple[str, ...]]:
     """The checkpoint that a run goes on from: its own last complete one, else that of the run before; and a
-    line for each of its own that was passed over, with where the run goes on.
+    line for each of its own that was complete and is damaged, with where the run goes on.
 
     Raises:
         CheckpointError: that of the run before is damaged.
     """
-    found, skipped = newest(checkpoints)
+    found, skipped = _newest(checkpoints)
     if found is None and resume_from is not None:
         found = SavedCheckpoint.read(Path(resume_from))
     place = "the beginning" if found is None else found.path
-    return found, tuple(f"checkpoint skipped: {line}; goes on from {place}" for line in skipped)
+    torn = (line for folder, line in skipped.items() if (folder / MANIFEST).exists())
+    return found, tuple(f"checkpoint skipped: {line}; goes on from {place}" for line in torn)
 
 
 def begins_at(resume_from: str | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -89,7 +90,7 @@ def load(
     run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, key_hint)
     make_importable(modules_folder(str(read.path)))
-    seen, began_s = None, time.time()
+    seen, began_s = None, min(time.time(), getattr(look, "began_s", math.inf))
     if run["obs_shape"] is not None:
         environment = described(run, mistakes)
     else:

@@ -321,7 +321,9 @@ def test_a_network_without_a_gradient_is_named_once(load):
     half = half_of(load("return Networks(critic={", 'return Networks(critic={"idle": nn.mlp([3, 1]), '))
     half.update(batch())
     half.update(batch())
-    assert half.remarks.lines == ["Mine: critic_loss gives no gradient to 'idle': nothing trains it"]
+    assert half.remarks.lines == [
+        "Mine: critic_loss gives 'idle' no gradient at first: nothing trains it, if that stays so"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from importlib import metadata
 
 import pytest
 
 from spreeze_zmq.base import sources
 from spreeze_zmq.base.own_code import changed_files, code_of
+from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.launcher.edits import Edits
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import differing
@@ -97,10 +99,13 @@ GUARDED = ENV[ENV.index("if __name__") :]
         ("bike_of_mine.py", GUARDED, IN_A_FUNCTION, []),
         ("bike_of_mine.py", GUARDED, "import spreeze_zmq as sz\nsz.train(Bike)\n", ["bike_of_mine.py"]),
         ("bike_of_mine.py", "class Bike", "teacher.train(False)\nclass Bike", ["bike_of_mine.py"]),
+        ("bike_of_mine.py", GUARDED, f"async {IN_A_FUNCTION}SCALE = 3\n", ["bike_of_mine.py"]),
+        ("bike_of_mine.py", GUARDED, "go = lambda: train(Bike)\nSCALE = 3\n", ["bike_of_mine.py"]),
     ],
     ids=[
         *("reward", "imported", "robot", "docstring", "module's docstring", "comment", "program"),
         *("script without a guard", "a main function", "another import", "a train of something else"),
+        *("what follows an async main function", "what follows a lambda"),
     ],
 )
 def test_what_is_defined_changes_it_and_what_only_begins_a_run_does_not(project, name, old, new, files):
@@ -217,6 +222,28 @@ def test_a_process_that_begins_after_an_edit_has_it_said(project):
     edits.look({"sampler-0": 6})
     said = "edited since the run began: bike_of_mine.py, rewards_of_mine.py; sampler-0 has what is there now"
     assert notes[1:] == [said]
+
+
+def test_the_launcher_of_a_further_group_compares_with_the_run_that_it_is_of(project):
+    """It is started again with its group, after the edit."""
+    tables = {"run": {"env": "bike_of_mine:Bike", "algorithm": "sac"}}
+    plan, notes = topology.load(tables), []
+    edit(project, "rewards_of_mine.py", "2", "3")
+    for number in (0, 1):
+        Edits(replace(plan, groups=replace(plan.groups, count=2, number=number)), notes.append).look(
+            {"sampler-0": 1}
+        )
+    assert notes == ["edited since the run began: rewards_of_mine.py; sampler-0 has what is there now"]
+
+
+def test_a_robot_that_is_made_anew_at_each_start_makes_no_run_another(project):
+    """Nor each seed of a command, which looks at the environment once."""
+    made = "def __init__(self):\n        open(self.model, 'w').write(str(np.random.rand()))\n\n"
+    edit(project, "bike_of_mine.py", "def reset", f"{made}    def reset")
+    look, tables = FirstLook(), {"run": {"env": "bike_of_mine:Bike", "algorithm": "sac"}}
+    codes = [topology.load(tables, look=one).own_code for one in (look, look, FirstLook())]
+    assert list(codes[0]["environment"]) == ["bike_of_mine.py", "pluggy", "rewards_of_mine.py"]
+    assert codes == [codes[0]] * 3
 
 
 def test_a_plan_names_what_has_changed_since_another(project):
