@@ -14,7 +14,7 @@ from typing import Any
 
 from spreeze_zmq.base.once import digest
 from spreeze_zmq.base.provenance import LEFT_BEHIND, OURS, PACKAGES, normal
-from spreeze_zmq.base.sources import Source, followed
+from spreeze_zmq.base.sources import SourceFile, followed
 
 #: How the names of files end that describe a robot or a task. Others may be what the code writes.
 DESCRIBING = re.compile(
@@ -83,7 +83,7 @@ def _versions(modules: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield name, metadata.version(name)
 
 
-def _beside(source: Source, texts: Iterable[str]) -> Iterator[tuple[str, Path]]:
+def _beside(source: SourceFile, texts: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """Names and paths of what texts may name in the folder of a file or in one above, up to the folder of
     imports.
     """
@@ -96,7 +96,7 @@ def _beside(source: Source, texts: Iterable[str]) -> Iterator[tuple[str, Path]]:
                 yield path.relative_to(root).as_posix(), path
 
 
-def _paths(source: Source) -> Iterator[str]:
+def _paths(source: SourceFile) -> Iterator[str]:
     """The texts in code that may name a file, of calls and divisions those at the end together, as in
     ``os.path.join(here, "assets", "arm.xml")`` and ``HERE / "assets" / "arm.xml"``.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import importlib.util
 import re
 import sys
@@ -27,7 +28,7 @@ LIBRARY, BEGINS = "spreeze_zmq", "train"
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One file of a module.
 
     Attributes:
@@ -43,7 +44,7 @@ class Source:
     statements: Sequence[ast.stmt] | None
 
     @classmethod
-    def of(cls, name: str, path: Path) -> Source:
+    def of(cls, name: str, path: Path) -> SourceFile:
         """Read a file.
 
         Raises:
@@ -51,7 +52,7 @@ class Source:
         """
         content = path.read_bytes()
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            return cls(name, path, content, _defining(ast.parse(content)) if path.suffix == ".py" else None)
+            return cls(name, path, content, _defining(_parsed(content)) if path.suffix == ".py" else None)
         return cls(name, path, content, None)
 
     @property
@@ -93,7 +94,7 @@ class Source:
                 yield node.value.partition(":")[0]
 
 
-def followed(modules: Iterable[str]) -> Iterator[Source]:
+def followed(modules: Iterable[str]) -> Iterator[SourceFile]:
     """The files of modules that are the user's, and of those that these import, the nearest first; of code
     beyond ``MOST_BYTES`` what still fits.
     """
@@ -104,7 +105,7 @@ def followed(modules: Iterable[str]) -> Iterator[Source]:
                 continue
             seen.add(path)
             with contextlib.suppress(OSError):
-                source = Source.of(name, path)
+                source = SourceFile.of(name, path)
                 size += (added := len(source.content) * (source.statements is not None))
                 if size > MOST_BYTES:
                     size -= added
@@ -142,6 +143,19 @@ def _top(name: str) -> ModuleSpec | None:
     with contextlib.suppress(ImportError, ValueError):
         return importlib.util.find_spec(name)  # of an editable installation, for instance
     return None
+
+
+def _parsed(content: bytes) -> ast.Module:
+    """The code of a file, parsed without a pause in which another thread could: CPython counts the depth of
+    all that are parsed at once in one place, and raises SystemError in whoever finds another number there.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # finalizers are where threads change
+    try:
+        return ast.parse(content)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _defining(tree: ast.Module) -> list[ast.stmt]:

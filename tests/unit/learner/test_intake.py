@@ -11,6 +11,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner import device as learner_device
 from spreeze_zmq.learner.device import prepare_device
 from spreeze_zmq.learner.intake import Turns
+from spreeze_zmq.plan import topology
 
 
 def rollout(sampler, sequence, incarnation=1):
@@ -53,11 +54,16 @@ def test_without_samplers_no_rollout_is_due():
     assert turns.left() == []
 
 
+def learner_on(device, *overrides, role="critic_learner"):
+    """What a learner is prepared by: a plan with as many threads as there are here, and its own device."""
+    threads = f"components.{role}.threads={torch.get_num_threads()}"
+    plan = topology.load("pendulum", [threads, *overrides])
+    return SimpleNamespace(plan=plan, role=role, index=0, options={"device": device})
+
+
 def test_a_learner_flushes_denormals():
     """Moments of weights without a gradient fade into them, and every update would be slower for it."""
-    learner = SimpleNamespace(threads=torch.get_num_threads())
-    plan = SimpleNamespace(components={"critic_learner": learner}, measured={})
-    component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": "cpu"})
+    component = learner_on("cpu")
     tiny = torch.tensor([1e-30], dtype=torch.float32)
     assert prepare_device(component) == "cpu"
     assert (tiny * 1e-10).item() == 0.0
@@ -65,10 +71,7 @@ def test_a_learner_flushes_denormals():
 
 def test_a_gpu_that_torch_cannot_use_is_a_line_that_names_the_option():
     """It is absent, its driver is too old, or torch has no kernels for it: only torch finds that out."""
-    learner = SimpleNamespace(threads=torch.get_num_threads())
-    balance = SimpleNamespace(in_order=False)
-    plan = SimpleNamespace(components={"actor_learner": learner}, measured={}, balance=balance)
-    component = SimpleNamespace(plan=plan, role="actor_learner", index=0, options={"device": "cuda:77"})
+    component = learner_on("cuda:77", role="actor_learner")
     why = r'components\.actor_learner\.device: torch .* cannot use cuda:77: .* write "cpu" there'
     with pytest.raises(InputError, match=why):
         prepare_device(component)
@@ -85,10 +88,7 @@ def test_a_gpu_repeats_its_sums_in_lock_step_alone(monkeypatch, in_order, device
     monkeypatch.setattr(learner_device, "claim", claim)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    learner = SimpleNamespace(threads=torch.get_num_threads())
-    balance = SimpleNamespace(in_order=in_order)
-    plan = SimpleNamespace(components={"critic_learner": learner}, measured={}, balance=balance)
-    component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": device})
+    component = learner_on(device, f"balance.mode={'lockstep' if in_order else 'free'}")
     filled = torch.utils.deterministic.fill_uninitialized_memory
     try:
         prepare_device(component)
