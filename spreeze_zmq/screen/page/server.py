@@ -102,6 +102,10 @@ class Server:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._serve())
+        if left := asyncio.all_tasks(self._loop):  # as of a client that has asked for nothing yet
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left, timeout=0.2))
 
     async def _serve(self) -> None:
         server: WebSocketServer = await serve(
@@ -125,7 +129,7 @@ class Server:
                 break
             await asyncio.sleep(0.01)
         server.close()
-        await asyncio.wait([asyncio.ensure_future(server.wait_closed())], timeout=0.5)
+        await asyncio.wait([asyncio.ensure_future(server.wait_closed())], timeout=0.4)
 
     def _spread(self, text: str | None) -> None:
         for queue in list(self._visitors):

@@ -1,6 +1,7 @@
 """The page's server and its end."""
 
 import contextlib
+import gc
 import http.client
 import json
 import queue
@@ -130,6 +131,18 @@ def raw(url, text=b""):
     client = socket.create_connection((parts.hostname, parts.port), 20)
     client.sendall(text)
     return client
+
+
+def test_who_has_asked_for_nothing_when_the_server_ends_leaves_nothing_behind(caplog):
+    """What waits for ever is destroyed later, and says so then, in the middle of whatever runs."""
+    with started() as (url, server), raw(url):
+        with connect(url + "feed", open_timeout=20):  # a later connection
+            pass
+        server.close()
+        server._thread.join(20)
+        del server
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 def upgraded(url, name):
