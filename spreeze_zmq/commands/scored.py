@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.base.trust import TIME_LIMIT
-from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
+from spreeze_zmq.evaluation.arena import time_limit_of
 from spreeze_zmq.plan.roles import EVALUATOR
 
 
 def episode_steps(plan: Mapping[str, Any]) -> int:
-    """The steps after which evaluations of a run.json's plan end an episode: the environment's own limit, or
-    a lower one of the evaluator's.
-    """
+    """As ``arena.episode_steps``, of the plan of a run.json, whoever wrote it."""
     own, stated = plan["environment"].get(TIME_LIMIT), _options(plan).get("episode_steps")
-    limits = [limit for limit in (own, stated) if isinstance(limit, int)]
-    return min(limits, default=ENDLESS_STEPS)
+    return time_limit_of(*(steps if type(steps) is int else None for steps in (own, stated)))
 
 
 def rewarded_by(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Arena:
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         own_limit = spec.max_episode_steps
-        limit = _limit(own_limit, max_episode_steps)
+        limit = time_limit_of(own_limit, max_episode_steps)
         self.step_cap, self.spec = None, spec
         if own_limit is None or limit < own_limit:
             self.step_cap, self.spec = limit, replace(spec, max_episode_steps=limit)
@@ -124,7 +124,7 @@ class Arena:
 def episode_steps(plan: Plan) -> int:
     """The time limit of the episodes that a run's evaluator plays, its own or the environment's."""
     asked = plan.components[EVALUATOR].options.get("episode_steps")
-    return _limit(plan.environment.max_episode_steps, asked if type(asked) is int else None)
+    return time_limit_of(plan.environment.max_episode_steps, asked if type(asked) is int else None)
 
 
 def randomized(plan: Plan) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ def randomized(plan: Plan) -> Mapping[str, Any]:
     return plan.run.randomize if plan.components[EVALUATOR].options.get("randomize") else {}
 
 
-def _limit(own_limit: int | None, asked: int | None) -> int:
+def time_limit_of(own_limit: int | None, asked: int | None) -> int:
     """The time limit of an evaluation's episodes: as asked for, but no longer than the environment's own."""
     return min(filter(None, (own_limit, asked or own_limit or ENDLESS_STEPS)))
 
