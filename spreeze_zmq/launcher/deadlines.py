@@ -16,6 +16,8 @@ from spreeze_zmq.plan.roles import BROKER
 HEARTBEAT_S = 15.0
 #: Time in which a broker hears of an end.
 TOLD_S = 2.0
+#: So many statuses that would have come tell of a broker that is silent, or of a process that is not ready.
+STATUSES = 3
 #: What stands for the row of a process that is ready and reports, where a status has none of it.
 READY = {"ready": True, "silent_s": 0.0}
 
@@ -26,7 +28,8 @@ class Deadlines:
     Time in which a process could have run, and waited for a core that other programs had, does not count.
 
     Args:
-        plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read.
+        plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read. What
+            a status tells is waited for three of the broker's ``status_interval_s`` at the least.
         starved_s: seconds in which a process has waited for a core since it began, by name; 0 if not known.
         clock: monotonic seconds.
 
@@ -38,7 +41,9 @@ class Deadlines:
         self, plan: Plan, starved_s: Callable[[str], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._components, self._clock, self._starved_s = plan.components, clock, starved_s
-        self._heartbeat_s: float = plan.components[BROKER].options.get("heartbeat_timeout_s", HEARTBEAT_S)
+        broker = plan.components[BROKER].options
+        self._told_s: float = STATUSES * broker.get("status_interval_s", 0.0)
+        self._heartbeat_s: float = broker.get("heartbeat_timeout_s", HEARTBEAT_S)
         self._started_s: dict[str, float] = {}
         self._starved: dict[str, tuple[float, float]] = {}
         self._given_up: set[str] = set()
@@ -99,13 +104,15 @@ class Deadlines:
             self.begin(name)
         self._waited_for[name] = waiting_for
         if name in self._started_s:
-            timeout_s = self._components[name.rpartition("-")[0]].start_timeout_s
+            timeout_s = max(self._components[name.rpartition("-")[0]].start_timeout_s, self._told_s)
             return self._late(name, "not ready after", self._clock() - self._started_s[name], timeout_s)
-        silent_s = process.get("silent_s") if name != f"{BROKER}-0" else self._clock() - self._status_s
+        longest_s, silent_s = self._heartbeat_s, process.get("silent_s")
+        if name == f"{BROKER}-0":
+            longest_s, silent_s = max(longest_s, self._told_s), self._clock() - self._status_s
         if not isinstance(silent_s, int | float) or silent_s < self._heartbeat_s / 3:
             self._starved.pop(name, None)
             return ""
-        late = self._late(name, "has not reported for", silent_s, self._heartbeat_s)
+        late = self._late(name, "has not reported for", silent_s, longest_s)
         return late and f"{late}, longer than heartbeat_timeout_s"
 
     def _late(self, name: str, what: str, waited_s: float, timeout_s: float) -> str:

@@ -28,6 +28,19 @@ def deadlines(clock):
     return Deadlines(topology.load("pendulum"), lambda name: clock.starved_s, clock)
 
 
+def test_what_a_rare_status_tells_is_waited_for(clock):
+    """Its broker was restarted for a silence that it was told to keep, a process before any status of it."""
+    plan = topology.load("pendulum", ["components.broker.status_interval_s=40"])
+    deadlines = Deadlines(plan, lambda name: clock.starved_s, clock)
+    deadlines.hear_status({})
+    deadlines.begin("sampler-0")
+    clock.now_s += 119
+    assert deadlines.missed("broker-0", {}) == deadlines.missed("sampler-0", {}) == ""
+    clock.now_s += 2
+    assert "for 121 s" in deadlines.missed("broker-0", {})
+    assert "not ready after 121 s" in deadlines.missed("sampler-0", {})
+
+
 def row(*, ready, silent_s=0.0, waiting_for=""):
     """What a status says of a process."""
     return {"ready": ready, "silent_s": silent_s, "waiting_for": waiting_for}
