@@ -138,7 +138,8 @@ def measure(plan: Plan, shares: Mapping[str, frozenset[int]]) -> dict[str, Any]:
         summary = read_run(run.path).summary  # a foreign broker may leave most of it out
     decided = [line for line in lines if line["decision"].get("steady")]
     if not decided:
-        longer = _longer(plan, str(summary.get("exit_reason", "")))
+        reason = str(summary.get("exit_reason", ""))
+        longer = f"it was {reason}" if reason.startswith("interrupted") else _longer(plan, reason)
         raise ComponentFailed(f"the rates did not become steady; {longer}")
     about = {name: lines[-1][name] for name in ("settled", "movable")}
     about |= {"disturbances": summary.get("disturbances", 0), "kept": _written_ns(plan) != before}

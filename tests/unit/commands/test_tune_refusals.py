@@ -95,17 +95,18 @@ def test_it_says_when_nothing_was_kept(about, has_home, said, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("more", "limit", "longer"),
+    ("more", "limit", "interrupted", "longer"),
     [
-        ((), 9000, "--set run.stop.env_steps=N"),
-        (("--set", "algorithm.learning_rate=1e-3"), None, "--seconds"),
+        ((), 9000, "", "give it longer with --set run.stop.env_steps=N"),
+        (("--set", "algorithm.learning_rate=1e-3"), None, "", "give it longer with --seconds"),
+        ((), 9000, "interrupted by SIGINT", "; it was interrupted by SIGINT"),
     ],
-    ids=["a schedule over the run", "none"],
+    ids=["a schedule over the run", "none", "interrupted"],
 )
 def test_a_run_in_order_that_ends_too_early_says_what_makes_it_longer(
-    more, limit, longer, tmp_path, monkeypatch, capsys
+    more, limit, interrupted, longer, tmp_path, monkeypatch, capsys
 ):
-    """It ends at its own counts only where a schedule goes over them."""
+    """It ends at its own counts only where a schedule goes over them; an interrupt needs no longer one."""
     (tmp_path / IN_ORDER).write_text(SCHEDULED)
     monkeypatch.chdir(tmp_path)
     limits = []
@@ -114,7 +115,9 @@ def test_a_run_in_order_that_ends_too_early_says_what_makes_it_longer(
         def run():
             stop = plan.run.stop
             limits.append(stop.env_steps)
-            reason = stop.reached({"env_steps": 9000, "trained_transitions": 9000}, 60 * stop.minutes)
+            reason = interrupted or stop.reached(
+                {"env_steps": 9000, "trained_transitions": 9000}, 60 * stop.minutes
+            )
             folder.run_file.write_text(plan.to_json())
             folder.summary.write_text(json.dumps({"exit_reason": reason}))
             with contextlib.closing(Journal(folder.metrics)) as journal:
@@ -126,7 +129,7 @@ def test_a_run_in_order_that_ends_too_early_says_what_makes_it_longer(
     monkeypatch.setattr("spreeze_zmq.commands.tune.Launch", launch)
     assert main(["tune", IN_ORDER, *more]) == 1
     assert limits == [limit]
-    assert capsys.readouterr().err.rstrip().endswith(f"give it longer with {longer}")
+    assert capsys.readouterr().err.rstrip().endswith(longer)
 
 
 @two_cores
