@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Any
 
 from spreeze_zmq.base.errors import InputError, is_installed
 
@@ -69,6 +71,17 @@ def check_interpreter() -> None:
 def import_folder(package: str, search: Sequence[str]) -> str:
     """The folder that a package or module is imported from; empty if it is in none of those searched."""
     return _folder(PathFinder.find_spec(package, search))
+
+
+def loaded(module: str) -> Any:
+    """A module that something in this process has imported, whole: one that another thread is still importing
+    is waited for, as components in one process do at once. None where there is none.
+    """
+    if sys.modules.get(module) is None:
+        return None
+    with contextlib.suppress(ImportError):  # it could not be imported
+        return importlib.import_module(module)
+    return None
 
 
 def folder_now(package: str, search: Sequence[str]) -> str:

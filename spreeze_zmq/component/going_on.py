@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import CheckpointError, StateNotKept, in_one_line
 from spreeze_zmq.base.files import read_whole
+from spreeze_zmq.base.importing import loaded
 from spreeze_zmq.base.kept_state import Keeper, Maker
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.component.component import Component
@@ -62,7 +62,7 @@ class SamplerState:
                 own["lowest"] = lowest
                 own["shared"] = [Keeper().keep(each, "a shared generator") for each in shared_generators()]
                 if self.draws_in_torch:
-                    own["torch"] = sys.modules["torch"].get_rng_state().numpy()
+                    own["torch"] = loaded("torch").get_rng_state().numpy()
                 return np.frombuffer(packed({"envs": envs.get_state(), **own}), np.uint8)
             except StateNotKept as error:
                 log.warning("a run that goes on from this one will not be exact: %s", error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import sys
 import types
 import zlib
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import StateNotKept, in_one_line, let_interrupts_pass
+from spreeze_zmq.base.importing import loaded
 from spreeze_zmq.base.kept_state import PLAIN, Keeper, Maker, put_into
 from spreeze_zmq.envs.failing import FailingRows
 
@@ -159,7 +159,7 @@ def _known(value: Any) -> dict[str, Any] | None:
         return {"space": own}
     if isinstance(value, _NAMED):
         return {"named": _name_of(value)}
-    mujoco: Any = sys.modules.get("mujoco")
+    mujoco: Any = loaded("mujoco")
     if mujoco is None:
         return None
     if isinstance(value, mujoco.MjModel):
@@ -181,7 +181,7 @@ def _put_known(plain: Mapping[str, Any], present: Any) -> Any:
         if plain["named"] != (name := _name_of(present)):
             raise StateNotKept(f"it holds {str(plain['named'])[:60]} where a new one holds {name}")
         return present
-    mujoco: Any = sys.modules.get("mujoco")
+    mujoco: Any = loaded("mujoco")
     if mujoco is not None and "model" in plain and isinstance(present, mujoco.MjModel):
         if plain["model"] != _sum_of(present):
             raise StateNotKept("its MjModel has other numbers than a new one")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+
+from spreeze_zmq.base.importing import loaded
 
 #: Seeds that are drawn are below this: some environments take a C int, others hand theirs to
 #: ``np.random.seed``.
@@ -48,11 +49,12 @@ def shared_generators_seeded(seed: int) -> Iterator[None]:
     """
     random.seed(seed)
     np.random.seed(seed)
-    if is_there := "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
+    before = loaded("torch")
+    if before is not None:
+        before.manual_seed(seed)
     yield
-    if not is_there and "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
+    if before is None and (after := loaded("torch")) is not None:
+        after.manual_seed(seed)
 
 
 def shared_generators() -> tuple[random.Random, np.random.RandomState]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import sys
 from pathlib import Path
 
+from spreeze_zmq.base.importing import loaded
 from spreeze_zmq.envs.failures import SparingLog
 
 _LOG = SparingLog(level=logging.WARNING)
@@ -19,7 +19,7 @@ UNSTABLE: list[str] = []
 
 def listen() -> None:
     """Hear MuJoCo's warnings in this process if it is loaded, unless an environment hears them itself."""
-    mujoco = sys.modules.get("mujoco")
+    mujoco = loaded("mujoco")
     if mujoco is not None and mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(_heard)
 
@@ -30,7 +30,7 @@ def stop_clock() -> None:
 
     It was 4 to 15 % of a step. The bindings cannot take it away: ``set_mjcb_time(None)`` sets it again.
     """
-    mujoco = sys.modules.get("mujoco")
+    mujoco = loaded("mujoco")
     if mujoco is None or not mujoco.__file__ or mujoco.get_mjcb_time() is not None:
         return
     with contextlib.suppress(OSError, ValueError):  # a MuJoCo of another making is only slower

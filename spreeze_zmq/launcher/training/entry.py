@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError, is_installed
 from spreeze_zmq.base.files import file_name
-from spreeze_zmq.base.importing import check_interpreter, folder_now, importing, is_marked
+from spreeze_zmq.base.importing import check_interpreter, folder_now, importing, is_marked, loaded
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.trust import ADDED, grant_of, make_importable, modules_folder
 from spreeze_zmq.evaluation.evaluation import Score
@@ -200,7 +200,7 @@ def _watched(
 
 def _registered_here(name: str | None) -> str:
     """A hint for an id that is registered in this process, but perhaps not in the run's processes."""
-    gymnasium = sys.modules.get("gymnasium")
+    gymnasium = loaded("gymnasium")
     spec = None if gymnasium is None else gymnasium.registry.get(name)
     if spec is None or str(spec.entry_point).startswith("gymnasium."):
         return ""
