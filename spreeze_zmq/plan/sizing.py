@@ -248,6 +248,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     environment = plan.environment.to_dict()
     device = learner.options.get("device", "cpu")
     chosen = gpus.chosen_gpus() if device != "cpu" else {}
+    own_code = plan.own_code.get("algorithm")
     shapes = ("obs_shape", "obs_dtype", "obs_parts", "action_kind", "action_shape", "action_sizes")
     return {
         "what": "updates by batch size and threads",
@@ -258,5 +259,6 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "device": device,
         "threads": learner.threads,
         **({"chosen_gpus": chosen} if chosen else {}),
+        **({"own_code": own_code} if own_code else {}),
         **({"native": native.expected()} if device == "cpu" else {}),
     }

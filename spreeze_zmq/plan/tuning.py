@@ -115,8 +115,10 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     devices = {role: plan.components[role].options.get("device", "cpu") for role in roles}
     chosen = gpus.chosen_gpus() if set(devices.values()) != {"cpu"} else {}
     on_cpu = any(devices[role] == "cpu" for role in plan.learning.learners)
+    own_code = {of: code for of, code in plan.own_code.items() if code}
     return {
         **({"elsewhere": elsewhere} if elsewhere else {}),
+        **({"own_code": own_code} if own_code else {}),
         **({"chosen_gpus": chosen} if chosen else {}),
         **({"groups": plan.groups.count} if plan.groups.count > 1 else {}),
         **({"native": native.expected()} if on_cpu else {}),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base import provenance
-from spreeze_zmq.plan import topology, tuning
+from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.processes import Count
 from spreeze_zmq.plan.tuning import Tuning
 
@@ -154,3 +154,12 @@ def test_a_cache_that_cannot_be_written_is_no_failure(is_none, tmp_path, monkeyp
     assert tuning.remember(given, FOUND) is None
     (record,) = caplog.records
     assert "is not kept" in record.message
+
+
+@pytest.mark.parametrize("subject_of", [sizing.subject_of, tuning.subject_of])
+def test_what_was_measured_of_code_that_has_been_edited_is_measured_again(subject_of):
+    """An algorithm of one's own, or another project's of that name; a shipped one is of this library."""
+    before = replace(plan(), own_code={"environment": {}, "algorithm": {"mine.py": "1"}})
+    edited = replace(before, own_code={"environment": {}, "algorithm": {"mine.py": "2"}})
+    assert subject_of(edited) != subject_of(before)
+    assert subject_of(replace(before, own_code={"environment": {}, "algorithm": {}})) == subject_of(plan())
