@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
 from dataclasses import dataclass, field
+
+#: An option of the algorithm as a remedy names it.
+_OPTION = re.compile(r"algorithm\.(\w+)")
 
 
 @dataclass(frozen=True)
@@ -24,3 +29,10 @@ class Finding:
     remedy: str = field(metadata={"key": "try"})
     rank: int = 1
     t_s: float = 0.0
+
+
+def fitting(options: Container[str], *remedies: str) -> str:
+    """The first remedy all of whose options of the algorithm it has: one of the user's own may lack any. The
+    last one is in words alone.
+    """
+    return next(remedy for remedy in remedies if all(name in options for name in _OPTION.findall(remedy)))

@@ -6,7 +6,7 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
-from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.finding import Finding, fitting
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
 from spreeze_zmq.broker.doctor.resumed_rules import first_update_again
@@ -94,10 +94,12 @@ def temperature(vitals: Vitals) -> Finding | None:
     if value is None or lowest <= value <= HIGHEST_TEMPERATURE:
         return None
     gone = value < lowest
-    if "target_entropy" in vitals.algorithm:
-        remedy = 'algorithm.target_entropy = "auto" and algorithm.initial_temperature = "auto"'
-    else:
-        remedy = "algorithm.initial_temperature = 0.1 and algorithm.entropy_share = 0.9"
+    remedy = fitting(
+        vitals.algorithm,
+        'algorithm.target_entropy = "auto" and algorithm.initial_temperature = "auto"',
+        "algorithm.initial_temperature = 0.1 and algorithm.entropy_share = 0.9",
+        f"a {'larger' if gone else 'smaller'} weight of the entropy in its losses",
+    )
     return Finding(
         f"the temperature is {value:.1g}",
         "entropy no longer counts, and nothing is explored"
@@ -126,10 +128,15 @@ def exploration(vitals: Vitals) -> Finding | None:
             return None
         gone = log_std < LOWEST_LOG_STD
         seen = f"the deviation of the policy's noise is {math.exp(log_std):.1g} of half the action's range"
+    weight = "larger" if gone else "smaller"
     return Finding(
         seen,
         "the same actions are tried again and again" if gone else "nearly all actions are clipped",
-        "a larger algorithm.entropy_coefficient" if gone else "a smaller algorithm.entropy_coefficient",
+        fitting(
+            vitals.algorithm,
+            f"a {weight} algorithm.entropy_coefficient",
+            f"a {weight} weight of the entropy in its losses",
+        ),
     )
 
 
@@ -150,7 +157,12 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     return Finding(
         f"the critics expect a return of {value:.2g}; rewards of at most {reward:.2g} add up to {most:.2g}",
         "they learn from their own growing errors",
-        "a tenth of algorithm.learning_rate, or algorithm.layer_norm = true",
+        fitting(
+            vitals.algorithm,
+            "a tenth of algorithm.learning_rate, or algorithm.layer_norm = true",
+            "a tenth of algorithm.learning_rate, or critics with layer norms",
+            "smaller steps, or critics with layer norms",
+        ),
         rank=0,
     )
 
@@ -218,7 +230,13 @@ def _why_few(vitals: Vitals, remedy: str) -> tuple[str, str]:
             f"the learner waits for samples, of which {rate:,.0f} come in a second",
             remedy,
         )
-    return "each update takes long", "smaller algorithm.hidden_sizes or algorithm.batch_size"
+    smaller = fitting(
+        vitals.algorithm,
+        "smaller algorithm.hidden_sizes or algorithm.batch_size",
+        "smaller networks or algorithm.batch_size",
+        "smaller networks",
+    )
+    return "each update takes long", smaller
 
 
 def no_rise(vitals: Vitals) -> Finding | None:

@@ -55,11 +55,16 @@ def action_mask(vitals: Vitals) -> Finding | None:
     places += [f"info[{name!r}]" for name in _names(vitals, "info") if "mask" in name.lower()]
     if not places:
         return None
+    takes_them = "dqn, pqn, ppo or discrete_sac"
+    if _is_own(vitals):
+        takes_them = (
+            f"takes_masks = True in the algorithm's class, without an act() of its own, or {takes_them}"
+        )
     return Finding(
         f"{places[0]} is there, and the run does not use it",
         "actions that it forbids are drawn all the same",
-        "discrete actions, with a flag for each of them as info['action_mask'] of every reset and step, and "
-        "dqn, pqn, ppo or discrete_sac; or have step() replace a forbidden action by a valid one",
+        f"discrete actions, with a flag for each of them as info['action_mask'] of every reset and step, and "
+        f"{takes_them}; or have step() replace a forbidden action by a valid one",
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,26 @@ def test_what_the_doctor_tells_to_state_can_be_stated(algorithm, options, gauges
     made = options_from(algorithms.get(algorithm).Options, stated)
     if found == "end_atoms":
         assert made.largest_return is None, "the range that it tells is one of rewards as they are"
+
+
+@pytest.mark.parametrize(
+    ("gauges", "found"),
+    [
+        ({"temperature": 1e-7}, "temperature"),
+        ({"entropy": -9.0}, "exploration"),
+        ({"q_mean": 1e7}, "values_diverge"),
+    ],
+)
+def test_no_option_is_told_that_an_algorithm_of_ones_own_lacks(gauges, found):
+    """Its losses report names that the rules know; its options are the least that it may declare."""
+    run = Lived("algorithm.num_atoms=1")
+    known = run.record.doctor.vitals.plan["algorithm"]
+    own = {one.name: known[one.name] for one in fields(algorithms.ReplayOptions) if one.name in known}
+    run.record.doctor.vitals.plan["algorithm"] = {**own, "name": "mine:Mine", "normalize_rewards": False}
+    run.gauges = gauges
+    assert found in run.live(12)
+    remedy = next(row["try"] for row in run.heard if row["name"] == found)
+    assert set(re.findall(r"algorithm\.(\w+)", remedy)) <= own.keys()
 
 
 def test_entropy_that_is_gone_is_named_without_a_temperature():
