@@ -123,6 +123,8 @@ class Helm:
                 self.say("stop", roles=roles, reason=self.exit_reason)
             return
         self._look()
+        if said := self._record.learning.tell_left_out():
+            self._remark(said, now_s)
         if self.state == "training" and now_s >= self.checkpoints.next_s:
             self._ask_for_the_next(now_s)
         if now_s >= self._next_balance_s:

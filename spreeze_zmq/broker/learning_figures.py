@@ -9,12 +9,13 @@ from typing import Any
 from spreeze_zmq.broker.figures import Rates
 from spreeze_zmq.broker.receipts import superseded
 from spreeze_zmq.broker.rows import inner, kept
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
 #: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
 RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions")
 COUNTS = (*RESTORED, "critic_flops", "actor_flops")
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
-LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
+LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 256, 16
 #: Stands for the lives that were left out; none has this name. How their lags become one.
 PAST = ""
 FOLDS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "stale": sum}
@@ -71,7 +72,9 @@ class LearningFigures:
         ratio_since: the counts from which on the replay ratio is measured.
         before: the counts that a resumed run starts from, which no report of a learner that has not been
             restored yet undercuts.
-        gauges: losses and other momentary figures.
+        gauges: losses and other momentary figures. What the actor-learner reports by a name of the
+            critic-learner's is ``policy_NAME``.
+        left_out: a gauge beyond those kept, until :meth:`tell_left_out`; None afterwards.
         publication: by role: seconds between two publications, their share of the updates' time, bytes.
         devices: by process: FLOP/s that its core or GPU reaches, share of time that updates take on a GPU,
             memory held, memory free.
@@ -85,9 +88,11 @@ class LearningFigures:
     ratio_since: dict[str, float] = kept(dict)
     before: Mapping[str, float] = inner(dict)
     gauges: dict[str, float] = inner(dict)
+    left_out: str | None = inner(str)
     publication: dict[str, dict[str, float]] = inner(dict)
     devices: dict[str, dict[str, float]] = kept(dict)
     rates: Rates = inner(lambda: Rates())
+    _critics: set[str] = inner(set)
 
     @property
     def has_trained(self) -> bool:
@@ -106,9 +111,7 @@ class LearningFigures:
             self._join_oldest_lags()
         if "publication" in fields:
             self.publication[fields["role"]] = fields["publication"]
-        for name, value in fields["gauges"].items():
-            if name in self.gauges or len(self.gauges) < GAUGES_KEPT:
-                self.gauges[name] = value
+        self._take_gauges(fields["role"], fields["gauges"])
         for name in COUNTS:
             if name in fields["counters"] and self._is_of_this_run(name, fields["counters"]):
                 least = self.counts[name] if name == "env_steps" else self.before.get(name, 0)
@@ -117,6 +120,23 @@ class LearningFigures:
                 self.counts[name] = max(count, least)
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
+
+    def _take_gauges(self, role: str, gauges: Mapping[str, float]) -> None:
+        for name, value in gauges.items():
+            named = f"policy_{name}" if role != CRITIC_LEARNER and name in self._critics else name
+            if named in self.gauges or len(self.gauges) < GAUGES_KEPT:
+                self.gauges[named] = value
+            elif self.left_out == "":
+                self.left_out = named
+        if role == CRITIC_LEARNER:
+            self._critics |= gauges.keys() & self.gauges.keys()
+
+    def tell_left_out(self) -> str:
+        """That there are more gauges than are kept, in words, once; empty for nothing to tell."""
+        if not self.left_out:
+            return ""
+        named, self.left_out = self.left_out, None
+        return f"the learners report more than {GAUGES_KEPT} metrics: {named!r:.60} and others are not drawn"
 
     def _join_oldest_lags(self) -> None:
         """Keep of the oldest lives, of very many, only what is told of all."""
