@@ -23,11 +23,12 @@ EVALUATIONS_KEPT = 2_000
 
 @dataclass
 class EpisodeStatistics:
-    """Training episodes: mean and spread over the last ``EPISODES_WINDOW`` of this run, and the
-    ``recent_return``; the ``count`` goes on in a resumed run.
+    """Training episodes: mean and spread over the last ``EPISODES_WINDOW`` of this run, of which there are
+    ``num_in_means``, and the ``recent_return``; the ``count`` goes on in a resumed run.
     """
 
     count: int = kept(int, "num_episodes")
+    num_in_means: int = 0
     mean_return: float | None = None
     std_return: float | None = None
     recent_return: float | None = None
@@ -43,6 +44,7 @@ class EpisodeStatistics:
 
     def row(self) -> EpisodeStatistics:
         """Itself, with its means as they are now."""
+        self.num_in_means = len(self._returns)
         if self._returns:
             returns = np.array(self._returns)
             self.mean_return, self.std_return = float(returns.mean()), float(returns.std())

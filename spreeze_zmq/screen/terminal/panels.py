@@ -149,10 +149,13 @@ def _scores(status: Mapping[str, Any]) -> list[Line]:
     episodes, evaluation = status["episodes"], status["evaluation"]
     training: Line = [("no episode has ended yet", "dim")]
     if episodes["count"]:  # of the runs that this one goes on from
-        training = [(f"none has ended since the run went on, n={episodes['count']:,}", "dim")]
+        training = [(f"none has ended since the run went on, {episodes['count']:,} before", "dim")]
     if episodes["mean_return"] is not None:
-        length = f" n={episodes['count']:,}, lately of {episodes['mean_length']:,.0f} steps"
-        training = [(decimal(episodes["mean_return"]), ""), (length, "dim")]
+        number, count = episodes.get("num_in_means"), episodes["count"]  # that of the parents too
+        some = f" n={number}" if number else " the last"
+        of_all = f" of {count:,}" if number != count else ""
+        beside = f"{some}{of_all}, of {episodes['mean_length']:,.0f} steps"
+        training = [(decimal(episodes["mean_return"]), ""), (beside, "dim")]
     last = evaluation["last"]
     moment: Line = [] if last is None else [(f", {clock(last['t_s'])}", "dim")]
     return [

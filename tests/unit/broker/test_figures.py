@@ -213,6 +213,7 @@ def test_training_episodes_go_on_after_a_restart_and_in_a_resumed_run():
     restarted = RunRecord(topology.load("pendulum"))
     restarted.restore(json.loads(json.dumps(run.to_dict())), 120.0)
     expected = {"count": 450, "mean_return": 99.5, "mean_length": 200.0, "recent_return": 141.5}
+    expected["num_in_means"] = 100
     for one in (run, restarted):
         status = one.status("training", {}, 120.0)["episodes"]
         assert {name: status[name] for name in expected} == expected

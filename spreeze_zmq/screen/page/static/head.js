@@ -75,7 +75,7 @@ export function showFigures(run) {
   at("scores").replaceChildren(
     score("evaluation", last, last && listed(last.timed_out && episodesOf(last), atSteps(last)), "evaluation"),
     score("best", best, best && listed(`in ${episodesOf(best)}`, atSteps(best)), "best"),
-    score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes, lately of ${short(episodes.mean_length)} steps`, "training"),
+    score("training", episodes.mean_return == null ? null : episodes, `in ${ended(episodes)}, of ${short(episodes.mean_length)} steps`, "training"),
   );
 }
 
@@ -92,6 +92,12 @@ function capacity(run, role, rate) {
   const row = run.status.workers[role];
   if (isOver(run) || !row || !rate || row.busy < 0.02) return null;
   return { value: row.busy, text: `of ${short(rate / row.busy)} /s, were it never to wait for a peer` };
+}
+
+/** Of how many training episodes the means are, which a status of an older release does not say, and of how many in all. */
+function ended({ count, num_in_means }) {
+  const all = `${short(count)} episode${count === 1 ? "" : "s"}`;
+  return num_in_means === count ? all : `the last ${num_in_means == null ? "" : `${num_in_means} `}of ${all}`;
 }
 
 const listed = (...parts) => parts.filter(Boolean).join(", ");

@@ -277,3 +277,17 @@ def test_a_run_that_is_not_heard_is_not_said_to_train(told):
     assert heard[0] == "training"
     assert heard[1].startswith("9:59 left")
     assert lost == [["not connected", ""], ["silent", ""]]
+
+
+def test_the_return_in_training_says_of_how_many_episodes_it_is(told):
+    """Of the last of all, those of the runs before among them; an older release's status names no number."""
+    plan = topology.load("pendulum")
+    about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
+    means = {"mean_return": -5.0, "std_return": 1.0, "mean_length": 200.0}
+    for counts, said in (
+        ({"count": 1234, "num_in_means": 100}, "in the last 100 of 1,234 episodes, of 200 steps"),
+        ({"count": 1, "num_in_means": 1}, "in 1 episode, of 200 steps"),
+        ({"count": 1234}, "in the last of 1,234 episodes, of 200 steps"),
+    ):
+        run = {"about": about, "status": {**status, "episodes": {**means, **counts}}}
+        assert f"-5.00| ± 1.00|{said}|" in told(FIGURES, run=run)[0] + "|"

@@ -101,6 +101,24 @@ def test_a_score_says_which_of_its_episodes_time_has_cut():
     assert "best            600.0 ± 3.00 4 of 30 cut by time, at 27,000 steps" in rows
 
 
+def test_the_return_in_training_says_of_how_many_episodes_it_is():
+    """As the scores beside it; the count is of the runs before, too. A broker of an older release, which does
+    not say of how many, is not taken at its count.
+    """
+    run = Recorded()
+    run.record.resume({"t_s": 8.0, "counts": {"env_steps": 1000, "episodes": 300.0}})
+    status = run.status("training", 9.0)
+    assert "in training     none has ended since the run went on, 300 before" in shown(status)
+    run.record.episodes.take(np.full(5, -100.0, np.float32), np.full(5, 200, np.int32))
+    status = run.status("training", 9.0)
+    assert "in training     -100.0 n=5 of 305, of 200 steps" in shown(status)
+    del status["episodes"]["num_in_means"]
+    assert "in training     -100.0 the last of 305, of 200 steps" in shown(status)
+    run = Recorded()
+    run.record.episodes.take(np.full(5, -100.0, np.float32), np.full(5, 200, np.int32))
+    assert "in training     -100.0 n=5, of 200 steps" in shown(run.status("training", 9.0))
+
+
 def test_one_episode_has_no_spread():
     """None is known of it."""
     run = Recorded()
@@ -129,7 +147,7 @@ def test_a_large_run_reads_as_it_should():
         "until return 10000 or 2G env steps or 1000G trained or 1000 min",
         "evaluation      5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00",
         "best            5792.8 ± 88.2 n=30, at 1.1G steps",
-        "in training     -1234.6 n=1,123,456, lately of 1,000 steps",
+        "in training     -1234.6 n=100 of 1,123,456, of 1,000 steps",
         "return of the evaluations",
         "        30:00" + " " * 59 + "10:00:00",
         "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
