@@ -1,6 +1,7 @@
 """What samplers see of their environment, in a few figures: the producer's side and the run's row of it.
 
-They cost nothing while environments step: a report looks at the newest rollout only.
+They cost next to nothing while environments step: of each rollout the least and the greatest reward are kept,
+and a report looks at the newest one only.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ OUTSIDE = frozenset({"outside_place", "outside_value", "outside_bound", "outside
 
 
 class Sightings:
-    """The figures of one sampler: of its newest rollout, of how its episodes ended, and the first number of
-    an observation that was seen beyond the bounds of its space.
+    """The figures of one sampler: of all of its rewards, of its newest rollout, of how its episodes ended,
+    and the first number of an observation that was seen beyond the bounds of its space.
 
     Args:
         env: the environment.
@@ -58,6 +59,8 @@ class Sightings:
         self.rollout: Rollout | None = None
         self.num_steps = 0
         self._bounds, self._outside = Bounds(space), dict[str, float]()
+        self._lowest, self._highest = math.inf, -math.inf  # reward
+        self._first_obs: NDArray[Any] | None = None
         self._most = env.obs_max or BYTE_MAX
         self._low, self._high, self._packing = env.action_low, env.action_high, Packing.of(env)
         self._num_truncated = self._num_terminated = 0
@@ -67,6 +70,9 @@ class Sightings:
         """Take the newest rollout."""
         self.rollout = rollout
         self.num_steps += rollout.num_transitions
+        if rollout.reward is not None:
+            self._lowest = min(self._lowest, float(rollout.reward.min()))
+            self._highest = max(self._highest, float(rollout.reward.max()))
 
     def ended(self, lengths: NDArray[Any], terminated: NDArray[np.bool_]) -> None:
         """Count episodes that ended: lengths ``[K]`` and whether each was terminated ``[K]``."""
@@ -91,8 +97,8 @@ class Sightings:
         if self.rollout is None:
             return found
         rows = _observed(self.rollout, self._packing)
-        observed = {} if rows is None else _of_observations(rows, self._most) | self._beyond(rows)
-        return found | _of_rewards(self.rollout) | observed | self._of_actions()
+        observed = {} if rows is None else self._of_observations(rows) | self._beyond(rows)
+        return found | self._of_rewards() | observed | self._of_actions()
 
     def _beyond(self, rows: NDArray[Any]) -> dict[str, float]:
         """The first number beyond its bounds, once one was seen in observations ``[K, size]``."""
@@ -101,6 +107,23 @@ class Sightings:
             about["steps"] = self.num_steps
             self._outside = {f"outside_{name}": float(value) for name, value in about.items()}
         return self._outside
+
+    def _of_rewards(self) -> dict[str, float]:
+        assert self.rollout is not None
+        if self.rollout.reward is None:
+            return {}
+        rms = math.sqrt(float(np.square(self.rollout.reward, dtype=np.float64).mean()))
+        return {"reward_min": self._lowest, "reward_max": self._highest, "reward_rms": rms}
+
+    def _of_observations(self, rows: NDArray[Any]) -> dict[str, float]:
+        """The figures of observations ``[K, size]``."""
+        if self._first_obs is None:
+            self._first_obs = rows[0].copy()
+        still = {"obs_still": float((rows == self._first_obs).all(0).mean())}
+        if rows.dtype == np.uint8:
+            rows = rows / np.float32(self._most)  # as networks see them
+        mean, deviation = rows.mean(0, np.float64), rows.std(0, np.float64)
+        return {**still, "obs_mean": float(np.abs(mean).max()), "obs_std": float(deviation.max())}
 
     def _of_actions(self) -> dict[str, float]:
         assert self.rollout is not None
@@ -112,14 +135,6 @@ class Sightings:
         return {"action_at_bounds": float(at_bounds.mean()), "action_one_sided": float(np.abs(mean).mean())}
 
 
-def _of_rewards(rollout: Rollout) -> dict[str, float]:
-    if rollout.reward is None:
-        return {}
-    reward = rollout.reward.astype(np.float64)
-    rms = math.sqrt(float(np.square(reward).mean()))
-    return {"reward_min": float(reward.min()), "reward_max": float(reward.max()), "reward_rms": rms}
-
-
 def _observed(rollout: Rollout, packing: Packing | None) -> NDArray[Any] | None:
     """``[K, size]``: some of its observations, at most ``MOST_NUMBERS``; None where it has none."""
     if rollout.obs is None or not rollout.obs.size:
@@ -127,15 +142,6 @@ def _observed(rollout: Rollout, packing: Packing | None) -> NDArray[Any] | None:
     rows = rollout.obs.reshape(-1, math.prod(rollout.obs.shape[2:]))
     rows = rows[:: -(-rows.size // MOST_NUMBERS)]
     return rows if packing is None else packing.flat(rows)
-
-
-def _of_observations(rows: NDArray[Any], most: int) -> dict[str, float]:
-    """The figures of observations ``[K, size]``, of which uint8 is at most ``most``."""
-    still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
-    if rows.dtype == np.uint8:
-        rows = rows / np.float32(most)  # as networks see them
-    mean, deviation = rows.mean(0, np.float64), rows.std(0, np.float64)
-    return {**still, "obs_mean": float(np.abs(mean).max()), "obs_std": float(deviation.max())}
 
 
 def experience_row(gauges: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -23,10 +23,10 @@ def test_a_run_with_a_constant_reward_says_so_everywhere(tmp_path):
         [*LAUNCH, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110
     )
     assert done.returncode == 0, done.stderr
-    assert "note finding: every reward seen in" in done.stdout
+    assert "note finding: every reward reported in" in done.stdout
     lines = done.stderr.strip().splitlines()
     [at] = [index for index, line in enumerate(lines) if line.startswith("ended after")]
-    assert lines[at + 1].startswith("finding: every reward seen in")
+    assert lines[at + 1].startswith("finding: every reward reported in")
     run = tmp_path / "run"
     found = json.loads((run / "summary.json").read_text())["findings"]
     assert found[0]["name"] == "constant_reward"
@@ -36,4 +36,4 @@ def test_a_run_with_a_constant_reward_says_so_everywhere(tmp_path):
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "doctor", "run"]
     judged = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert judged.returncode == 1
-    assert judged.stdout.startswith("constant_reward: every reward seen in")
+    assert judged.stdout.startswith("constant_reward: every reward reported in")

@@ -69,7 +69,7 @@ def small_rewards(vitals: Vitals) -> Finding | None:
     if vitals.divides_rewards or vitals.has_other_rewards:
         return None
     return Finding(
-        f"no reward so far is larger than {size:.1g}",
+        f"no reward reported so far is larger than {size:.1g}",
         "the noise of fresh values and a bonus for entropy are larger than what there is to learn",
         _divided(vitals),
     )
@@ -87,7 +87,7 @@ def constant_reward(vitals: Vitals) -> Finding | None:
         return None
     if not ended and high != 0.0:
         return None  # -1 a step until the goal: episodes will differ once one has ended
-    seen = f"every reward seen in {vitals.env_steps:,} steps was {low:g}"
+    seen = f"every reward reported in {vitals.env_steps:,} env steps was {low:g}"
     seen += f", and every episode returned {vitals.only_return:g}" if ended else ""
     return Finding(
         seen,
@@ -121,7 +121,7 @@ def small_observations(vitals: Vitals) -> Finding | None:
     if vitals.option("normalize_observations"):
         return None
     return Finding(
-        f"no number of an observation varies by more than {largest:.1g}",
+        f"in no rollout looked at does a number of the observation vary by more than {largest:.1g}",
         "a fresh network gives nearly the same output for all of them",
         "algorithm.normalize_observations = true",
     )
@@ -147,7 +147,7 @@ def constant_observations(vitals: Vitals) -> Finding | None:
     if least < 1.0 or not vitals.steady("obs_still"):
         return None
     return Finding(
-        "every observation is the same",
+        "every observation looked at is the same",
         "the policy cannot tell one state from another",
         "return a new array from step(), made of the present state",
         rank=0,

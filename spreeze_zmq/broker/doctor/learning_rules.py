@@ -155,7 +155,8 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     if abs(value) <= slack * max(most, 1.0):
         return None
     return Finding(
-        f"the critics expect a return of {value:.2g}; rewards of at most {reward:.2g} add up to {most:.2g}",
+        f"the critics expect a return of {value:.2g}; "
+        f"the rewards reported so far, at most {reward:.2g}, add up to {most:.2g}",
         "they learn from their own growing errors",
         fitting(
             vitals.algorithm,

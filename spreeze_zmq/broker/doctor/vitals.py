@@ -256,7 +256,7 @@ class Vitals:
 
     @property
     def rewards(self) -> tuple[float, float] | None:
-        """The least and the greatest reward seen so far; None before any."""
+        """The least and the greatest reward reported so far; None before any."""
         if not self.extremes.keys() >= {"reward_min", "reward_max"}:
             return None
         return self.extremes["reward_min"][0], self.extremes["reward_max"][1]

@@ -21,7 +21,6 @@ class Lived:
         self.record.cores.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
         self.experience = Sightings(self.record.plan.environment)
         self.rollout = random_rollout(self.record.plan.environment)
-        self.experience.rollout = self.rollout
         self.t_s, self.others, self.journal, self.num_episodes = 0.0, 0.0, journal, 0
         self.draw = lambda size: np.linspace(-1300.0, -700.0, size)
         self.gauges = {"critic_loss": 1.0, "q_mean": -10.0, "temperature": 0.1, "entropy": -1.0}
@@ -31,8 +30,8 @@ class Lived:
         self.flops_per_s, self.limit_flops_per_s = 0.0, 0.0
 
     def see(self, **arrays):
-        """Have the sampler's newest rollout hold these arrays."""
-        self.experience.rollout = replace(self.experience.rollout, **arrays)
+        """Have the sampler's rollouts hold these arrays from now on."""
+        self.rollout = replace(self.rollout, **arrays)
 
     def report(self, role, **figures):
         """A report of the first process of a role."""
@@ -75,6 +74,7 @@ class Lived:
     def live(self, seconds, steps=1000, updates=200, episodes=4, length=200):
         """Some seconds, each with a status; returns the names of what is found at their end."""
         for _ in range(seconds):
+            self.experience.take(self.rollout)
             self.report("sampler", gauges=self.experience.figures())
             self.env_steps, self.updates = self.env_steps + steps, self.updates + updates
             counters = {"env_steps": self.env_steps, "critic_updates": self.updates}

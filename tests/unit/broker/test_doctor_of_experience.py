@@ -52,15 +52,17 @@ def test_bytes_are_judged_as_networks_see_them():
     assert run.live(12) == ["small_observations"]
     run = Lived()
     run.experience = Sightings(replace(run.record.plan.environment, obs_max=1))
-    run.experience.rollout = replace(run.rollout, obs=picture // 128)
+    run.see(obs=picture // 128)
     assert run.live(12) == []
 
 
 def test_packed_observations_have_the_figures_of_flat_ones():
     """A camera beside joints is reported as ever."""
     run = Lived("run.env=tests.system.camera:Camera", "algorithm.network=mlp")
-    found, packing = run.experience.figures(), Packing.of(run.record.plan.environment)
-    run.see(obs=packing.flat(run.rollout.obs))
+    packing = Packing.of(run.record.plan.environment)
+    run.experience.take(run.rollout)
+    found = run.experience.figures()
+    run.experience.take(replace(run.rollout, obs=packing.flat(run.rollout.obs)))
     assert run.rollout.obs.dtype == np.uint8
     assert run.experience.figures() == found
     assert found["obs_mean"] > 100.0
@@ -99,6 +101,27 @@ def test_rewards_that_never_differ_are_named():
     run.see(reward=constant(SHAPE, 1.0))
     assert run.live(2) == []
     run.draw = lambda size: np.full(size, 500.0)  # a policy that always survives
+    assert run.live(20) == []
+
+
+@pytest.mark.parametrize("name", ["constant_reward", "small_rewards", "values_diverge"])
+def test_a_reward_that_no_report_meets_is_one_all_the_same(name):
+    """A fast environment fills hundreds of rollouts between two reports; the goal is in one of them."""
+    for rare, found in (({}, [name]), ({"reward": constant(SHAPE, 50.0)}, [])):
+        run = Lived()
+        run.see(reward=(1e-5 * run.rollout.reward if name == "small_rewards" else constant(SHAPE, 0.0)))
+        run.gauges |= {"q_mean": 900.0} if name == "values_diverge" else {}
+        run.experience.take(replace(run.rollout, **rare))
+        episodes = 4 if name == "values_diverge" else 0
+        assert [one for one in run.live(20, episodes=episodes) if one == name] == found
+
+
+def test_observations_that_differ_between_rollouts_alone_are_not_the_same():
+    """As where a frame stays for longer than a rollout."""
+    run = Lived()
+    run.see(obs=constant(run.rollout.obs.shape, 0.5))
+    assert run.live(3) == []
+    run.see(obs=constant(run.rollout.obs.shape, 0.75))
     assert run.live(20) == []
 
 
@@ -142,16 +165,16 @@ def test_observations_that_leave_their_space_later_are_named():
     run = Lived()
     run.experience = Sightings(run.record.plan.environment, Box(-1.0, 1.0, (3,), np.float32))
     within = np.clip(run.rollout.obs, -1.0, 1.0)
-    run.experience.take(replace(run.rollout, obs=within))
+    run.see(obs=within)
     assert run.live(6) == []
     strayed = within.copy()
     strayed[-1, -1, 2] = -1.5
-    run.experience.take(replace(run.rollout, obs=strayed))
+    run.see(obs=strayed)
     assert run.live(6) == ["outside_box"]
-    run.experience.take(replace(run.rollout, obs=within))
+    run.see(obs=within)
     assert run.live(20) == ["outside_box"]
     [said] = [row["seen"] for row in run.heard]
-    steps = 2 * run.rollout.num_transitions
+    steps = 7 * run.rollout.num_transitions
     assert said == (
         "number 2 of an observation was -1.5, observation_space allows at least -1, "
         f"after {steps:,} env steps of its sampler"
