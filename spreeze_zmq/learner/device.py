@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq.broker.requests import NOTE
 from spreeze_zmq.component import Component
 from spreeze_zmq.nn.device import claim
 from spreeze_zmq.plan import sizing
@@ -38,9 +39,9 @@ def prepare_device(component: Component) -> str:
 
 
 def remark(component: Component, line: str) -> None:
-    """Log what is odd about this learner, and have the run say it."""
+    """Log what is odd about this learner, and have the run say it: nothing has failed."""
     log.warning("%s", line)
-    component.report_failure(line, "")
+    component.report("request", {"who": component.name, "what": NOTE, "text": line})
 
 
 def repeat_sums() -> None:

@@ -1,6 +1,8 @@
 """An algorithm of one's own in learners: its relabelling in both, and what is odd about it."""
 
+import contextlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +10,15 @@ import pytest
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.broker.hearing import Hearing
+from spreeze_zmq.broker.notes import Notes
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.component import Component
+from spreeze_zmq.launcher.news import News
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import devices
+from spreeze_zmq.wire import Message
 
 HERE = "tests.component.test_own_relabelling"
 
@@ -83,19 +90,28 @@ def test_what_no_reward_is_known_of_is_named(peers):
 @pytest.mark.parametrize(
     "peers", [[f"run.algorithm={HERE}:Still", "algorithm.hidden_sizes=[8]"]], indirect=True
 )
-def test_what_is_odd_about_a_learner_is_told(peers, monkeypatch):
+def test_what_is_odd_about_a_learner_is_told_and_is_no_failure(peers, monkeypatch):
     """Its algorithm, and that it cannot take the GPU of the machine where it has its place."""
     told = []
     monkeypatch.setattr(
-        Component, "report", lambda self, kind, fields: told.append((kind, fields["summary"]))
+        Component,
+        "report",
+        lambda self, kind, fields: told.append(Message(kind, fields, {}, self.name, self.incarnation)),
     )
     monkeypatch.setattr(devices, "torch_has_cuda", lambda: False)
     monkeypatch.setattr(devices, "num_cuda_devices", lambda: 1)
     peers.plan = replace(peers.plan, left_to_node=("critic_learner.device",))
     learner(peers, "critic_learner")
-    (first, gpu), (second, targets) = told
-    assert first == second == "failure"
+    record = RunRecord(peers.plan)
+    with contextlib.closing(Notes(peers.folder, SimpleNamespace(publish=lambda message: True))) as notes:
+        broker = Hearing(peers.plan, record, notes, SimpleNamespace(), SimpleNamespace(), lambda: 1.0)
+        for message in told:
+            broker.hear(message)
+    status = record.status("starting", {}, 1.0)
+    gpu, targets = News(peers.folder).of(status)
     assert gpu.startswith(
-        'components.critic_learner.device = "auto": the CPU is taken: this machine has 1 GPU, and'
+        'critic_learner-0: components.critic_learner.device = "auto": the CPU is taken: this machine has '
     )
-    assert targets.startswith("Still has no after_critic_step: the targets ")
+    assert targets.startswith("critic_learner-0: Still has no after_critic_step: the targets ")
+    assert targets.endswith("keep their first weights")
+    assert status["num_failures"] == 0
