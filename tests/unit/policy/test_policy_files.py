@@ -12,11 +12,12 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import evaluate
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.saved import SavedPolicy
-from spreeze_zmq.policy.file import parsed_list
+from spreeze_zmq.policy.file import parsed_list, read_file, write_file
 from tests.pace import slowness
 from tests.unit.evaluation.test_saved import save_for
 
@@ -113,6 +114,25 @@ def test_odd_files_are_refused_in_a_line(tmp_path, whole, capsys):
     assert "its header has 52,428,800 bytes" in refusal(path, capsys)
     path.write_bytes(save({**whole[1], "parameters": np.zeros(3, np.float64)}, whole[0]))
     assert "parameters is F64, expected F32" in refusal(path, capsys)
+
+
+def test_a_file_whose_blocks_are_not_counted_yet_is_whole(tmp_path, monkeypatch):
+    """ZFS says one block of a file until some seconds after it was written; holes are holes there, too."""
+    path, fstat = tmp_path / "policy.safetensors", os.fstat
+    fields, parameters = {"description": {}, "version": 1, "extras": {}}, np.ones(5000, np.float32)
+    write_file(path, fields, {"parameters": parameters}, {})
+
+    def just_written(descriptor):
+        found = fstat(descriptor)
+        return os.stat_result(tuple(found), {"st_blocks": 1})
+
+    monkeypatch.setattr(os, "fstat", just_written)
+    read, arrays, _ = read_file(path)
+    assert read == fields
+    np.testing.assert_array_equal(arrays["parameters"], parameters)
+    os.truncate(path, 100_000_000)
+    with pytest.raises(InputError, match="its 100,000,000 bytes are mostly holes"):
+        read_file(path)
 
 
 def test_a_file_without_a_time_limit_is_played_and_a_long_play_says_so(tmp_path, whole, capsys, monkeypatch):
