@@ -115,21 +115,29 @@ class NoHome(InputError, OSError):
 
 
 class DiskFull(InputError):
-    """No space is left, or none of the user's quota, where a run's files are written."""
+    """No space is left, or none of the user's quota, where a run's files are written.
 
-    def __init__(self, folder: Path):
+    Args:
+        folder: the run's.
+        elsewhere: whether it is the one that a machine has which joined the run.
+    """
+
+    def __init__(self, folder: Path, *, elsewhere: bool = False):
+        option = "XDG_RUNTIME_DIR" if elsewhere else "--run-dir"
         super().__init__(
-            f"{folder}: its disk is full; make room there, or choose a folder on another disk with --run-dir"
+            f"{folder}: its disk is full; make room there, or choose a folder on another disk with {option}"
         )
 
     @staticmethod
-    def caused(error: BaseException | None) -> bool:
-        """Whether a full disk led to an error: torch and checkpoints raise errors of their own after it."""
+    def cause(error: BaseException | None) -> OSError | None:
+        """The full disk that led to an error, if one did: torch and checkpoints raise errors of their own
+        after it.
+        """
         while error is not None:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                return True
+                return error
             error = error.__cause__ or error.__context__
-        return False
+        return None
 
 
 class EndpointTaken(InputError):

@@ -13,8 +13,9 @@ from spreeze_zmq.base.errors import DiskFull
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait for room on a disk, shorter than any heartbeat, and the time between two tries.
-PATIENCE_S, RETRY_S = 5.0, 0.2
+#: Longest wait for room on a disk, so short that no machine of a run, nor the whole run, seems to stand still
+#: meanwhile; and the time between two tries.
+PATIENCE_S, RETRY_S = 4.0, 0.2
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ def patient(write: Callable[[], T], path: Path) -> T:
     line says that it has waited.
 
     Raises:
-        Exception: what ``write`` raises.
+        Exception: what ``write`` raises; where a full disk led to that, its OSError names a file.
     """
     began_s = time.monotonic()
     waits = False
@@ -32,7 +33,10 @@ def patient(write: Callable[[], T], path: Path) -> T:
         try:
             result = write()
         except Exception as error:
-            if not DiskFull.caused(error) or time.monotonic() - began_s > PATIENCE_S:
+            if (cause := DiskFull.cause(error)) is None:
+                raise
+            if time.monotonic() - began_s > PATIENCE_S:
+                cause.filename = cause.filename or str(path)
                 raise
             waits = True
             time.sleep(RETRY_S)
@@ -42,9 +46,8 @@ def patient(write: Callable[[], T], path: Path) -> T:
         return result
 
 
-def append(descriptor: int, content: bytes, path: Path) -> None:
-    """Write all of ``content`` to a file that was opened to append to, by as many :func:`patient` writes as
-    the disk takes.
+def append(descriptor: int, content: bytes | memoryview, path: Path) -> None:
+    """Write all of ``content`` to the end of an open file, by as many :func:`patient` writes as it takes.
 
     Raises:
         OSError: it is full for too long, or cannot be written.

@@ -17,7 +17,15 @@ from typing import NoReturn, TextIO
 
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.charset import printable, say
-from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
+from spreeze_zmq.base.errors import (
+    DiskFull,
+    EnvironmentFailure,
+    InputError,
+    InvalidEnvironment,
+    SpreezeError,
+    in_one_line,
+    place_of,
+)
 from spreeze_zmq.base.importing import marked
 from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable, modules_folder
@@ -100,9 +108,7 @@ def live(
             sockets.remove()
         _close_environments(component, leave)
     except Exception as problem:
-        error: Exception = problem
-        if component is not None and DiskFull.caused(problem):
-            error = DiskFull(component.folder.path)
+        error = problem if component is None else _as_of_disk(problem, component)
         is_input = isinstance(error, InputError)
         if not is_input:
             log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
@@ -117,6 +123,16 @@ def live(
                     say(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
+
+
+def _as_of_disk(problem: Exception, component: Component) -> Exception:
+    """That the run's disk is full, where that led to an error; else the error. Where an environment writes is
+    not known.
+    """
+    is_own = isinstance(problem, EnvironmentFailure | InvalidEnvironment)
+    if is_own or not component.folder.is_filled_by(problem):
+        return problem
+    return DiskFull(component.folder.path, elsewhere=component.handing.is_elsewhere)
 
 
 def _close_environments(component: Component, leave: Callable[[int], object]) -> None:

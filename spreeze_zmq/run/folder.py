@@ -150,10 +150,20 @@ class RunFolder:
         try:
             probe.write_bytes(bytes(PROBE_BYTES))
         except OSError as error:
-            return DiskFull.caused(error)
+            return DiskFull.cause(error) is not None
         finally:
             probe.unlink(missing_ok=True)
         return False
+
+    def is_filled_by(self, error: Exception) -> bool:
+        """Whether it is the full disk of this folder that led to an error: a file in it could not be written,
+        or where none is named, none can.
+        """
+        if (cause := DiskFull.cause(error)) is None:
+            return False
+        if not isinstance(cause.filename, str | bytes):  # none, or a descriptor
+            return self.is_full
+        return Path(os.fsdecode(cause.filename)).absolute().is_relative_to(self.path.absolute())
 
     @property
     def written_s(self) -> float:
@@ -212,7 +222,7 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
         sockets.hold(folder.path / CLAIMED)
     except OSError as error:
         sockets.remove()
-        raise DiskFull(folder.path) if DiskFull.caused(error) else error from None
+        raise DiskFull(folder.path) if DiskFull.cause(error) else error from None
     return placed, sockets
 
 

@@ -104,6 +104,6 @@ def open_log(name: str, path: Path, command: Sequence[str]) -> tuple[int, int, i
     except OSError as error:
         for descriptor in opened:
             os.close(descriptor)
-        if DiskFull.caused(error):
+        if DiskFull.cause(error):
             raise DiskFull(path.parent.parent) from error
         raise InputError(f"{name}: its log {path} cannot be written: {error.strerror}") from error

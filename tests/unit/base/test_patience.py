@@ -18,15 +18,23 @@ def full(path):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def test_a_write_waits_for_room_and_says_so(tmp_path, monkeypatch, caplog):
-    """No longer than it may; another error is nobody's to wait for."""
+@pytest.fixture
+def full_device():
+    """A descriptor of a disk that is always full."""
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_write_waits_for_room_and_says_so(tmp_path, full_device, monkeypatch, caplog):
+    """No longer than it may, and then the file is named; another error is nobody's to wait for."""
     monkeypatch.setattr(patience, "RETRY_S", 0.0)
     tries = iter([full, full, lambda path: "written"])
     assert patient(lambda: next(tries)(tmp_path), tmp_path) == "written"
     assert f"the disk of {tmp_path} was full for" in caplog.text
     monkeypatch.setattr(patience, "PATIENCE_S", 0.0)
-    with pytest.raises(OSError, match="No space"):
-        patient(lambda: full(tmp_path), tmp_path)
+    with pytest.raises(OSError, match=f"No space .*'{tmp_path}'"):
+        patient(lambda: os.write(full_device, b"x"), tmp_path)
     with pytest.raises(KeyError):
         patient(lambda: {}["x"], tmp_path)
 

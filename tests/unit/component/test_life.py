@@ -1,12 +1,20 @@
 """The end of a component's process: environments are closed last, and cannot keep it."""
 
+import errno
 import logging
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from spreeze_zmq.base.errors import CheckpointError, EnvironmentFailure
 from spreeze_zmq.component import life
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
 
 
 def ending(*closers, leave=lambda code: None):
@@ -54,3 +62,53 @@ files = [open("/dev/null") for _ in range(hard - 100)]
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run whose broker is not there."""
+    plan, sockets = write_plan(topology.load("pendulum"), RunFolder.create("run", str(tmp_path / "run")))
+    yield RunFolder(Path(plan.run_dir))
+    sockets.remove()
+
+
+def code_after(run, problem, cause):
+    """The exit code of a sampler whose work ends with an error to which another one led."""
+
+    def main(component):
+        raise problem from cause
+
+    return life.live("sampler", main, [str(run.path), "0"], lambda component: None)
+
+
+def full(*path):
+    """What a write to a full disk raises."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *map(str, path))
+
+
+@pytest.mark.parametrize(
+    ("problem", "cause"),
+    [
+        (EnvironmentFailure("Reach-v0 raised in reset"), full("/tmp/scene.xml")),
+        (EnvironmentFailure("Reach-v0 raised in reset"), full()),
+        (full("/run/user/1000/policy.version"), None),
+        (full(), None),
+    ],
+)
+def test_another_full_disk_is_not_the_runs(problem, cause, run, caplog, capsys):
+    """The error is kept, with the file that it names, and the process may be started again."""
+    assert code_after(run, problem, cause) == 1
+    assert str(cause or problem) in caplog.text
+    assert "--run-dir" not in caplog.text + capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("elsewhere", "mend"), [(False, "--run-dir"), (True, "XDG_RUNTIME_DIR")])
+def test_that_of_the_runs_folder_is_one_line(elsewhere, mend, run, caplog, capsys):
+    """By the file that was written; on a machine that has joined another setting chooses its place."""
+    if elsewhere:
+        run.outbox.mkdir()
+    problem = CheckpointError("critic_learner.pt cannot be written")
+    assert code_after(run, problem, full(run.checkpoints / "0001" / "critic_learner.pt")) == 2
+    line = f"sampler: {run.path}: its disk is full; make room there, or choose a folder on another disk with "
+    assert capsys.readouterr().err.splitlines()[-1].startswith(line + mend)
+    assert "Traceback" not in caplog.text
