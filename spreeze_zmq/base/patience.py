@@ -46,6 +46,15 @@ def patient(write: Callable[[], T], path: Path) -> T:
         return result
 
 
+def make_folder(path: Path, *, parents: bool = False) -> None:
+    """Make a folder where it is missing, and with ``parents`` those above it: on most disks it takes a block.
+
+    Raises:
+        OSError: it cannot be made, or the disk is full for too long.
+    """
+    patient(lambda: path.mkdir(parents=parents, exist_ok=True), path)
+
+
 def append(descriptor: int, content: bytes | memoryview, path: Path) -> None:
     """Write all of ``content`` to the end of an open file, by as many :func:`patient` writes as it takes.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
 from spreeze_zmq.base.files import append_to, plain
-from spreeze_zmq.base.patience import append
+from spreeze_zmq.base.patience import append, make_folder
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.cadence import Cadence
@@ -223,7 +223,7 @@ class Record:
         """Begin with these first lines of the record of the run before, if it is there."""
         if self.path is None or not before.is_file():
             return
-        self.path.parent.mkdir(exist_ok=True)
+        make_folder(self.path.parent)
         with before.open("rb") as past, append_to(self.path) as file:
             append(file.fileno(), b"".join(itertools.islice(past, lines)), self.path)
         self.lines = lines
@@ -233,7 +233,7 @@ class Record:
         published = self._cadence.published
         if self.path is None or published % (1 << (published // WHOLE_RECORD).bit_length()):
             return
-        self.path.parent.mkdir(exist_ok=True)
+        make_folder(self.path.parent)
         figures = {name: float(value) for name, value in metrics.items()}
         line = json.dumps(plain({**counts, **figures}), allow_nan=False)
         with append_to(self.path) as file:

@@ -8,11 +8,13 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.base.errors import ChannelError, InputError, WireError
+from spreeze_zmq.base.errors import ChannelError, DiskFull, InputError, WireError
 from spreeze_zmq.base.parent_death import is_within
+from spreeze_zmq.base.patience import patient
 from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
@@ -188,9 +190,11 @@ class Membership:
         name = fields["name"]
         try:
             spec = self.place.spec(fields)
-            self.processes[name] = self.spawner.spawn(spec)
+            self.processes[name] = patient(partial(self.spawner.spawn, spec), spec.log_path)
             self.logs[name] = spec.log_path
         except (InputError, OSError) as error:
+            if isinstance(error, DiskFull):
+                error = DiskFull(self.place.folder.path, elsewhere=True)
             why = _said(error) if isinstance(error, OSError) else str(error)
             self.dealer.send(
                 Message("ended", {"name": name, "code": InputError.exit_code, "log": f"{why}\n"})

@@ -193,6 +193,8 @@ class Talk:
 
     def lines(self) -> list[str]:
         """Those that are new and whole."""
+        if not self._log.exists():  # its disk is full, and its command has not begun
+            return []
         with self._log.open("rb") as file:
             file.seek(self._read)
             new = file.read()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import TEMPORARY, replacing
+from spreeze_zmq.base.patience import append, make_folder
 from spreeze_zmq.wire import Message
 
 #: One piece, and the most that is under way. A machine is lost after 5 s without a message: a link that takes
@@ -170,13 +171,13 @@ class Incoming:
                     "wrong_field_type", f"piece.path is {path[:80]!r}, which is not {about[:80]}'s"
                 )
             self._path, self._passed_over = path, ""
-            self._temporary.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._temporary.open("wb")
+            make_folder(self._temporary.parent, parents=True)
+            self._file = self._temporary.open("wb", buffering=0)
         if self._file is None or path != self._path or begin != self._file.tell():
             raise WireError(
                 "wrong_field_type", f"piece.begin is {begin}, which is not the end of {path[:80]!r}"
             )
-        self._file.write(piece.data)
+        append(self._file.fileno(), piece.data, self._root / path)
 
     def _finish(self) -> None:
         assert self._file is not None

@@ -19,6 +19,7 @@ from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.files import safely, write_whole
+from spreeze_zmq.base.patience import make_folder
 from spreeze_zmq.plan.releases import version_of
 
 MANIFEST = "MANIFEST.json"
@@ -291,7 +292,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
         CheckpointError: the disk is full, or the folder cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, parents=True)
         write_whole(path, write, safely)
     except OSError as error:
         raise CheckpointError(

@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from spreeze_zmq.base.patience import make_folder, patient
 from spreeze_zmq.run.folder import RunFolder
 
 #: The words of requests: the best policy, with the videos so far and what each shows; and the newest
@@ -69,11 +71,11 @@ def hand_over(
     place, made = _begin(folder, process)
     for file in files:
         link = made / _FILES / file.relative_to(folder.path)
-        link.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(link.parent, parents=True)
         try:
             os.link(file, link)
         except OSError:  # the disk has no links
-            _copy(file, link, breathe)
+            patient(partial(_copy, file, link, breathe), link)
     return made.rename(place)
 
 
@@ -82,7 +84,7 @@ def ask_for(folder: RunFolder, process: str, word: str) -> Path:
     for ever where :func:`failure` says why they will not be.
     """
     place, made = _begin(folder, process)
-    (made / _WANT).write_text(word)
+    patient(lambda: (made / _WANT).write_text(word), made)
     return made.rename(place)
 
 
@@ -120,5 +122,5 @@ def _begin(folder: RunFolder, process: str) -> tuple[Path, Path]:
     """The path of a new errand, and the one at which it is made."""
     name = f"{process}.{time.time_ns()}"
     made = folder.outbox / f".{name}"
-    made.mkdir()
+    make_folder(made)
     return folder.outbox / name, made

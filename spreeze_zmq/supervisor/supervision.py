@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.patience import PATIENCE_S, RETRY_S
 from spreeze_zmq.supervisor.events import UNKILLABLE_S, Event, Exited, GaveUp, Printed, Restarted, Unwanted
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.sentences import last_words
@@ -19,7 +20,9 @@ LONGEST_DELAY_S = 10.0
 
 @dataclass
 class _Supervised:
-    """One name: its process while that lives, the time of its restart, the times of its recent crashes."""
+    """One name: its process while that lives, the time of its restart, since when that waits for room on the
+    disk of its log, the times of its recent crashes.
+    """
 
     spec: ProcessSpec
     process: Process | None
@@ -30,6 +33,7 @@ class _Supervised:
     printed: bool = False
     forget_at_s: float | None = None
     restart_at_s: float = 0.0
+    full_s: float | None = None
     delay_s: float = 0.0
     crashes_s: list[float] = field(default_factory=list)
 
@@ -52,7 +56,8 @@ class Supervisor:
     # --- commands
 
     def start(self, spec: ProcessSpec) -> None:
-        """Start a process, and restart it when it crashes.
+        """Start a process, and restart it when it crashes. While the disk of its log is full, ``poll`` tries
+        that again, at most ``PATIENCE_S``.
 
         Raises:
             InputError: it cannot be started; the message names it and its command.
@@ -60,7 +65,7 @@ class Supervisor:
         """
         if spec.name in self._supervised:
             raise ValueError(f"{spec.name} is supervised already")
-        self._supervised[spec.name] = _Supervised(spec, self._spawner.spawn(spec), self._clock())
+        self._begin(_Supervised(spec, None, self._clock()))
 
     def stop(self, names: Iterable[str], most_s: float = math.inf) -> None:
         """Ask processes to stop: SIGTERM now, SIGKILL after ``stop_grace_s``, but after ``most_s`` at the
@@ -70,7 +75,7 @@ class Supervisor:
             one.stopping = True
             if one.process is None:
                 del self._supervised[one.spec.name]
-                self._unwanted.append(one.spec.name)
+                self._unwanted += [one.spec.name] if one.crashes_s else []
             elif one.kill_at_s is None:
                 one.process.signal(signal.SIGTERM)
                 one.kill_at_s = self._clock() + min(one.spec.stop_grace_s, most_s)
@@ -193,12 +198,30 @@ class Supervisor:
     def _restart(self, one: _Supervised) -> list[Event]:
         spec = one.spec
         try:
-            process = self._spawner.spawn(spec)
+            has_begun = self._begin(one)
         except InputError as error:
             del self._supervised[spec.name]
             return [GaveUp(spec.name, str(error))]
-        self._supervised[spec.name] = _Supervised(spec, process, self._clock(), crashes_s=one.crashes_s)
-        return [Restarted(spec.name, len(one.crashes_s), one.delay_s)]
+        return [Restarted(spec.name, len(one.crashes_s), one.delay_s)] if has_begun and one.crashes_s else []
+
+    def _begin(self, one: _Supervised) -> bool:
+        """Begin a life; False where that is to be tried again, since the disk of its log is full.
+
+        Raises:
+            InputError: it cannot be started, also where that disk has been full for ``PATIENCE_S``.
+        """
+        now_s = self._clock()
+        try:
+            process = self._spawner.spawn(one.spec)
+        except DiskFull:
+            one.full_s = now_s if one.full_s is None else one.full_s
+            if now_s - one.full_s > PATIENCE_S:
+                raise
+            one.restart_at_s = now_s + RETRY_S
+            self._supervised[one.spec.name] = one
+            return False
+        self._supervised[one.spec.name] = _Supervised(one.spec, process, now_s, crashes_s=one.crashes_s)
+        return True
 
 
 def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool) -> Exited:

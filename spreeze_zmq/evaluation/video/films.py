@@ -19,6 +19,7 @@ from spreeze_zmq.base.files import append_to, copy_whole
 from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.base.patience import make_folder
 from spreeze_zmq.base.trust import make_importable, with_trust
 from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.evaluation.video.recorder import record
@@ -81,7 +82,7 @@ class VideoSchedule:
         """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
             policy = self._policy_at(self._steps.pop(0))
-            policy.parent.mkdir(exist_ok=True)
+            make_folder(policy.parent)
             copy_whole(self._folder.best_policy, policy)
             self._made(policy)
             self._waiting.append(policy)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.patience import make_folder
 from spreeze_zmq.wire import Buffer
 
 log = logging.getLogger("spreeze")
@@ -74,7 +75,7 @@ class RecordingWriter:
         self._limit_mb, self.ended = limit_mb, ""
         header = json.dumps({**about, "began_s": time.time()}).encode()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, parents=True)
             self.path, self._descriptor = _created(folder, about["name"])
         except OSError as error:
             raise InputError(f"{folder}: no recording can be written there: {error.strerror}") from error

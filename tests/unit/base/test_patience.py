@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spreeze_zmq.base import patience
@@ -11,6 +13,11 @@ from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.patience import patient
 from spreeze_zmq.learner.cadence import Cadence
 from spreeze_zmq.learner.publication import Record
+from spreeze_zmq.nodes.transfer import Incoming
+from spreeze_zmq.run.checkpoint import write_part
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.outbox import hand_over
+from spreeze_zmq.wire.channels import RecordingWriter
 
 
 def full(path):
@@ -37,6 +44,43 @@ def test_a_write_waits_for_room_and_says_so(tmp_path, full_device, monkeypatch, 
         patient(lambda: os.write(full_device, b"x"), tmp_path)
     with pytest.raises(KeyError):
         patient(lambda: {}["x"], tmp_path)
+
+
+def handed_over(folder):
+    """A file of a run on another machine, for the head."""
+    run = RunFolder(folder)
+    run.summary.write_text("{}")
+    hand_over(run, "evaluator-0", [run.summary])
+
+
+ABOUT = {"name": "sampler-0", "channels": []}
+PIECE = {"about": "evaluator-0.1", "path": "videos/1.mp4", "begin": 0, "size": 1}
+ONE_BYTE = np.ones(1, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        lambda folder: write_part(folder / "checkpoints" / "0001", "critic_learner.pt", Path.touch),
+        lambda folder: Record(folder / "learning" / "x.jsonl", Cadence(0.0, every=1)).write({}, {}),
+        lambda folder: RecordingWriter(folder / "recordings", ABOUT, 1.0).close(),
+        handed_over,
+        lambda folder: Incoming(folder, lambda taken: None, lambda *_: True).hear(PIECE, ONE_BYTE),
+    ],
+    ids=["checkpoint", "record", "recording", "outbox", "from another machine"],
+)
+def test_so_does_a_file_whose_folder_has_no_room(writes, tmp_path, monkeypatch):
+    """On most disks a folder takes a block, before anything is in it."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    refused, mkdir = iter([True, True]), os.mkdir
+
+    def mkdir_at_last(path, *mode):
+        return full(path) if next(refused, False) else mkdir(path, *mode)
+
+    (tmp_path / "run" / "outbox").mkdir(parents=True)
+    monkeypatch.setattr(os, "mkdir", mkdir_at_last)
+    writes(tmp_path / "run")
+    assert next(refused, None) is None
 
 
 def test_a_line_of_the_journal_is_whole_when_there_is_room(tmp_path, monkeypatch):

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.patience import PATIENCE_S, RETRY_S
 from spreeze_zmq.supervisor import Exited, GaveUp, Printed, Restarted, Unwanted
 from tests.unit.supervisor.lives import DEADLINE_S, events_until, python, shell
 
@@ -38,6 +40,36 @@ def test_a_crash_loop_backs_off_and_gives_up(fake, spec):
     clock.now_s += 60
     assert supervisor.poll() == []
     assert len(spawner.lives) == 4
+
+
+@pytest.mark.parametrize("lives", [0, 1], ids=["the first life", "the next life"])
+def test_a_life_waits_for_room_for_its_log(fake, spec, lives):
+    """At most so long as any write does; nobody else is kept waiting, and it is no crash."""
+    supervisor, spawner, clock = fake
+    for gets_room in (True, False):
+        full, begun = replace(spec, name=f"sampler-{int(gets_room)}"), len(spawner.lives)
+        if lives:
+            supervisor.start(full)
+            spawner.lives[-1].code = 1
+            assert supervisor.poll()[0].restarting
+            clock.now_s += 0.2
+        spawner.error = DiskFull(Path("run"))
+        if not lives:
+            supervisor.start(full)
+        until_s = clock.now_s + PATIENCE_S
+        while clock.now_s < until_s - RETRY_S:
+            assert supervisor.poll() == []
+            clock.now_s += RETRY_S
+        if gets_room:
+            spawner.error = None
+            clock.now_s += RETRY_S
+            assert supervisor.poll() == [Restarted(full.name, 1, 0.2)] * lives
+            assert supervisor.names() == [full.name]
+        else:
+            clock.now_s += 3 * RETRY_S
+            [gave_up] = supervisor.poll()
+            assert str(gave_up) == f"{full.name} is not started again: {spawner.error}"
+        assert len(spawner.lives) == begun + lives + gets_room
 
 
 def test_crashes_beyond_the_window_are_forgotten(fake, spec):
