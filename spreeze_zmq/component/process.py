@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
@@ -76,7 +75,7 @@ def claim_name(role: str, index: int | None, plan: Plan, incarnation: int) -> tu
 
     Raises:
         InputError: the run is over.
-        ChannelError: another process has that name.
+        ChannelError: another process has that name, or none can be locked.
     """
     sockets, own = Path(plan.socket_dir), plan.components[role]
     if not sockets.is_dir():
@@ -87,8 +86,11 @@ def claim_name(role: str, index: int | None, plan: Plan, incarnation: int) -> tu
     if index is not None:
         return index, channels.Claim.take(sockets / f"{role}-{index}", incarnation)
     for free in itertools.count(own.count.maximum if own.launched else 0):
-        with contextlib.suppress(ChannelError):
+        try:
             return free, channels.Claim.take(sockets / f"{role}-{free}", incarnation)
+        except ChannelError as error:
+            if error.__cause__ is not None:  # nobody has it: no name can be locked
+                raise
     raise AssertionError("unreachable")
 
 

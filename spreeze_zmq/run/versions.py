@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from spreeze_zmq.base.patience import patient
+
 #: In the folder of sockets: the number in 8 bytes, little-endian.
 VERSION_FILE = "policy.version"
 
@@ -17,14 +19,16 @@ class VersionFile:
     """
 
     def __init__(self, sockets: Path) -> None:
-        self._descriptor = os.open(sockets / VERSION_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = sockets / VERSION_FILE
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def read(self) -> int:
         """The newest version; 0 before the first."""
         return int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
 
     def write(self, version: int) -> None:
-        os.pwrite(self._descriptor, version.to_bytes(8, "little"), 0)
+        """Note the version that is newest now; waits while the disk of sockets is full."""
+        patient(lambda: os.pwrite(self._descriptor, version.to_bytes(8, "little"), 0), self._path)
 
     def raise_to(self, version: int) -> None:
         """Write a version unless a later one is there."""

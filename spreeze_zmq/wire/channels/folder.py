@@ -14,6 +14,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, ipc_endpoint
 from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.base.patience import patient
 from spreeze_zmq.wire.channels.locks import (
     ELSEWHERE,
     Claim,
@@ -121,7 +122,7 @@ class SocketFolder:
         """Have who claims ``name`` for the first time here see that a process elsewhere has had it."""
         lock_path = self.path / f"{name}.lock"
         if not lock_path.exists():
-            lock_path.write_bytes(lock_words(ELSEWHERE, 0))
+            patient(lambda: lock_path.write_bytes(lock_words(ELSEWHERE, 0)), lock_path)
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Those of the sockets ``names`` that living processes have claimed and that are not there; where the

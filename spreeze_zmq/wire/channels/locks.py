@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.base.patience import patient
 
 #: Of the process of another machine in the lock of its name.
 ELSEWHERE = "of another machine"
@@ -51,7 +53,7 @@ class Claim:
         lock_path = path.with_name(path.name + ".lock")
         before = _text(lock_path)
         try:
-            descriptor = lock(lock_path, incarnation=incarnation)
+            descriptor = patient(lambda: lock(lock_path, incarnation=incarnation), lock_path)
         except OSError as error:
             raise ChannelError(f"{lock_path}: cannot be locked: {error.strerror}") from error
         if descriptor is None:
@@ -68,7 +70,8 @@ class Claim:
         """
         assert self._descriptor is not None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, lock_words(ELSEWHERE, incarnation), 0)
+        words = lock_words(ELSEWHERE, incarnation)
+        patient(partial(os.pwrite, self._descriptor, words, 0), self._lock_path)
 
     def release(self) -> None:
         """Remove the socket and its lock file, then unlock it."""

@@ -11,9 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from spreeze_zmq.base.errors import CheckpointError, EnvironmentFailure
+from spreeze_zmq.base import patience
+from spreeze_zmq.base.errors import ChannelError, CheckpointError, EnvironmentFailure
 from spreeze_zmq.component import life
+from spreeze_zmq.component.process import claim_name
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder, write_plan
 
 
@@ -112,3 +115,20 @@ def test_that_of_the_runs_folder_is_one_line(elsewhere, mend, run, caplog, capsy
     line = f"sampler: {run.path}: its disk is full; make room there, or choose a folder on another disk with "
     assert capsys.readouterr().err.splitlines()[-1].startswith(line + mend)
     assert "Traceback" not in caplog.text
+
+
+def test_where_no_name_can_be_locked_no_further_one_is_tried(run, monkeypatch):
+    """By who joins by hand, without a number: each would be waited for, and there is no last one."""
+    tries = [full()]
+
+    def write(*_):
+        if not tries:
+            pytest.fail("a further name is tried")
+        raise tries.pop()
+
+    plan = Plan.read(run.run_file)
+    with monkeypatch.context() as patched:
+        patched.setattr(patience, "PATIENCE_S", 0.0)
+        patched.setattr(os, "write", write)
+        with pytest.raises(ChannelError, match="cannot be locked: No space left"):
+            claim_name("sampler", None, plan, 7)

@@ -1,5 +1,6 @@
 """A run's sockets are its own: nobody enters, nobody steals, and nothing outlives the run."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -10,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq.base import patience
 from spreeze_zmq.base.endpoints import MAX_IPC_BYTES
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.roles import CHANNELS
+from spreeze_zmq.run.versions import VersionFile, newest_version
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import Claim, Puller, SocketFolder, is_locked, open_channel
 
@@ -45,6 +48,35 @@ def folder():
     made = SocketFolder.create("test")
     yield made
     made.remove()
+
+
+def test_a_claim_waits_for_room(folder, monkeypatch):
+    """A healthy run starts a process while somebody else has filled the disk of its sockets."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    refused, written = iter([]), []
+
+    def at_last(write):
+        def tried(*arguments):
+            if next(refused, False):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written.append(write.__name__)
+            return write(*arguments)
+
+        return tried
+
+    for write in (os.write, os.pwrite):
+        monkeypatch.setattr(os, write.__name__, at_last(write))
+    refused = iter([True, True])
+    claim = Claim.take(folder.path / "sampler-0", 7)
+    assert SocketFolder.holder(folder.path, "sampler-0") == (os.getpid(), 7)
+    refused = iter([True, True])
+    claim.lend(8)
+    assert SocketFolder.holder(folder.path, "sampler-0") == (0, 8)
+    refused = iter([True, True])
+    VersionFile(folder.path).raise_to(9)
+    assert newest_version(folder.path) == 9
+    assert (next(refused, None), written) == (None, ["write", "pwrite", "pwrite"])
+    claim.release()
 
 
 class Holder:
