@@ -1,18 +1,23 @@
 """What a machine makes of the head's plan, and how it starts what the head asks for."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base import patience
 from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.nodes.half import Half
 from spreeze_zmq.nodes.leases import Leases
 from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.membership import Membership
 from spreeze_zmq.nodes.node import RemoteProcess, add_to_log
 from spreeze_zmq.nodes.place import Place
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.versions import newest_version
-from spreeze_zmq.supervisor import ProcessSpec
+from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec
 from spreeze_zmq.wire.channels import Claim, SocketFolder, make_keys
 
 START = {"nice": 0, "threads": 1, "orphaned": 9}
@@ -44,6 +49,27 @@ def test_the_version_published_last_is_known_only_where_the_policy_is_published(
     assert newest_version(place.sockets.path) is None
     place.spec({**START, "name": "actor_learner-0", "policy_version": 3})
     assert newest_version(place.sockets.path) == 3
+
+
+def test_a_machine_whose_disk_is_full_says_what_chooses_another(machine, monkeypatch):
+    """In place of a process whose log has no room: its folder of the run lies with its sockets."""
+    part = Membership(Half("tcp://127.0.0.1:9", replace(make_keys(), server=make_keys().public)))
+    part.place, part.spawner, sent = machine(), GroupSpawner(), []
+    part.dealer.send = sent.append
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fields = {**START, "name": "sampler-8"}
+    with monkeypatch.context() as patched:
+        patched.setattr(patience, "PATIENCE_S", 0.0)
+        patched.setattr(os, "write", full)
+        part._start(fields)
+    part.is_lost = True  # nothing waits for the head
+    part._close()
+    [ended] = sent
+    assert (ended.fields["name"], ended.fields["code"]) == ("sampler-8", 2)
+    assert ended.fields["log"].endswith("choose a folder on another disk with XDG_RUNTIME_DIR\n")
 
 
 def test_a_name_is_refused_where_no_file_is_left_for_its_lock(monkeypatch):
