@@ -64,6 +64,7 @@ class Cores:
         self._num_cpus = core_time(os.getppid())
         self._before: _Mark | None = None
         self._first: _Mark | None = None
+        self._last: _Mark | None = None
         self._row: dict[str, float] = {}
         self._busy_s = 0.0
 
@@ -73,14 +74,13 @@ class Cores:
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that :meth:`shares` count on from."""
-        first = None if self._first is None else {**vars(self._first), "by_role": dict(self._first.by_role)}
-        return {"cpu_s": dict(self.cpu_s), "first": first}
+        return {"cpu_s": dict(self.cpu_s), "first": _plain(self._first), "last": _plain(self._last)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`, on the same machine."""
         self.cpu_s = Counter(state["cpu_s"])
-        if (first := state["first"]) is not None:
-            self._first = _Mark(**{**first, "by_role": Counter(first["by_role"])})
+        self._first, self._last = (_mark_of(state.get(name)) for name in ("first", "last"))
+        if self._first is not None:
             self._busy_s = busy_cpu_s(os.getppid())
 
     def stood_still(self) -> None:
@@ -88,7 +88,7 @@ class Cores:
         end, before anything else here.
         """
         self._before = None
-        if self._first is not None:
+        if self._first is not None and self._last is None:
             meanwhile_s = busy_cpu_s(os.getppid()) - self._busy_s
             self._first = replace(self._first, busy_s=self._first.busy_s + meanwhile_s)
 
@@ -117,15 +117,21 @@ class Cores:
         if self._first is None:
             self._first = self._mark(now_s, products_s)
 
+    def end(self, now_s: float, products_s: float) -> None:
+        """Note the end of training; arguments as of :meth:`begin`."""
+        self._last = self._mark(now_s, products_s)
+
     def shares(self, now_s: float, products_s: float) -> CoreShares | None:
-        """The shares since :meth:`begin`, whose arguments these are; None before ``LEAST_S``."""
-        first = self._first
-        if first is None or now_s - first.t_s < LEAST_S:
+        """The shares from :meth:`begin`, whose arguments these are, until now or :meth:`end`; None before
+        ``LEAST_S``.
+        """
+        first, last = self._first, self._last or self._mark(now_s, products_s)
+        if first is None or last.t_s - first.t_s < LEAST_S:
             return None
-        total_s = self._num_cpus * (now_s - first.t_s)
-        spent, busy_s = self.cpu_s - first.by_role, self._mark(now_s).busy_s - first.busy_s
+        total_s = self._num_cpus * (last.t_s - first.t_s)
+        spent, busy_s = last.by_role - first.by_role, last.busy_s - first.busy_s
         learners_s = sum(spent[role] for role in PART_OF)
-        products_s = min(products_s - first.products_s, learners_s)
+        products_s = min(last.products_s - first.products_s, learners_s)
         sampling_s, evaluation_s = spent[SAMPLER], spent[EVALUATOR] + spent[VISUALIZER]
         seconds = CoreShares(
             products=products_s,
@@ -138,6 +144,14 @@ class Cores:
         )
         whole = sum(asdict(seconds).values())
         return CoreShares(**{name: value / whole for name, value in asdict(seconds).items()})
+
+
+def _plain(mark: _Mark | None) -> dict[str, Any] | None:
+    return None if mark is None else {**vars(mark), "by_role": dict(mark.by_role)}
+
+
+def _mark_of(found: Mapping[str, Any] | None) -> _Mark | None:
+    return None if found is None else _Mark(**{**found, "by_role": Counter(found["by_role"])})
 
 
 def devices_here(plan: Plan, learners: Collection[str]) -> dict[str, str]:

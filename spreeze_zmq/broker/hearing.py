@@ -180,7 +180,7 @@ class Hearing:
 
     def on_stopping(self, message: Message, now_s: float) -> None:
         """The launcher stops some roles: tell the processes that it did not start."""
-        self.record.take_stopping(message.fields["roles"])
+        self.record.take_stopping(message.fields["roles"], now_s)
         self.helm.say_who_stops()
         self.is_urgent = True
 

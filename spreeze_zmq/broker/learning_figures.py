@@ -169,7 +169,7 @@ class LearningFigures:
         self.measure_ratio_anew()
 
     def mean_rates(self, wall_s: float) -> dict[str, float]:
-        """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""
+        """``NAME_per_s`` over ``wall_s``, without the counts that a resumed run started from."""
         gains = {name: count - self.first_counts.get(name, count) for name, count in self.counts.items()}
         return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
 

@@ -46,7 +46,7 @@ class RunRecord:
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         requests: what callbacks have asked for.
         went_back: learners that went back to a checkpoint, the newest last; ``num_went_back`` counts all.
-        stopped: roles that the launcher has stopped.
+        stopped: roles that the launcher has stopped; ``ended_s``: when the first ones, the samplers.
         accounts: of the samples, by learner.
         lives: which life of each name is heard.
         learners: names that the learners' processes may have.
@@ -65,6 +65,7 @@ class RunRecord:
     core_s: float = kept(float)
     resumed: dict[str, Any] | None = kept(lambda: None)
     stopped: list[str] = kept(list)
+    ended_s: float | None = kept(lambda: None)
     failures: FailureRecord = kept(FailureRecord)
     accounts: dict[str, SampleAccount] = kept(dict)
     learning: LearningFigures = part(LearningFigures)
@@ -223,8 +224,11 @@ class RunRecord:
             history.append([round(now_s, 3), count, reason])
             del history[1:-CHANGES_KEPT]
 
-    def take_stopping(self, roles: Iterable[str]) -> None:
-        """Record roles that the launcher stops."""
+    def take_stopping(self, roles: Iterable[str], now_s: float) -> None:
+        """Record roles that the launcher stops; with the first of them, training is over."""
+        if self.ended_s is None:
+            self.ended_s = now_s
+            self.cores.end(now_s, self.learning.arithmetic_s(self._places))
         self.stopped = list(dict.fromkeys([*self.stopped, *roles]))
 
     def num_workers(self, role: str) -> int:
@@ -273,7 +277,7 @@ class RunRecord:
         return self.learning.efficiency(here, self._places, self._num_cores)
 
     def core_shares(self, now_s: float) -> CoreShares | None:
-        """Where the cores' time has gone since the first update; None before or soon after it."""
+        """Where the cores' time went from the first update to ``ended_s``; None before or soon after it."""
         return self.cores.shares(now_s, self.learning.arithmetic_s(self._places))
 
     @property

@@ -172,8 +172,9 @@ class Summary:
 
     Attributes:
         exit_reason: empty while the run goes on.
-        rates: ``NAME_per_s`` of each count, over the whole run.
-        cores: where the cores' time has gone since the first update.
+        rates: mean ``NAME_per_s`` of each count, from the start of the run until its samplers are stopped; so
+            is ``efficiency``.
+        cores: where the cores' time has gone from the first update until then.
         undelivered: channel -> cause -> transitions of ``dropped`` that no learner has received or refused.
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
@@ -225,7 +226,8 @@ class Summary:
         """The summary of a run so far, or ``final``, once the learners have drained their channels."""
         alive = record.lives.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in record.accounts.items()}
-        means = record.learning.mean_rates(now_s - record.before_s)
+        until_s = now_s if record.ended_s is None else record.ended_s
+        means = record.learning.mean_rates(until_s - record.before_s)
         looks = record.evaluations.looks
         return cls(
             exit_reason=exit_reason,

@@ -97,6 +97,37 @@ def test_what_others_do_while_the_run_stands_still_is_none_of_its_time(monkeypat
     assert run.core_shares(29.0).others == pytest.approx(0.5, abs=0.01)
 
 
+def test_what_comes_after_training_is_in_no_figure_over_the_run(monkeypatch):
+    """Its samplers are stopped after 60 s of 2,000 steps a second; the last policy is played until 75 s, in
+    which a broker that is started again forgets nothing.
+    """
+    busy_s = 0.0
+    monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: busy_s)
+    monkeypatch.setattr(cores, "core_time", lambda pid: 2)
+    run, spent_s = RunRecord(topology.load("pendulum")), {"sampler": 30.0, "critic_learner": 60.0}
+    for t_s in (0.0, 20.0, 60.0):
+        busy_s = 1.5 * t_s
+        for role in spent_s:
+            fields = report(role, spent_s[role] * t_s / 60.0, int(t_s))
+            fields["counters"] |= {"env_steps": 2000 * t_s, "critic_flops": 1e9 * t_s}
+            fields["device"] = {"limit_flops_per_s": 1e10}
+            run.take_report(f"{role}-0", 1, fields, t_s)
+    busy_s += 1.0
+    run.take_stopping(["sampler"], 60.0)
+    run.take_stopping(["critic_learner"], 61.0)
+    before, run = run, RunRecord(run.plan)
+    run.restore(json.loads(json.dumps(before.to_dict())), 62.0)
+    busy_s += 30.0
+    run.cores.stood_still()
+    run.take_report("evaluator-0", 1, report("evaluator", 15.0, 0), 75.0)
+    summary = run.summary("", 75.0, final=True)
+    assert (summary["wall_s"], summary["env_steps_per_s"]) == (75.0, 2000.0)
+    assert summary["efficiency"]["flops_per_s"] == 1e9
+    expected = {"products": 4.0, "updates": 36.0, "sampling": 20.0, "others": 1.0, "idle": 19.0}
+    shares = {name: 80.0 * share for name, share in summary["cores"].items() if share}
+    assert shares == pytest.approx(expected)
+
+
 def test_a_broker_that_has_come_back_knows_what_the_products_of_updates_took(monkeypatch):
     """Not only from the next report on, which says at what rate a learner's core computes them."""
     monkeypatch.setattr(cores, "busy_cpu_s", lambda pid: 0.0)

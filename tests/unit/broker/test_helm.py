@@ -98,7 +98,7 @@ def test_the_stop_of_a_run_names_the_roles_that_the_launcher_has_stopped_already
     """As after a second Ctrl-C while the last checkpoint is awaited: who comes late hears the last one."""
     steered = Steered(tmp_path, updates=0)
     steered.record.take_workers("sampler", 1, "as stated", 1.0)
-    steered.record.take_stopping(["sampler", "critic_learner"])
+    steered.record.take_stopping(["sampler", "critic_learner"], 1.0)
     steered.helm.exit_reason = REASON
     assert steered.decide(100.0) == ["stop"]
     assert steered.stopped == ["sampler", "critic_learner", "launcher"]
