@@ -1,4 +1,8 @@
-"""Points of a run's curves by the names that Stable-Baselines3 uses, for TensorBoard and other loggers."""
+"""Points of a run's curves, for TensorBoard and other loggers.
+
+Returns, lengths, counts and evaluations have the names that Stable-Baselines3 uses; ``time/fps`` is the
+present rate, there the mean since the start. Losses and other gauges have ours, but for ``GAUGE_CURVES``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Writes TensorBoard curves with the names that Stable-Baselines3 uses, over env steps; without samplers over
-updates.
-"""
+"""Writes TensorBoard curves by the names of ``points``, over env steps; without samplers over updates."""
 
 from __future__ import annotations
 
