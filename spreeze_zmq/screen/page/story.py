@@ -87,8 +87,8 @@ def point(status: Mapping[str, Any]) -> dict[str, Any]:
         "t_s": status["t_s"],
         "env_steps": status["env_steps"],
         "trained_transitions": status["trained_transitions"],
-        "return": status["episodes"]["mean_return"],
-        "return_std": status["episodes"].get("std_return"),
+        "training_return": status["episodes"]["mean_return"],
+        "training_return_std": status["episodes"].get("std_return"),
         "replay_ratio": status["replay_ratio"]["measured"],
         "replay_ratio_target": status["replay_ratio"].get("target"),
         "lag_p50": lag.get("recent_p50", lag["p50"]),  # runs of earlier releases have those of all so far

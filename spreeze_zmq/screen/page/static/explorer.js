@@ -44,7 +44,7 @@ export class Explorer {
 
   draw() {
     const numbers = numbersOf(this.run);
-    offer(this.first, [...numbers.keys()], numbers.has("return") ? "return" : null);
+    offer(this.first, [...numbers.keys()], numbers.has("training_return") ? "training_return" : null);
     offer(this.second, [NONE, ...numbers.keys()], NONE);
     const weight = Number(this.smooth.value);
     const tables = [];

@@ -1,5 +1,9 @@
 """What is drawn of any number, and offered beside it, in node."""
 
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.plan import topology
+from spreeze_zmq.screen.page.story import entry_of
+
 
 def test_a_run_beside_that_has_ended_is_offered_as_live_no_longer(told):
     """Though its name is the same."""
@@ -41,3 +45,23 @@ def test_a_long_runs_scores_over_transitions_cost_little(told):
     found = told(LONG)
     assert found["x"] == list(range(2995))
     assert found["looks"] < 100_000
+
+
+RETURNS = """
+import { numbersOf } from "./explorer.js";
+import { Run } from "./run.js";
+GIVEN
+const run = new Run();
+for (const entry of entries) run.take(entry);
+console.log(JSON.stringify([...numbersOf(run).keys()].filter((name) => name.includes("return"))));
+"""
+
+
+def test_the_mean_of_training_is_told_from_that_of_evaluations_by_its_name(told):
+    """In what is offered, in the legend and in the CSV, each of which names no other thing."""
+    run = RunRecord(topology.load("pendulum"))
+    status = run.status("training", {}, 1.0)
+    look = {"version": 1, "env_steps": 500, "num_episodes": 10, "mean_return": -150.0, "std_return": 1.0}
+    entries = [entry_of("status", 1.0, status), entry_of("evaluation", 2.0, look)]
+    expected = ["training_return", "training_return_std", "evaluation: mean_return", "evaluation: std_return"]
+    assert told(RETURNS, entries=entries) == expected

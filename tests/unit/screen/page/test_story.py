@@ -40,7 +40,7 @@ def test_a_short_run_is_told_whole(tmp_path):
     assert topics == ["point", "point", "evaluation", "point", "point", "point", "status"]
     points = [entry["about"] for entry in told if entry["topic"] == "point"]
     assert [point["t_s"] for point in points] == [0, 1, 2, 3, 4]
-    assert [point["return"] for point in points] == [0.0, -0.5, -1.0, -1.5, -2.0]
+    assert [point["training_return"] for point in points] == [0.0, -0.5, -1.0, -1.5, -2.0]
     assert points[-1] == told[-1]["point"]
 
 
