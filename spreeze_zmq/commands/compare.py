@@ -163,16 +163,16 @@ def _improvement(group: Setting, other: Setting) -> str:
 
 
 def write_csv(groups: Sequence[Setting], path: Path) -> None:
-    """Write one line for each point of each joint curve over each axis."""
+    """Write one line for each point of each joint curve over each axis; ``middle`` says what it is of."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(("env", "setting", "runs", "axis", "x", "iqm_return", "low", "high"))
+        writer.writerow(("env", "setting", "runs", "axis", "x", "return", "middle", "low", "high"))
         for group in groups:
             for axis in AXES:
                 if joint := join(group.curves, axis):
                     about = (group.env, group.label, len(group.runs), axis)
                     points = np.stack((joint.x, joint.middle, joint.low, joint.high), 1)
-                    writer.writerows((*about, *point) for point in points.tolist())
+                    writer.writerows((*about, x, y, kind, *ends) for x, y, *ends in points.tolist())
 
 
 def _row(group: Setting) -> list[str]:
@@ -182,6 +182,7 @@ def _row(group: Setting) -> list[str]:
         for axis in ("wall_s", "core_s", "env_steps")
     )
     cost = [clock(wall), "" if np.isnan(spent) else clock(spent), f"{steps:,.0f}"]
+                    kind = "iqm" if len(group.runs) >= FEWEST else "mean"
     return [group.label, group.env, str(len(group.runs)), _shown(last), _shown(group.best[:, None]), *cost]
 
 

@@ -128,7 +128,8 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
     last = float(rows[-1]["x"])
     assert last == min(curve.x["env_steps"][-1] for curve in curves)
     expected = np.mean([curve.at("env_steps", np.array([last]))[0] for curve in curves])
-    assert float(rows[-1]["iqm_return"]) == pytest.approx(expected)
+    assert float(rows[-1]["return"]) == pytest.approx(expected)
+    assert {row["middle"] for row in rows} == {"mean"}
     assert imageio.imread(picture).shape[1] == 600 * (len(AXES) + 1)  # the last one for best returns
 
 
