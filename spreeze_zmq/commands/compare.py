@@ -16,7 +16,7 @@ import numpy as np
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import output
-from spreeze_zmq.commands import picture, table
+from spreeze_zmq.commands import caveats, picture, table
 from spreeze_zmq.commands.drawn_curves import draw
 from spreeze_zmq.commands.runs import cut, turned
 from spreeze_zmq.commands.scored import episode_steps, rewarded_by
@@ -63,7 +63,8 @@ def main(arguments: argparse.Namespace) -> int:
     if any(1 < len(group.runs) < FEWEST for group in groups):
         say("returns of fewer than five runs: the mean, and Student's t")
     runs = [run for each in groups for run in each.runs]
-    more = (*improvements(groups), *cut(runs), *turned(runs))
+    unlike = [line for group in groups for line in caveats.unlike(group)]
+    more = (*improvements(groups), *unlike, *caveats.releases(groups), *cut(runs), *turned(runs))
     say("".join(f"{line}\n" for line in more), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
@@ -102,23 +103,30 @@ def evaluated_runs(places: Sequence[str]) -> list[tuple[PastRun, Curve]]:
 
 
 def _once(runs: Sequence[tuple[PastRun, Curve]]) -> list[tuple[PastRun, Curve]]:
-    """The runs without those that others go on from and, of several that go on from one run with one setting,
-    without all but the one that came furthest: they are no independent seeds. Prints which are left out.
+    """The runs without those that others go on from and, of several of one setting that go on from one run or
+    are the same run in order, without all but the one that came furthest: they are no independent seeds.
+    Prints which are left out.
     """
     furthest_last = sorted(runs, key=lambda run: [float(run[1].x[by][-1]) for by in _FAR])
     continued = {parent: run.folder for run, _ in furthest_last for parent in ancestors_of(run)}
-    kept: dict[tuple[str, str], Path] = {}
+    kept: dict[tuple[str, str], PastRun] = {}
     for run, _ in furthest_last:
         own = run_id(run.folder)
         if own in continued:
             say(f"left out: {run.folder}: {continued[own]} goes on from it", file=sys.stderr)
             continue
-        first = (*ancestors_of(run), own)[0]
-        key = first, json.dumps(setting_of(run), sort_keys=True)
-        if key in kept:
-            say(f"left out: {kept[key]}: {run.folder} has the same first run", file=sys.stderr)
-        kept[key] = run.folder
-    return [pair for pair in runs if pair[0].folder in kept.values()]
+        key = json.dumps(setting_of(run), sort_keys=True), (*ancestors_of(run), own)[0]
+        for known, other in [pair for pair in kept.items() if pair[0][0] == key[0]]:
+            if known == key:
+                why = f"{run.folder} has the same first run"
+            elif caveats.is_same_in_order(run, other):
+                why = f"it is the same run in order as {run.folder}, of the same seed"
+            else:
+                continue
+            say(f"left out: {other.folder}: {why}", file=sys.stderr)
+            del kept[known]
+        kept[key] = run
+    return [pair for pair in runs if pair[0] in kept.values()]
 
 
 def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
@@ -136,12 +144,15 @@ def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Setting]:
 
 
 def improvements(groups: Sequence[Setting]) -> Iterator[str]:
-    """A line for each setting of several runs: how probably it beats its task's first in as long episodes."""
+    """A line for each setting of several runs: how probably it beats its task's first in as long episodes;
+    and one where their runs are not of one length.
+    """
     first: dict[str, dict[int, Setting]] = {}
     for group in (group for group in groups if len(group.runs) > 1):
         of_task, steps = first.setdefault(group.env, {}), episode_steps(group.runs[0].plan)
         if (other := of_task.setdefault(steps, group)) is not group:
             yield f"{group.env}: {_improvement(group, other)}"
+            yield from caveats.apart(group, other)
         elif len(of_task) > 1:
             others, other = next(iter(of_task.items()))
             yield (
@@ -171,6 +182,7 @@ def write_csv(groups: Sequence[Setting], path: Path) -> None:
             for axis in AXES:
                 if joint := join(group.curves, axis):
                     about = (group.env, group.label, len(group.runs), axis)
+                    kind = "iqm" if len(group.runs) >= FEWEST else "mean"
                     points = np.stack((joint.x, joint.middle, joint.low, joint.high), 1)
                     writer.writerows((*about, x, y, kind, *ends) for x, y, *ends in points.tolist())
 
@@ -182,7 +194,6 @@ def _row(group: Setting) -> list[str]:
         for axis in ("wall_s", "core_s", "env_steps")
     )
     cost = [clock(wall), "" if np.isnan(spent) else clock(spent), f"{steps:,.0f}"]
-                    kind = "iqm" if len(group.runs) >= FEWEST else "mean"
     return [group.label, group.env, str(len(group.runs)), _shown(last), _shown(group.best[:, None]), *cost]
 
 

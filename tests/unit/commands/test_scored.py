@@ -10,7 +10,7 @@ from spreeze_zmq.commands.compare import improvements
 from spreeze_zmq.commands.setting import Setting
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
-from spreeze_zmq.run.curves import Curve
+from spreeze_zmq.run.curves import AXES, Curve
 from spreeze_zmq.run.history import read_run
 
 LONGER = "--set=components.evaluator.episode_steps=100"
@@ -98,7 +98,7 @@ def test_no_setting_beats_one_of_other_episodes(tmp_path):
         )
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(made.to_json())
-        curve = Curve({}, np.array([-float(steps)]))
+        curve = Curve({axis: np.ones(1) for axis in AXES}, np.array([-float(steps)]))
         groups.append(Setting("Pendulum-v1", name, [read_run(tmp_path / name)] * 2, [curve] * 2))
     assert list(improvements(groups)) == [
         "Pendulum-v1: b does not compare with a: its returns are of episodes of 50 steps, and those of 200",
