@@ -69,7 +69,7 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
         story = json.loads(feed.recv(DEADLINE_S))
         assert [entry["topic"] for entry in story] == ["run", "point", "status"]
         assert story[0]["about"]["run"]["env"] == "Pendulum-v1"
-        assert story[1]["about"]["return"] == -4.0
+        assert story[1]["about"]["training_return"] == -4.0
         assert story[2]["about"]["processes"]["sampler-0"]["ready"] is True
         about = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}
         unseen = {"count": 2, "mean_return": -4.0}
@@ -79,7 +79,7 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
         exited, status = itertools.islice(following(feed), 2)
         assert exited["about"] == about
         assert status["point"]["t_s"] == 2.0
-        assert status["point"]["return_std"] == 1.0
+        assert status["point"]["training_return_std"] == 1.0
 
 
 def test_the_agent_plays_by_the_newest_policy(peers, page):

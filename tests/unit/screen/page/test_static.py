@@ -116,7 +116,7 @@ console.log(JSON.stringify(drawn.ratio));
 """
 GOAL = f"""{DRAWN}
 run.status = {{ stop: {{ return: 5 }} }};
-run.points = Array.from({{ length: 200_000 }}, (_, t_s) => ({{ t_s, return: t_s % 10 }}));
+run.points = Array.from({{ length: 200_000 }}, (_, t_s) => ({{ t_s, training_return: t_s % 10 }}));
 new Seen(run).learning();
 console.log(JSON.stringify(drawn.learning.labels));
 """
