@@ -21,7 +21,7 @@ LEAST_S = 5.0
 
 @dataclass(frozen=True)
 class CoreShares:
-    """Shares of the time of all cores since the first update, 0 to 1; together they are 1.
+    """Shares of the time of all cores from the first update to the end of training; together they are 1.
 
     Attributes:
         products: matrix products and convolutions of updates, at the rate that the learners measured alone.
