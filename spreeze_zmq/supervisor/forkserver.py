@@ -160,7 +160,9 @@ def _show_as(command: str) -> None:
     """Have ``ps`` show this command, as far as the line of the server's own command is long enough."""
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    start, end = map(int, fields[45:47] or (0, 0))  # arg_start and arg_end of proc(5)
+    if end - start <= 2:  # gVisor has zeros there, and an emulated processor no such fields
+        return
     text = command.encode()[: end - start - 2]
     ctypes.memset(start, ord(" "), end - start)  # the kernel shows one string where the last byte is not 0
     ctypes.memmove(start, text + b"\0", len(text) + 1)

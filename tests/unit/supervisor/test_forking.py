@@ -148,6 +148,25 @@ def test_a_forked_process_finds_what_a_started_one_finds(supervisor, spec, tmp_p
     assert set(supervisor.pids().values()) == {one["pid"], other["pid"]}
 
 
+@pytest.mark.parametrize("fields", [50, 42], ids=["of gVisor", "of an emulated processor"])
+def test_a_kernel_that_does_not_say_where_its_command_line_is_costs_no_process(
+    fields, program, request, spec, tmp_path
+):
+    """It has zeros for that, or nothing; ``ps`` shows the server's line then."""
+    stat = f"7 (python) S{' 0' * (fields - 1)}".encode()
+    given = f"io.BytesIO({stat!r}) if path == '/proc/self/stat' else kept(path, *how, **kinds)"
+    lines = "import builtins, io", "MADE, kept = 'once', open"
+    (program / "once.py").write_text(
+        "\n".join((*lines, f"builtins.open = lambda path, *how, **kinds: {given}"))
+    )
+    supervisor = request.getfixturevalue("supervisor")
+    supervisor.start(spec("0", max_restarts=0))
+    (exited,) = exits(supervisor)
+    assert exited.code == 0
+    [(_, found)] = said(tmp_path, supervisor)
+    assert "forkserver" in found["command"]
+
+
 def test_its_end_is_told_as_that_of_a_started_one(supervisor, spec, tmp_path):
     """Exit codes, a traceback, signals; what it prints is noticed."""
     supervisor.start(spec("3", max_restarts=0))
