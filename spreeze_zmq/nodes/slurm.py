@@ -27,6 +27,7 @@ SCRIPT = """\
 #SBATCH --signal=B:INT@180
 # (three minutes before the end the run is interrupted: it writes a last checkpoint)
 #SBATCH --output={name}-%j.out
+#SBATCH --open-mode=append
 ##SBATCH --gres=gpu:1
 # (one # less for learners on a GPU; --account and --partition where your cluster asks for them)
 set -eu
@@ -38,7 +39,14 @@ import socket, sys
 probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 probe.connect((sys.argv[1], 9))
 print(probe.getsockname()[0])' "$other")
-exec {command} --listen "$address" --nodes slurm --run-dir "runs/{name}-$SLURM_JOB_ID"
+
+# Back from the queue, after a preemption or a node's failure, the job goes on from its newest checkpoint:
+first="runs/{name}-$SLURM_JOB_ID"; folder=$first; before=; life=1
+while [ -e "$folder" ]; do
+  if compgen -G "$folder/checkpoints/*/MANIFEST.json" > /dev/null; then before=$folder; fi
+  life=$((life + 1)); folder=$first-$life
+done
+exec {command} --listen "$address" --nodes slurm --run-dir "$folder" ${{before:+--resume "$before"}}
 """
 
 

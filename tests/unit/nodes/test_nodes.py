@@ -17,8 +17,10 @@ from spreeze_zmq.nodes.head import HEAD_LOST, LOST_S, MOMENT_S, OVER, PREPARES_S
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.node import Gone, Joined, Prepares
 from spreeze_zmq.nodes.placers import read_nodes
+from spreeze_zmq.nodes.slurm import script
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.checkpoint import MANIFEST
 from spreeze_zmq.supervisor import ProcessSpec
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Dealer, SocketFolder, poll
@@ -369,12 +371,40 @@ def test_a_script_for_slurm_is_printed_and_nothing_started(tmp_path, monkeypatch
     text = capsys.readouterr().out
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
     assert "#SBATCH --job-name=pendulum\n" in text
-    assert '--listen "$address" --nodes slurm --run-dir "runs/pendulum-$SLURM_JOB_ID"' in text
+    assert '--listen "$address" --nodes slurm --run-dir "$folder"' in text
     assert list(tmp_path.iterdir()) == []
     assert launch([*asked, "--listen", "10.0.0.1"]) == 2
     assert "--listen: leave it out" in capsys.readouterr().err
     assert launch(["pendulum", "--dry-run"]) == 2
     assert "write both" in capsys.readouterr().err
+
+
+def test_a_job_of_slurm_that_is_requeued_goes_on_from_its_newest_checkpoint(tmp_path, monkeypatch):
+    """Its number stays, so that each life takes a folder of its own; the tenth is newer than the second."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    stubs = {"scontrol": "echo one; echo two", "python": "echo 10.0.0.1", "spreeze-launch": 'echo "$@"'}
+    for name, does in stubs.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    text = script("arm", ("arm.toml",))
+    job = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    job |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+    resumed = " --resume runs/arm-7"
+    for lives, checkpoints, resumes in ((0, [], ""), (1, [1], resumed), (11, [3, 10], f"{resumed}-10")):
+        for life in range(1, lives + 1):
+            checkpoint = tmp_path / "runs" / _folder_of(life) / "checkpoints" / "1"
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            if life in checkpoints:
+                (checkpoint / MANIFEST).touch()
+        said = subprocess.check_output(["bash"], input=text, env=job, cwd=tmp_path, text=True)
+        words = f"arm.toml --listen 10.0.0.1 --nodes slurm --run-dir runs/{_folder_of(lives + 1)}{resumes}"
+        assert said.split() == words.split()
+
+
+def _folder_of(life):
+    return "arm-7" if life == 1 else f"arm-7-{life}"
 
 
 def test_a_script_is_alone_on_its_stream(tmp_path):
