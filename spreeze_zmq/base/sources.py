@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
+from os.path import isdir, isfile
 from pathlib import Path
 
 from spreeze_zmq.base.errors import is_users
@@ -126,12 +127,12 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
     name = top
     for part in parts:
         name, inner = f"{name}/{part}", [folder / part for folder in folders]
-        if packages := [place / "__init__.py" for place in inner if (place / "__init__.py").is_file()]:
+        if packages := [path for place in inner if isfile(path := place / "__init__.py")]:
             yield f"{name}/__init__.py", packages[0]
-        elif files := [place.with_name(f"{part}.py") for place in inner if Path(f"{place}.py").is_file()]:
+        elif files := [place.with_name(f"{part}.py") for place in inner if isfile(f"{place}.py")]:
             yield f"{name}.py", files[0]
             return
-        folders = [place for place in inner if place.is_dir()]
+        folders = [place for place in inner if isdir(place)]
 
 
 def _top(name: str) -> ModuleSpec | None:

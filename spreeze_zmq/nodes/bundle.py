@@ -87,8 +87,8 @@ def _folders(plan: Plan, search: list[str]) -> dict[str, Path]:
 
 
 def _files(folder: Path, read_here: Collection[str]) -> Iterator[Path]:
-    """The files below a folder without hidden ones, caches, runs, virtual environments, and the folders
-    ``read_here`` alone, by their real paths.
+    """The files below a folder without hidden ones, what may not be read, caches, runs, virtual environments,
+    and the folders ``read_here`` alone, by their real paths.
     """
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(
@@ -96,8 +96,9 @@ def _files(folder: Path, read_here: Collection[str]) -> Iterator[Path]:
             for name in folders
             if not name.startswith(".")
             and name not in PASSED_OVER
-            and not any((Path(place) / name / mark).exists() for mark in MARKS)
+            and not any(os.path.exists(os.path.join(place, name, mark)) for mark in MARKS)
             and os.path.realpath(Path(place) / name) not in read_here
         )
         seen = (Path(place) / name for name in sorted(files) if not name.startswith("."))
-        yield from (path for path in seen if path.is_file())  # no socket, pipe or broken link
+        # no socket, pipe or broken link, and what cannot be read here no process of the run reads here either
+        yield from (path for path in seen if os.path.isfile(path) and os.access(path, os.R_OK))

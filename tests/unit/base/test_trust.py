@@ -25,11 +25,8 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire.channels import RecordingWriter
+from tests.rights import NOBODY, root_only
 from tests.unit.evaluation.test_saved import save, save_for
-
-#: A user who is neither root nor anybody else.
-NOBODY = 65534
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 
 
 @pytest.fixture

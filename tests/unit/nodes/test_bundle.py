@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from spreeze_zmq.nodes.bundle import bundle, places, unpack
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from tests.rights import without_rights
 from tests.system import arm
 from tests.unit.data.made import dataset
 
@@ -92,6 +95,27 @@ def test_datasets_and_runs_beside_the_topology_do_not_travel(plan, tmp_path, mon
         names = packed.namelist()
     assert [name for name in names if "/own-v0/" in name or "/all/" in name] == []
     assert "0topology/meshes/arm.stl" in names
+
+
+def test_what_may_not_be_read_beside_the_topology_is_left_out(plan):
+    """A container's data, ``lost+found``, a file of somebody else."""
+    with tempfile.TemporaryDirectory() as place:  # one of pytest's is its user's alone
+        folder = Path(place, "shared")
+        shutil.copytree(Path(plan.topology_file).parent, folder)
+        plan = replace(plan, topology_file=str(folder / "arm.toml"))
+        expected = bundle(plan, [])
+        for name in ("entered", "listed"):
+            (folder / name).mkdir()
+            (folder / name / "theirs.py").touch()
+        (folder / "secret").write_text("x")
+        modes = {"entered": 0o000, "listed": 0o444, "secret": 0o000, ".": 0o755, "..": 0o755}
+        for name, mode in modes.items():
+            (folder / name).chmod(mode)
+        with without_rights():
+            sent = bundle(plan, [])
+        for name in ("entered", "listed"):
+            (folder / name).chmod(0o700)
+    assert sent == expected
 
 
 def test_too_much_is_refused_before_anything_starts(plan, monkeypatch):
