@@ -74,17 +74,18 @@ def publish(folder: RunFolder, listener: socket.socket) -> str:
 
 
 def of_live_run(folder: RunFolder) -> str | None:
-    """The address of a run's page; None if the run is over, whoever has the port by now.
+    """The address of a run's page; None if the run is over, whoever has the port by now, or another user's,
+    who alone may read it.
 
     Raises:
         InputError: it is no run's folder.
     """
     if read_run(folder.path).state != "running" or not folder.page_address.exists():
         return None
-    address = folder.page_address.read_text().strip()
     try:
+        address = folder.page_address.read_text().strip()
         socket.create_connection((HOST, urlsplit(address).port or 0), timeout=1.0).close()
-    except OSError:  # the launcher was killed and has not removed the file
+    except OSError:  # it is not for us; or the launcher was killed and has not removed it
         return None
     return address
 

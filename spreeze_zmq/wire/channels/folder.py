@@ -45,11 +45,12 @@ class SocketFolder:
 
     def hold(self, path: Path) -> None:
         """Claim a path in the run's folder, too, as long as this one: for those who see that folder and not
-        this one, on another machine or in another container. Some file systems know no locks; others let
-        nobody read what is locked, so that it is a file of its own.
+        this one: other users, who may read the lock as far as they may read the run, and those on another
+        machine or in another container. Some file systems know no locks; others let nobody read what is
+        locked, so that it is a file of its own.
         """
         with contextlib.suppress(ChannelError):
-            self._held = Claim.take(path)
+            self._held = Claim.take(path, mode=0o644)
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:

@@ -43,9 +43,14 @@ class Claim:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, path: Path, incarnation: int = 0) -> Claim:
+    def take(cls, path: Path, incarnation: int = 0, mode: int = 0o600) -> Claim:
         """Claim ``path`` by a lock on ``PATH.lock``, which holds this process's id, and the incarnation of a
         process that claims its name.
+
+        Args:
+            path: the path.
+            incarnation: of the process; 0 for none.
+            mode: of the lock's file, where that is new: only who may read it sees that ``path`` is claimed.
 
         Raises:
             ChannelError: another process, named in the message, holds it; or the lock cannot be written.
@@ -53,7 +58,7 @@ class Claim:
         lock_path = path.with_name(path.name + ".lock")
         before = _text(lock_path)
         try:
-            descriptor = patient(lambda: lock(lock_path, incarnation=incarnation), lock_path)
+            descriptor = patient(lambda: lock(lock_path, incarnation=incarnation, mode=mode), lock_path)
         except OSError as error:
             raise ChannelError(f"{lock_path}: cannot be locked: {error.strerror}") from error
         if descriptor is None:
@@ -96,11 +101,11 @@ def lock_words(who: object, incarnation: int) -> bytes:
     return f"{who} {incarnation}".encode() if incarnation else str(who).encode()
 
 
-def lock(path: Path, *, create: bool = True, incarnation: int = 0) -> int | None:
+def lock(path: Path, *, create: bool = True, incarnation: int = 0, mode: int = 0o600) -> int | None:
     """An open, locked descriptor of ``path``; None if another process holds the lock."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     while True:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not is_still_there(path, descriptor):  # the former holder removed it between open and flock

@@ -77,7 +77,7 @@ def test_a_name_is_refused_where_no_file_is_left_for_its_lock(monkeypatch):
     sockets = SocketFolder.create("leases")
     names = (f"sampler-{index}" for index in range(9))
 
-    def lock(path, incarnation):
+    def lock(path, incarnation, mode):
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr("spreeze_zmq.wire.channels.locks.lock", lock)

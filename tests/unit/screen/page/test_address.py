@@ -1,13 +1,17 @@
 """The page's port and its address."""
 
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.page import address
+from tests.rights import root_only, without_rights
 
 
 def test_a_visitor_is_noticed_and_waits():
@@ -45,6 +49,23 @@ def test_the_address_stands_in_the_folder_until_the_port_is_closed(tmp_path):
     sockets.remove()
     assert address.of_live_run(folder) is None, "another program may have the port"
     listener.close()
+
+
+@root_only
+def test_who_may_read_a_live_run_sees_that_it_lives_and_not_where_its_page_is():
+    """Its user has opened its folder for others, to whom it had seemed to have crashed."""
+    listener = address.open_port(0)
+    with tempfile.TemporaryDirectory() as place:
+        folder = RunFolder.create("run", f"{place}/run")
+        _, sockets = write_plan(topology.load("pendulum"), folder)
+        address.publish(folder, listener)
+        for path in (Path(place), folder.path):
+            path.chmod(0o755)
+        with without_rights():
+            state, found = read_run(folder.path).state, address.of_live_run(folder)
+        sockets.remove()
+    listener.close()
+    assert (state, found) == ("running", None)
 
 
 def test_a_missing_address_is_one_line(tmp_path):
