@@ -43,10 +43,10 @@ class Agent:
             return 2, f"there is no spreeze_zmq for {sys.executable}: install it there"
         mine = Path(f"/tmp/spreeze-{os.getuid()}")
         folder = mine / f"ray-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-        for each in (mine, folder):
-            each.mkdir(mode=0o700, exist_ok=True)
+        mine.mkdir(mode=0o700, exist_ok=True)
         if mine.lstat().st_uid != os.getuid() or mine.is_symlink():
             return 2, f"{mine} there is not this user's"
+        folder.mkdir(mode=0o700, exist_ok=True)
         with (folder / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

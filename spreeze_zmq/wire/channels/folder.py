@@ -150,18 +150,27 @@ class SocketFolder:
             self._held.release()
 
 
-def _places() -> Iterator[Path]:
-    """The parent folders of this user's socket folders, best first."""
+def _places() -> list[Path]:
+    """The parent folders of this user's socket folders, best first. A runtime folder of another user, as
+    ``su`` and ``sudo -E`` leave it in the environment, is no place: it is removed when that user logs out.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    for parent in (runtime, "/tmp"):
-        if os.path.isabs(parent) and os.path.isdir(parent):
-            yield Path(parent) / f"spreeze-{os.getuid()}"
+    parents = map(Path, (*filter(_is_this_users, (runtime,)), "/tmp"))
+    return [place / f"spreeze-{os.getuid()}" for place in parents if place.is_absolute()]
+
+
+def _is_this_users(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _folders() -> Iterator[Path]:
     for place in _places():
-        if place.is_dir() and not place.is_symlink():
-            yield from (path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+        with contextlib.suppress(OSError):  # it is not there, or the folder above is another user's
+            if _is_private(place):
+                yield from (path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
 
 
 def _age_s(path: Path) -> float:
@@ -175,9 +184,14 @@ def _age_s(path: Path) -> float:
 def _own(place: Path) -> None:
     """Create ``place``, or check that it is a real folder that only this user can enter."""
     place.mkdir(mode=0o700, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not _is_private(place):
         raise ChannelError("exists, but is not a folder of this user with mode 0700")
+
+
+def _is_private(place: Path) -> bool:
+    """Whether this is a real folder that only this user can enter. Raises OSError where there is none."""
+    found = place.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def _create_locked(path: Path) -> int:

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.run.versions import VersionFile, newest_version
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import Claim, Puller, SocketFolder, is_locked, open_channel
+from tests.rights import NOBODY, root_only, without_rights
 
 HOLD_FOLDER = """
 import sys, time
@@ -145,6 +148,38 @@ def test_a_fit_runtime_folder_is_used(monkeypatch):
         made.remove()
         made.path.parent.rmdir()
         os.rmdir(short)
+
+
+@pytest.fixture
+def closed():
+    """A folder in which everybody may go to one that its user alone may enter, or nobody."""
+    with tempfile.TemporaryDirectory() as made:
+        inner = Path(made, f"spreeze-{NOBODY if os.getuid() == 0 else os.getuid()}")
+        inner.mkdir(mode=0o700 if os.getuid() == 0 else 0)
+        Path(made).chmod(0o755)
+        yield inner
+        inner.chmod(0o700)
+
+
+def test_what_another_user_has_closed_stops_no_run(closed, monkeypatch):
+    """After ``su`` the runtime folder is that of the user before, and anybody can make one of our name."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(closed))
+    monkeypatch.setenv("TMPDIR", str(closed.parent))
+    with without_rights():
+        SocketFolder.sweep()
+        made = SocketFolder.create("test")
+        made.remove()
+    assert made.path.parent.parent.as_posix() == "/tmp"
+
+
+@root_only
+def test_root_leaves_the_runtime_folder_of_another_user_alone(closed, monkeypatch):
+    """As with ``sudo -E``: it is removed when that user logs out."""
+    os.chown(closed, NOBODY, NOBODY)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(closed))
+    made = SocketFolder.create("test")
+    made.remove()
+    assert made.path.parent.parent.as_posix() == "/tmp"
 
 
 def test_dead_runs_are_swept_and_live_ones_are_not(folder):
