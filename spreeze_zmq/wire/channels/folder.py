@@ -54,10 +54,12 @@ class SocketFolder:
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
-        """Create a folder for the run ``name`` in ``$XDG_RUNTIME_DIR`` or, if that is unfit, in ``/tmp``.
+        """Create a folder for the run ``name`` in ``$XDG_RUNTIME_DIR`` or, where that is unfit, in ``/tmp``
+        or ``$TMPDIR``.
 
         Raises:
-            ChannelError: in both, socket paths would be too long or other users would have access.
+            ChannelError: none of them can be written, would keep socket paths short enough, and is closed to
+                other users.
         """
         short = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:_MAX_NAME_BYTES] or "run"
         unfit = []
@@ -74,7 +76,8 @@ class SocketFolder:
                 return cls(path, _create_locked(path))
             except (OSError, ChannelError) as error:
                 unfit.append(f"{place}: {error}")
-        raise ChannelError("no place for the run's sockets: " + "; ".join(unfit))
+        unfit.append("set XDG_RUNTIME_DIR to a folder of yours with a short path")
+        raise ChannelError("no place for sockets: " + "; ".join(unfit))
 
     @classmethod
     def sweep(cls) -> list[Path]:
@@ -154,8 +157,8 @@ def _places() -> list[Path]:
     """The parent folders of this user's socket folders, best first. A runtime folder of another user, as
     ``su`` and ``sudo -E`` leave it in the environment, is no place: it is removed when that user logs out.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    parents = map(Path, (*filter(_is_this_users, (runtime,)), "/tmp"))
+    runtime, temporary = (os.environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR"))
+    parents = dict.fromkeys(map(Path, (*filter(_is_this_users, (runtime,)), "/tmp", temporary)))
     return [place / f"spreeze-{os.getuid()}" for place in parents if place.is_absolute()]
 
 

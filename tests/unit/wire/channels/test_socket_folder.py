@@ -182,6 +182,27 @@ def test_root_leaves_the_runtime_folder_of_another_user_alone(closed, monkeypatc
     assert made.path.parent.parent.as_posix() == "/tmp"
 
 
+def test_where_nothing_else_can_be_written_the_temporary_folder_is_used(tmp_path, monkeypatch):
+    """As in a read-only container; one that is too deep is named, with what to do."""
+    make = Path.mkdir
+
+    def mkdir(path, *how, **kinds):
+        if path.parent == Path("/tmp"):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        make(path, *how, **kinds)
+
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as short:
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+        monkeypatch.setenv("TMPDIR", short)
+        made = SocketFolder.create("test")
+        made.remove()
+        assert made.path.parent.parent.as_posix() == short
+    monkeypatch.setenv("TMPDIR", f"{tmp_path}/{'d' * 80}")
+    with pytest.raises(ChannelError, match=r"/tmp/.*Read-only.*ddd/.*: sockets in.*set XDG_RUNTIME_DIR to"):
+        SocketFolder.create("test")
+
+
 def test_dead_runs_are_swept_and_live_ones_are_not(folder):
     """The lock goes with the process, however it ends."""
     holder = Holder(HOLD_FOLDER)
