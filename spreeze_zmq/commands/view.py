@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.page import address
+from spreeze_zmq.wire.channels import SocketFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     Raises:
         InputError: there is no such run, or no such run to draw beside it; the port is taken or out of range.
+        ChannelError: there is no place for the socket of MuJoCo's viewer.
     """
     from spreeze_zmq.screen.page.agent import PolicyPlayer
     from spreeze_zmq.screen.page.neighbours import Neighbours
@@ -66,9 +69,12 @@ def main(arguments: argparse.Namespace) -> int:
         spec, policy = saved.environment, saved.policy
     except InputError as error:  # the curves can be shown without a policy
         why_not = str(error)
-    with tempfile.TemporaryDirectory(prefix="spreeze-view-") as made:
-        own = Path(made)  # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
-        agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
+    with contextlib.ExitStack() as made:
+        sockets = SocketFolder.create("view")
+        made.callback(sockets.remove)
+        # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
+        logs = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="spreeze-view-")))
+        agent = PolicyPlayer(spec, lambda: given_policy(policy), logs, sockets.path, why_not=why_not)
         server = Server(
             listener,
             token,

@@ -1,6 +1,7 @@
 """What the head of the page says of a run, in node."""
 
 import json
+import tempfile
 
 import pytest
 
@@ -8,7 +9,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.run.folder import CLAIMED, RunFolder
-from spreeze_zmq.screen.page import story
+from spreeze_zmq.screen.page import story, studio
 from spreeze_zmq.screen.terminal.numbers import clock
 from spreeze_zmq.screen.terminal.words import Progress, progress
 from spreeze_zmq.wire.channels import SocketFolder
@@ -114,6 +115,7 @@ def looked_at(tmp_path, monkeypatch, told):
         def __init__(self, listener, token, story, agent, others):
             listener.close()
             shown.append(story())
+            studio._listening_at(str(agent._sockets / "viewer")).close()
 
         def start(self):
             raise InputError("no page is served here")
@@ -131,6 +133,15 @@ def test_a_run_that_recorded_nothing_says_so(looked_at):
     """It was killed before its first status: nothing is loading."""
     _, _, look = looked_at
     assert look() == ["past run, crashed", "nothing was recorded", False]
+
+
+def test_a_temporary_folder_may_be_deep(looked_at, tmp_path, monkeypatch):
+    """As that of a job on a cluster: the socket of MuJoCo's viewer would have too long a path there."""
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert looked_at[2]()[0] == "past run, crashed"
+    assert list(deep.iterdir()) == []
 
 
 def test_a_page_that_is_read_from_a_folder_says_whether_its_run_goes_on(looked_at):
