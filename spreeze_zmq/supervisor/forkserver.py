@@ -160,8 +160,10 @@ def _show_as(command: str) -> None:
     """Have ``ps`` show this command, as far as the line of the server's own command is long enough."""
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
-    start, end = map(int, fields[45:47] or (0, 0))  # arg_start and arg_end of proc(5)
-    if end - start <= 2:  # gVisor has zeros there, and an emulated processor no such fields
+    if len(fields) < 47:  # of an emulated processor
+        return
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5); zeros under gVisor
+    if end - start <= 2:
         return
     text = command.encode()[: end - start - 2]
     ctypes.memset(start, ord(" "), end - start)  # the kernel shows one string where the last byte is not 0
