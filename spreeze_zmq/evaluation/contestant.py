@@ -121,6 +121,7 @@ class Contestant:
         fields = self.fields(best=True)
         about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
         about["info"] = json.dumps(fields["info"])
+        about["info_counts"] = json.dumps(dict(self.score.info_counts))
         about["returns"] = json.dumps(self.score.returns.tolist())
         about["lengths"] = json.dumps(self.score.lengths.tolist())
         about["starts"] = json.dumps(self.score.starts.tolist())
@@ -135,7 +136,8 @@ class Contestant:
     def read(cls, path: Path) -> Contestant | None:
         """Read a file; None if its policy was never scored.
 
-        The returns are not in a file of an earlier version: they are left unread.
+        The returns are not in a file of an earlier version: they are left unread. Where it does not say how
+        many episodes have a figure of ``info``, all do.
         """
         fields, arrays, about = read_file(path)
         if "evaluation_seed" not in about:
@@ -151,10 +153,10 @@ class Contestant:
         starts = np.arange(len(returns))  # of a file of an earlier version: as if all differed
         if "starts" in about:
             starts = np.array(parsed_list(about["starts"]), np.int64)
-        info = parsed(about["info"])
+        info, info_counts = parsed(about["info"]), parsed(about.get("info_counts", "{}"))
         num_failed = int(about.get("num_failed", 0))
         timed_out = about["timed_out"] == "True"
-        one.score = Score(returns, lengths, starts, cut, timed_out, info, num_failed=num_failed)
+        one.score = Score(returns, lengths, starts, cut, timed_out, info, info_counts, num_failed)
         return one
 
 

@@ -81,6 +81,22 @@ def test_a_file_keeps_that_its_episodes_were_one(one, tmp_path):
     assert not again.score.is_one
 
 
+def test_a_figure_that_few_episodes_have_weighs_by_these_after_the_file_was_read_too(one, tmp_path):
+    """Two of thirty had it, then all of five. A file of an earlier version does not say how many."""
+    path, later = tmp_path / "policy.safetensors", episodes(*[1.0] * 5, time_to_goal=10.0)
+    score = replace(episodes(*[1.0] * 30, time_to_goal=5.0), info_counts={"time_to_goal": 2})
+    one.take(score, 0.5)
+    one.save(path, envs.probe("Pendulum-v1", {}), None)
+    again = Contestant.read(path)
+    again.take(later, 0.5)
+    assert again.fields(best=True)["info"] == {"time_to_goal": pytest.approx((2 * 5 + 5 * 10) / 7)}
+    saved = Policy.load(path)
+    saved.save(path, {key: text for key, text in saved.metadata.items() if key != "info_counts"})
+    earlier = Contestant.read(path)
+    earlier.take(later, 0.5)
+    assert earlier.fields(best=True)["info"] == {"time_to_goal": pytest.approx((30 * 5 + 5 * 10) / 35)}
+
+
 def test_a_file_of_an_earlier_version_says_how_many_episodes_must_be_played_again(one, tmp_path):
     """It has their number and seed. One that was never scored is none."""
     path = tmp_path / "policy.safetensors"
