@@ -204,32 +204,19 @@ class Evaluator:
         now_s = time.monotonic()
         self.title.take_up(now_s + left_s / 2)
         if self.title.holder is None or not self.title.confirms_goal(self.title.holder):
-            self.play_last(now_s + left_s / 2)
-        self.play_final(now_s + left_s)
+            last = self.newest_policy()
+            if not self.title.defend(last, self.later_seed, now_s + left_s / 2):
+                self.say_not_compared(last.version, left_s / 2)
+        self.title.score(self.final_seed, now_s + left_s)
 
-    def play_last(self, until_s: float) -> None:
-        """Keep the last policy if it beats the best one."""
-        last, best = Contestant(self.newest_policy(), self.later_seed, fresh=False), self.title.holder
-        if best is not None and last.policy.version == best.policy.version:
-            return
-        if best is None:
-            self.play(last, self.num_episodes, until_s)
-            self.title.conclude(last, keep=True)
-            return
-        last.seed = best.next_seed
-        won = self.title.race(last, self.num_fresh, until_s=until_s)
-        self.title.conclude(last, keep=won)
-
-    def play_final(self, until_s: float) -> None:
-        """Score the best policy by fresh episodes alone, of seeds that have chosen nothing."""
-        best = self.title.holder
-        if best is None or time.monotonic() >= until_s:
-            return
-        final = Contestant(best.policy, self.final_seed, final=True)
-        self.play(final, self.num_fresh, until_s)
-        if final.compares:  # episodes that the grace cuts say less than looks, which have ``max_s``
-            self.title.holder = final
-            self.title.rescore(final.num_episodes)
+    def say_not_compared(self, version: int, had_s: float) -> None:
+        """Have the run's user told that the last policy may be better than the one that is kept."""
+        text = (
+            f"the last policy, version {version}, was not compared with the best one: its episodes had not "
+            f"ended after {had_s:.3g} s; a longer components.evaluator.stop_grace_s gives them more"
+        )
+        log.info("%s", text)
+        self.component.report("request", {"who": self.component.name, "what": "note", "text": text})
 
 
 def open_arena(component: Component) -> Arena:

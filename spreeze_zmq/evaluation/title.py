@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from spreeze_zmq.evaluation.arena import Arena
 from spreeze_zmq.evaluation.contestant import Contestant, Race
+from spreeze_zmq.policy import Policy
 
 log = logging.getLogger("spreeze")
 
@@ -66,7 +68,7 @@ class Title:
         """Whether a challenger beats the best policy, or reaches the goal in fresh episodes.
 
         Args:
-            challenger: has no episodes yet, and begins with the seed at which the best policy goes on.
+            challenger: its episodes, if it has some, begin with the seed at which the best policy goes on.
             most: episodes of each, unless the challenger reaches the goal meanwhile.
             to_goal: play as many as confirm the goal at once; so it is also once the first ones reach it.
             until_s: as in ``play``; the best policy stays where time cuts the race.
@@ -112,6 +114,46 @@ class Title:
         if self.path.exists():
             self.holder = Contestant.read(self.path)
             self.is_inherited = self.holder is not None
+
+    def defend(self, policy: Policy, seed: int, until_s: float) -> bool:
+        """Race the last policy of a run against the best one; where there is none, keep it for its look.
+
+        Its first episodes, as many as of any other, are its look. They count in the race as well, for which
+        they did not choose it.
+
+        Args:
+            policy: the last one.
+            seed: of its look where there is no best policy.
+            until_s: as in ``play``.
+
+        Returns:
+            False if time cut its look, which is then no other policy's equal: it is not reported.
+        """
+        best = self.holder
+        if best is None:
+            last = Contestant(policy, seed, fresh=False)
+            self.play(last, self.num_episodes, until_s)
+            self.conclude(last, keep=True)
+        elif policy.version != best.policy.version:
+            last = Contestant(policy, best.next_seed, fresh=False)
+            if not self.play(last, self.num_episodes, until_s):
+                return False
+            self.conclude(last, keep=False)
+            won = self.race(last, self.num_fresh, until_s=until_s)
+            last.fresh = True
+            self.conclude(last, keep=won)
+        return True
+
+    def score(self, seed: int, until_s: float) -> None:
+        """Score the best policy by fresh episodes alone, of seeds that have chosen nothing."""
+        best = self.holder
+        if best is None or time.monotonic() >= until_s:
+            return
+        final = Contestant(best.policy, seed, final=True)
+        self.play(final, self.num_fresh, until_s)
+        if final.compares:  # episodes that the grace cuts say less than looks, which have more time
+            self.holder = final
+            self.rescore(final.num_episodes)
 
     def take_up(self, until_s: float | None = None) -> None:
         """Report, once, a policy that was inherited."""

@@ -167,9 +167,10 @@ def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
     publish(peers, 2, seed=2)
     for _ in range(2):  # it is there before the stop, on another channel
         peers.later_report()
-    again, last, final = end(peers, process)
+    look, again, last, final = end(peers, process)
+    assert (look["version"], look["confirmed"], look["num_episodes"], look["best"]) == (2, False, 3, False)
     assert (again["version"], again["rescored"]) == (1, last["num_episodes"])
-    assert (last["version"], last["confirmed"]) == (2, False)
+    assert (last["version"], last["confirmed"], last["seed"]) == (2, True, look["seed"])
     chosen = 2 if last["best"] else 1
     assert (final["final"], final["version"], kept(peers).version) == (True, chosen, chosen)
 

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from components.evaluator.__main__ import Evaluator
+from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.evaluation.contestant import LEAST, Contestant, Race
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.title import Title
+from spreeze_zmq.run.curves import read_curve
 
 NONE = np.zeros(0)
 
@@ -134,10 +135,68 @@ def test_the_grace_of_the_end_makes_no_policy_better(until_s, won):
     assert title.race(challenger, 30, until_s=until_s) is won
 
 
+def ending(best, play, folder):
+    """The title at the end of a run, held by a policy of version 1; its reports are a journal's."""
+    journal = Journal(folder / "metrics.jsonl")
+    arena = SimpleNamespace(native=False, width=5)
+    title = Title(
+        Path(), lambda about, _: journal.write("evaluation", 1.0, about), play, None, 5, 30, arena, best
+    )
+    title.save = lambda: None
+    return title
+
+
+def policy(version):
+    """What a contestant says of its policy."""
+    return SimpleNamespace(version=version, extras={"env_steps": 100 * version})
+
+
+def evaluations(folder):
+    """What was reported."""
+    return [line for line in read_journal(folder / "metrics.jsonl") if line["kind"] == "evaluation"]
+
+
+@pytest.mark.parametrize(("then", "won"), [(-2.0, True), (-2.5, False)])
+def test_the_look_at_the_last_policy_is_its_first_episodes_and_the_race_is_no_point(tmp_path, then, won):
+    """A race ends by its own returns, here of 3 and ``then`` in turn beside 0: its mean is of a length that
+    was chosen by it. The look has as many episodes as any other, and the race counts them, too.
+    """
+    returns = {1: np.zeros(60), 2: np.tile([3.0, then], 15)}
+
+    def play(one, num, until_s):
+        found = returns[one.policy.version][one.num_episodes :][:num]
+        whole = np.zeros(num, np.int64)
+        return one.take(Score(found, whole, whole, whole > 0), 1.0)
+
+    best = Contestant(policy(1), 7)
+    title = ending(best, play, tmp_path)
+    play(best, 5, None)
+    assert title.defend(policy(2), 99, 6.5)
+    look, again, last = evaluations(tmp_path)
+    assert (again["version"], again["rescored"], again["best"]) == (1, 30, True)
+    for one, num, confirmed, is_best in ((look, 5, False, False), (last, 30, True, won)):
+        assert (one["num_episodes"], one["confirmed"], one["best"]) == (num, confirmed, is_best)
+        assert (one["mean_return"], one["seed"]) == (returns[2][:num].mean(), 12)
+    assert title.holder.policy.version == (2 if won else 1)
+    assert read_curve(tmp_path).mean_return.tolist() == [look["mean_return"]]
+
+
+def test_a_last_policy_whose_episodes_the_grace_cuts_is_no_point_of_the_curve(tmp_path):
+    """Each second costs 1: it would be the best point of all."""
+    best = Contestant(policy(1), 7, fresh=False)
+    title = ending(best, lambda one, num, until_s: lasted(one, num, until_s), tmp_path)
+    whole = np.zeros(5, np.int64)
+    best.take(Score(whole - 60.0, whole, whole, whole > 0), 60.0)
+    title.conclude(best, keep=True)
+    assert not title.defend(policy(2), 99, 6.5)
+    assert read_curve(tmp_path).mean_return.tolist() == [-60.0]
+    assert title.holder is best
+
+
 @pytest.mark.parametrize(("grace_s", "delivered"), [(6, -60.0), (None, -90.0)])
-def test_the_last_score_takes_no_place_where_its_episodes_were_cut(grace_s, delivered):
+def test_the_last_score_takes_no_place_where_its_episodes_were_cut(tmp_path, grace_s, delivered):
     """Those of the looks had more time; whole ones, which take 90 seconds, do take it."""
-    best, rescored = Contestant(None, 1), []
+    best = Contestant(policy(1), 1)
     lasted(best, 5, 60)
 
     def play(one, num, until_s):
@@ -146,7 +205,7 @@ def test_the_last_score_takes_no_place_where_its_episodes_were_cut(grace_s, deli
         whole = np.zeros(num, np.int64)
         return one.take(Score(whole - 90.0, whole, whole, whole > 0), 1)
 
-    title = SimpleNamespace(holder=best, rescore=rescored.append)
-    evaluator = SimpleNamespace(title=title, final_seed=9, num_fresh=30, play=play)
-    Evaluator.play_final(evaluator, np.inf)
-    assert (title.holder.mean_return, rescored) == (delivered, [] if grace_s else [30])
+    title = ending(best, play, tmp_path)
+    title.score(9, np.inf)
+    assert title.holder.mean_return == delivered
+    assert [one["rescored"] for one in evaluations(tmp_path)] == ([] if grace_s else [30])
