@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spreeze_zmq.evaluation.arena import Arena
+from spreeze_zmq.evaluation.budget import rounds_in_time
 from spreeze_zmq.evaluation.contestant import Contestant, Race
 from spreeze_zmq.policy import Policy
 
@@ -145,15 +146,31 @@ class Title:
         return True
 
     def score(self, seed: int, until_s: float) -> None:
-        """Score the best policy by fresh episodes alone, of seeds that have chosen nothing."""
+        """Score the best policy by fresh episodes alone, of seeds that have chosen nothing.
+
+        Where a round with long episodes has no time to end, only scores without such ones would be left. So
+        nothing is played that does not most probably end in time, and no score counts for which less did.
+        """
         best = self.holder
-        if best is None or time.monotonic() >= until_s:
+        if best is None:
             return
+        least = self.least_in_time(best, until_s - time.monotonic())
         final = Contestant(best.policy, seed, final=True)
-        self.play(final, self.num_fresh, until_s)
-        if final.compares:  # episodes that the grace cuts say less than looks, which have more time
+        if least:
+            self.play(final, self.num_fresh, until_s)
+        if least and final.compares and final.num_episodes >= least:
             self.holder = final
             self.rescore(final.num_episodes)
+        else:
+            log.info("no final score: stop_grace_s is too short for whole episodes of the best policy")
+
+    def least_in_time(self, best: Contestant, left_s: float) -> int:
+        """Episodes of the best policy that most probably end in a time; a native task plays all at once."""
+        if self.arena.native or best.score is None:
+            return int(left_s > 0.0)
+        width = self.arena.width
+        rounds = rounds_in_time(left_s, -(-self.num_fresh // width), width, best.wall_s, best.score.lengths)
+        return min(self.num_fresh, rounds * width)
 
     def take_up(self, until_s: float | None = None) -> None:
         """Report, once, a policy that was inherited."""
