@@ -64,7 +64,14 @@ def main(arguments: argparse.Namespace) -> int:
         say("returns of fewer than five runs: the mean, and Student's t")
     runs = [run for each in groups for run in each.runs]
     unlike = [line for group in groups for line in caveats.unlike(group)]
-    more = (*improvements(groups), *unlike, *caveats.releases(groups), *cut(runs), *turned(runs))
+    more = (
+        *improvements(groups),
+        *unlike,
+        *caveats.releases(groups),
+        *cut(runs),
+        *cut_looks(groups),
+        *turned(runs),
+    )
     say("".join(f"{line}\n" for line in more), end="")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:
@@ -159,6 +166,17 @@ def improvements(groups: Sequence[Setting]) -> Iterator[str]:
                 f"{group.env}: {group.label} does not compare with {other.label}: its returns are of "
                 f"episodes of {steps:,} steps, and those of {others:,}"
             )
+
+
+def cut_looks(groups: Sequence[Setting]) -> Iterator[str]:
+    """A line for each run of which time has cut looks: some, which its curve is without, or all."""
+    for group in groups:
+        for run, curve in zip(group.runs, group.curves, strict=True):
+            if curve.is_cut:
+                yield f"{run.folder}: time has cut every look of it: its returns compare with no other"
+            elif number := curve.num_left_out:
+                whole = len(curve.mean_return)
+                yield f"{run.folder}: {number:,} of {number + whole:,} looks are left out: time has cut them"
 
 
 def _improvement(group: Setting, other: Setting) -> str:

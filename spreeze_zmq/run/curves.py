@@ -57,10 +57,14 @@ class Curve:
             each evaluation, and counts of its policy, with those of the run's further groups. Core-seconds
             are NaN in runs of earlier releases, which did not count them.
         mean_return: ``[K]``.
+        is_cut: whether all of them are looks that a limit of time has cut, whose means compare with no other.
+        num_left_out: how many such looks are not in it, as others are whole.
     """
 
     x: dict[str, Array]
     mean_return: Array
+    is_cut: bool = False
+    num_left_out: int = 0
 
     def at(self, axis: str, points: Array) -> Array:
         """The return of the last evaluation at or before each point ``[P]``; NaN before the first."""
@@ -79,18 +83,21 @@ class Joint:
 
 
 def read_curve(folder: Path, *, with_cut: bool = True) -> Curve:
-    """The looks of a run: fresh episodes of the best policies are left out, as those were chosen.
+    """The looks of a run: fresh episodes of the best policies are left out, as those were chosen, and so are
+    looks that a limit of time has cut.
 
     Args:
         folder: of the run.
-        with_cut: with the looks that a limit of time has cut, whose means compare with no other.
+        with_cut: with the latter where all looks are such ones.
 
     Raises:
         InputError: nothing was evaluated, or no evaluation is whole.
     """
     with JournalLines(RunFolder(folder).metrics, ("evaluation", "status", RESUMED)) as lines:
         looks = [*filter(is_look, lines.read("evaluation"))]
-        looks = [look for look in looks if with_cut or not look.get("timed_out")]
+        whole = [look for look in looks if not look.get("timed_out")]
+        is_cut, num_left_out = with_cut and not whole, len(looks) - len(whole)
+        looks = looks if is_cut else whole
         evaluations = list(_numbers(looks, ("t_s", "env_steps", "mean_return")))
         names = ("env_steps", "trained_transitions", "t_s", "core_s", "beyond", "trained_beyond")
         resumed_s = sorted(time_of(each) or 0.0 for each in lines.read(RESUMED))
@@ -115,7 +122,7 @@ def read_curve(folder: Path, *, with_cut: bool = True) -> Curve:
     x = {"wall_s": wall, "env_steps": steps + then(beyond), OWN_STEPS: steps}
     x["trained_transitions"] = then(trained + trained_beyond)
     x["core_s"] = np.where((spent_s == UNKNOWN).any(), np.nan, np.interp(wall, at_s, spent_s))
-    return Curve(x, returns)
+    return Curve(x, returns, is_cut, 0 if is_cut else num_left_out)
 
 
 def _with_further_groups(

@@ -187,6 +187,33 @@ def test_what_time_has_cut_is_said_of_a_best_return(plan, tmp_path, capsys):
     assert "of the episodes of its best return, 4 of 5 cut by time: it compares with no other" in said
 
 
+@pytest.mark.parametrize(
+    ("cut", "last", "line"),
+    [
+        ([False, True], -60.0, "1 of 2 looks are left out: time has cut them"),
+        ([True, True], -6.5, "time has cut every look of it: its returns compare with no other"),
+    ],
+)
+def test_looks_that_time_has_cut_are_said_and_no_return_beside_whole_ones(
+    plan, tmp_path, capsys, cut, last, line
+):
+    """In the table and in the file."""
+    folder = RunFolder.create("run", str(tmp_path / "run"))
+    folder.run_file.write_text(plan.to_json())
+    folder.summary.write_text("{}")
+    journal = Journal(folder.metrics)
+    for row, mean in enumerate((-60.0, -6.5)):
+        look = {"env_steps": row, "mean_return": mean, "timed_out": cut[row]}
+        journal.write("evaluation", float(row), look)
+    journal.close()
+    curves = tmp_path / "curves.csv"
+    assert main(["compare", str(folder.path), "--csv", str(curves)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert f"{folder.path}: {line}" in said
+    assert [float(each) for each in said[1].split("  1  ")[1].split()[:2]] == [last, last]
+    assert float(curves.read_text().splitlines()[-1].split(",")[-3]) == last
+
+
 def test_runs_that_only_end_elsewhere_are_of_one_setting(plan, tmp_path):
     """Where nothing is scheduled over the run."""
     longer = topology.load("pendulum", ["run.stop.env_steps=10000"], cores=2)

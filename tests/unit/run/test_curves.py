@@ -108,6 +108,28 @@ def test_a_curve_is_of_looks_alone(tmp_path):
     assert (found.x["wall_s"].tolist(), found.mean_return.tolist()) == ([1.0, 3.0], [10.0, 20.0])
 
 
+@pytest.mark.parametrize(
+    ("cut", "returns", "is_cut", "num_left_out"),
+    [
+        ((), [-60.0, -50.0, -6.5], False, 0),
+        ((2,), [-60.0, -50.0], False, 1),
+        ((0, 1, 2), [-60, -50, -6.5], True, 0),
+    ],
+)
+def test_a_look_that_time_has_cut_is_no_point_beside_whole_ones(tmp_path, cut, returns, is_cut, num_left_out):
+    """Where each second costs, the sooner it was cut the more it scores. Where all are, it is these."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for row, mean in enumerate((-60.0, -50.0, -6.5)):
+        look = {"env_steps": 100 * row, "mean_return": mean, "timed_out": row in cut}
+        journal.write("evaluation", float(row), look)
+    journal.close()
+    found = read_curve(tmp_path)
+    assert (found.mean_return.tolist(), found.is_cut, found.num_left_out) == (returns, is_cut, num_left_out)
+    if is_cut:
+        with pytest.raises(InputError, match="nothing was evaluated"):
+            read_curve(tmp_path, with_cut=False)
+
+
 def journal_of(folder, *core_s):
     """A journal with an evaluation between the two last statuses, which are a second apart."""
     journal = Journal(folder / "metrics.jsonl")
