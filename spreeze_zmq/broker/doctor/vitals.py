@@ -36,7 +36,7 @@ class Vitals:
     Attributes:
         t_s: time of the newest status.
         status: the numbers of the newest: those of its own, and its maps of numbers by name.
-        looks: the mean return of each first look at a policy; ``num_looks`` counts them.
+        looks: the mean return of each first look that time has not cut; ``num_looks`` counts them.
         last_look: the numbers of the newest one; empty where time has cut it.
         best: return and length in steps of the best one; ``since_best`` the same of the newest after it.
         training: the mean return of training episodes, about one value a second.
@@ -82,16 +82,18 @@ class Vitals:
         if kind == "status":
             self._take_status(t_s, about)
         elif kind == "evaluation" and is_look(about):
+            look, info, is_cut = numbers(about), numbers(about.get("info")), about.get("timed_out")
+            told = [info[name] for name in ("is_success", "success") if name in info]
+            self.successes.update(bool(share) for share in told[:1] if share or not is_cut)
+            self.last_look = {} if is_cut else look
+            if is_cut:
+                return
             self.num_looks += 1
             self.looks.add(about.get("mean_return"), t_s)
-            look, info = numbers(about), numbers(about.get("info"))
-            self.last_look = {} if about.get("timed_out") else look
             self.since_best.append((look.get("mean_return", -math.inf), look.get("mean_length", 0.0)))
             if self.since_best[-1] > self.best:
                 self.best = self.since_best.pop()
                 self.since_best.clear()
-            told = [info[name] for name in ("is_success", "success") if name in info]
-            self.successes.update(bool(share) for share in told[:1])
         elif kind == "episodes":
             self._take_episodes(numbers(about), t_s)
 

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.doctor.vitals import Vitals
 from spreeze_zmq.broker.sightings import Sightings, experience_row
 from spreeze_zmq.envs.bounds import Bounds
 from spreeze_zmq.envs.packed import Packing
@@ -239,6 +240,19 @@ def test_the_figures_of_several_samplers_become_one_row():
     assert (row["reward_min"], row["reward_max"], row["terminated"]) == (-5.0, 2.0, 6.0)
     assert (row["terminated_longest"], row["terminated_at_longest"]) == (50.0, 3.0)
     assert experience_row([{}]) == {}
+
+
+def test_looks_that_time_has_cut_say_nothing_of_the_return():
+    """Where each step costs, they would be the best, as long as the cut let them. A success is one."""
+    vitals = Vitals({})
+    whole, cut = {"mean_return": -60.0, "mean_length": 100}, {"mean_return": -6.5, "mean_length": 10}
+    cut |= {"timed_out": True, "info": {"is_success": 0.0}}
+    for t_s in range(12):
+        vitals.take("evaluation", float(t_s), whole if t_s < 6 else cut)
+    assert (vitals.best, vitals.num_looks, vitals.has_risen) == ((-60.0, 100.0), 6, False)
+    assert (vitals.last_look, vitals.successes.total()) == ({}, 0)
+    vitals.take("evaluation", 12.0, {**cut, "info": {"is_success": 0.2}})
+    assert (vitals.successes[True], vitals.num_looks) == (1, 6)
 
 
 @pytest.mark.parametrize(
