@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from spreeze_zmq.base.allowance import Allowance
+from spreeze_zmq.base.journal import time_of
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.words import failure_rows, finding_line, findings, mistakes
 
@@ -65,6 +67,7 @@ class News:
         self._returns = Sparing(f"further returns to a checkpoint {place}")
         self._requests = Sparing(f"further requests {place}")
         self._evaluated: set[str] = set()
+        self._stopping_s = math.inf
         self._found: dict[str, str] = {}
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
@@ -89,6 +92,8 @@ class News:
         asked = [(row.get("t_s"), str(row.get("line"))) for row in status.get("requests", ())]
         lines += self._requests.of([(row, row[1]) for row in asked], now_s)
         lines += self._findings(status)
+        if status.get("state") == "stopping":
+            self._stopping_s = min(self._stopping_s, time_of(status) or 0.0)
         return lines + self._evaluation(_table_in(_table_in(status, "evaluation"), "last"))
 
     def _evaluation(self, look: Mapping[str, Any]) -> list[str]:
@@ -97,7 +102,9 @@ class News:
         kind, why = "", ""
         if look.get("timed_out"):
             kind, cut = "timed_out", f"{look.get('num_truncated')} of {num_whole} episodes"
-            why = f"{cut} had not ended after components.evaluator.max_s and were cut"
+            at_end = (time_of(look) or 0.0) > self._stopping_s
+            limit = "half of components.evaluator.stop_grace_s" if at_end else "components.evaluator.max_s"
+            why = f"{cut} had not ended after {limit} and were cut"
         elif num_failed > num_whole:
             kind, failed = "failed", f"{num_failed:,} episodes ended with a failure of their environment"
             why = f"{failed}, and the {num_whole} whole ones may be the easy ones"

@@ -24,6 +24,21 @@ def test_looks_that_compare_with_no_other_are_told_once(tmp_path):
     assert news.of(most) == news.of(cut) == []
 
 
+@pytest.mark.parametrize(
+    ("look_s", "limit"), [(8.0, "max_s"), (11.0, "half of components.evaluator.stop_grace_s")]
+)
+def test_what_has_cut_a_look_is_named(tmp_path, look_s, limit):
+    """The first policy of a run that ends early is looked at in its grace, whatever ``max_s`` is."""
+    news, row = News(RunFolder(tmp_path)), {"num_episodes": 5, "num_truncated": 5, "timed_out": True}
+    assert news.of({"t_s": 10.0, "state": "stopping", "evaluation": {"last": None}}) == []
+    last = {**row, "t_s": look_s}
+    [line] = news.of({"t_s": 11.5, "state": "stopping", "evaluation": {"last": last}})
+    assert (
+        f"5 of 5 episodes had not ended after {limit.replace('max_s', 'components.evaluator.max_s')} and"
+        in line
+    )
+
+
 def test_a_finding_is_told_when_it_comes_and_when_it_leaves(tmp_path):
     """Once each, whatever its figures are meanwhile; not at the end, when nothing is judged any more."""
     news, plan = News(RunFolder(tmp_path)), topology.load("pendulum", ["algorithm.learning_rate=1.0"])
