@@ -253,6 +253,28 @@ def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time
     assert kept(peers).version == 1
 
 
+THREE_S = ["run.env_kwargs.step_s=0.1", "components.evaluator.episode_steps=10", "run.stop={ minutes = 1 }"]
+THREE_S += ["components.evaluator.workers=0", "components.evaluator.cost_share=0.0001"]
+
+
+@pytest.mark.parametrize(
+    "peers", [[*OWN, f"run.env={HERE}:Point", *THREE_S, "components.evaluator.stop_grace_s=3"]], indirect=True
+)
+def test_a_last_policy_for_whose_look_the_grace_is_too_short_is_no_look_and_that_is_told(peers):
+    """A look takes three seconds. The best policy keeps its score, as its fresh ones have no time either."""
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    assert not evaluation(peers)["timed_out"]
+    publish(peers, 2, seed=2)
+    for _ in range(2):
+        peers.later_report()
+    assert end(peers, process) == []
+    (note,) = peers.between("begun", None, "request")
+    assert (note.fields["who"], note.fields["what"]) == ("evaluator-0", "note")
+    assert "the last policy, version 2, was not compared with the best one" in note.fields["text"]
+    assert kept(peers).metadata["num_episodes"] == "3"
+
+
 LUCK = [*OFTEN, *ENDLESS, "run.env_kwargs.luck=True", "components.evaluator.episode_steps=5"]
 LUCK += ["run.stop={ minutes = 1 }"]
 
