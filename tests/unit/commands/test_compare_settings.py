@@ -1,5 +1,6 @@
 """What ``spreeze compare`` takes for runs of one setting: those that differ in their seeds alone."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -211,7 +212,7 @@ def test_looks_that_time_has_cut_are_said_and_no_return_beside_whole_ones(
     said = capsys.readouterr().out.splitlines()
     assert f"{folder.path}: {line}" in said
     assert [float(each) for each in said[1].split("  1  ")[1].split()[:2]] == [last, last]
-    assert float(curves.read_text().splitlines()[-1].split(",")[-3]) == last
+    assert float(list(csv.DictReader(curves.open()))[-1]["return"]) == last
 
 
 def test_runs_that_only_end_elsewhere_are_of_one_setting(plan, tmp_path):
