@@ -78,7 +78,7 @@ def shipped_folder(name: str) -> Path:
 def processor(path: str = "/proc/cpuinfo") -> Mapping[str, str]:
     """The properties of the first processor; none if the file cannot be read."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
     pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
@@ -97,7 +97,8 @@ def cpu_model(path: str = "/proc/cpuinfo") -> str:
         return named
     kinds: dict[str, None] = {}
     with contextlib.suppress(OSError):
-        for key, _, value in (line.partition(":") for line in Path(path).read_text().splitlines()):
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        for key, _, value in (line.partition(":") for line in lines):
             if key.strip() in CORE_KINDS:
                 kinds[f"{key.strip()} {value.strip()}"] = None
     return ", ".join((platform.machine(), *kinds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def memory_left(process: Path = Path("/proc/self")) -> int | None:
     """Bytes that this process's control groups still let it take, the least of all: up to the limit, with the
     files' pages that the kernel gives up for it; None without a limit.
     """
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         left = map(_memory_left_of, _groups(process, "memory"))
         return min((each for each in left if each is not None), default=None)
     return None
@@ -42,7 +43,7 @@ def memory_left(process: Path = Path("/proc/self")) -> int | None:
 
 def _limit(process: Path) -> tuple[float, Path] | None:
     """The smallest quota, and its group; None without one."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         groups = _groups(process, "cpu")
         found = [(quota, folder) for folder in groups if (quota := _quota_of(folder)) is not None]
         return min(found, default=None)
@@ -56,20 +57,28 @@ def _groups(process: Path, controller: str) -> Iterator[Path]:
         process: its folder in /proc.
         controller: whose groups are meant in version 1; in version 2 they are the same for all.
     """
-    lines = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+    lines = [line.split(":", 2) for line in _lines(process / "cgroup")]
     group_of = {name: path for _, names, path in lines for name in names.split(",")}
-    for line in (process / "mountinfo").read_text().splitlines():
-        mount, _, kind = line.partition(" - ")
-        root, folder = (_plain(name) for name in mount.split()[3:5])
-        kind, _, options = kind.split(maxsplit=2)
+    for line in _lines(process / "mountinfo"):
+        mount, _, about = line.partition(" - ")
+        kind, _, rest = about.partition(" ")
+        options = rest.rpartition(" ")[2]  # behind the source, which may be empty
         name = {"cgroup": controller, "cgroup2": ""}.get(kind)
         if name not in group_of or (name and name not in options.split(",")):
             continue
+        root, folder = (_plain(each) for each in mount.split(" ")[3:5])
         within = Path(group_of[name])
         inner = within.relative_to(root) if within.is_relative_to(root) else Path()
         yield Path(folder)  # a container without namespaces sees its own group at the mount
         for depth in range(len(inner.parts)):
             yield Path(folder, *inner.parts[: depth + 1])
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file of /proc that names what others have named: in any bytes, and in characters that
+    Python, too, takes for the end of a line.
+    """
+    return [line for line in os.fsdecode(path.read_bytes()).split("\n") if line]
 
 
 def _plain(name: str) -> str:

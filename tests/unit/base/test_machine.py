@@ -82,6 +82,23 @@ def test_a_container_is_as_busy_as_what_runs_in_it(machine, monkeypatch, version
     assert Cores()._num_cpus == min(1.5, len(os.sched_getaffinity(os.getppid())))
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"/home/bob/Donn\xe9es rw - ext4 /dev/sdb1",
+        b"/tmp/x rw - tmpfs ",
+        b"/mnt/a\xe2\x80\xa8b rw - ext4 /dev/sdb1",
+    ],
+    ids=["no UTF-8", "no source", "a line separator of Unicode"],
+)
+def test_a_mount_of_anybody_costs_nobody_the_quota(machine, odd):
+    """A stick or a remote folder of another user, of any name."""
+    folder = machine(2, "/pod/one", {"pod/one": "150000"})
+    mounts = folder / "mountinfo"
+    mounts.write_bytes(b"29 1 0:33 / %b rw\n" % odd + mounts.read_bytes())
+    assert quota_cores(folder) == 1.5
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, version):
     """The least of all groups around it, with the pages of files, which the kernel gives up for it."""

@@ -4,7 +4,9 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -14,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from spreeze_zmq.base import usage
 from spreeze_zmq.base.files import plain, write_json
 from spreeze_zmq.base.journal import Journal, read_journal
-from spreeze_zmq.base.usage import Family
+from spreeze_zmq.base.usage import Family, Threads
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.run.journal_lines import JournalLines
 
@@ -62,6 +64,26 @@ def test_the_memory_of_descendants_counts(monkeypatch):
         assert family.rss_bytes() > alone + size
         child.communicate(b"\n")
     assert family.rss_bytes() < alone + size / 2
+
+
+def test_a_threads_name_that_is_cut_inside_of_a_character_is_passed_over():
+    """The kernel keeps 15 bytes; a library or an environment has named it."""
+    named, done = threading.Event(), threading.Event()
+
+    def work():
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_bytes(b"Vorg\xc3")
+        named.set()
+        done.wait(30)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert named.wait(30)
+        assert Threads("no such").cpu_s() == 0.0
+        assert Threads("Vorg").cpu_s() > 0.0
+    finally:
+        done.set()
+        thread.join()
 
 
 # --- the journal ----------------------------------------------------------------------------------
