@@ -33,7 +33,8 @@ def quota_used_s(below: int, process: Path = Path("/proc/self")) -> float | None
 
 def memory_left(process: Path = Path("/proc/self")) -> int | None:
     """Bytes that this process's control groups still let it take, the least of all: up to the limit, with the
-    files' pages that the kernel gives up for it; None without a limit.
+    files' pages that the kernel gives up for it; None without a limit. Beyond version 2's "high" processes go
+    on, but wait for the kernel to make room.
     """
     with contextlib.suppress(OSError, ValueError):
         left = map(_memory_left_of, _groups(process, "memory"))
@@ -101,14 +102,16 @@ def _quota_of(group: Path) -> float | None:
 def _memory_left_of(group: Path) -> int | None:
     """The bytes that are left in one group; None if it has no limit."""
     with contextlib.suppress(OSError, ValueError):
-        if (file := group / "memory.max").exists():
-            limit, used, cached = file.read_text(), "memory.current", ("inactive_file", "active_file")
+        files = [file for name in ("max", "high") if (file := group / f"memory.{name}").exists()]
+        if files:
+            used, cached = "memory.current", ("inactive_file", "active_file")
         else:
-            limit, used = (group / "memory.limit_in_bytes").read_text(), "memory.usage_in_bytes"
+            files, used = [group / "memory.limit_in_bytes"], "memory.usage_in_bytes"
             cached = ("total_inactive_file", "total_active_file")
-        if limit.strip() == "max":
+        limits = [int(text) for file in files if (text := file.read_text().strip()) != "max"]
+        if not limits:
             return None
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         pages = sum(int(stat.get(name, 0)) for name in cached)
-        return max(0, int(limit) - int((group / used).read_text()) + pages)
+        return max(0, min(limits) - int((group / used).read_text()) + pages)
     return None

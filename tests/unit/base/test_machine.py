@@ -99,17 +99,18 @@ def test_a_mount_of_anybody_costs_nobody_the_quota(machine, odd):
     assert quota_cores(folder) == 1.5
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, version):
+@pytest.mark.parametrize(("version", "least"), [(1, "limit_in_bytes"), (2, "max"), (2, "high")])
+def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, version, least):
     """The least of all groups around it, with the pages of files, which the kernel gives up for it."""
     folder = machine(version, "/pod/one", dict.fromkeys(("", "pod", "pod/one"), "-1"))
-    limit, used, total, unlimited = {
-        1: ("limit_in_bytes", "usage_in_bytes", "total_", "9223372036854771712"),
-        2: ("max", "current", "", "max"),
+    limits, used, total, unlimited = {
+        1: (("limit_in_bytes",), "usage_in_bytes", "total_", "9223372036854771712"),
+        2: (("max", "high"), "current", "", "max"),
     }[version]
     for path, most in (("", unlimited), ("pod", "5000"), ("pod/one", unlimited)):
         group = folder / "a mount" / path
-        (group / f"memory.{limit}").write_text(f"{most}\n")
+        for limit in limits:
+            (group / f"memory.{limit}").write_text(f"{most if limit == least else unlimited}\n")
         (group / f"memory.{used}").write_text("4000\n")
         (group / "memory.stat").write_text(f"cache 1\n{total}inactive_file 700\n{total}active_file 40\n")
     monkeypatch.setattr(ring, "memory_left", lambda: memory_left(folder))
