@@ -1,6 +1,7 @@
 """What tests share: a cache and keys that are not the user's, and one thread where sums must repeat."""
 
 import contextlib
+import fcntl
 import importlib
 import logging
 import os
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.base.machine import cache_folder
+from spreeze_zmq.base.once import HAS_NO_LOCKS
 from spreeze_zmq.envs import probing
 from spreeze_zmq.nn.native import library
 from spreeze_zmq.peers import peers as harness
@@ -239,6 +241,16 @@ def forked(servers):
 def by_command(forked, monkeypatch):
     """The harness starts them by their commands, as somebody else does."""
     monkeypatch.setattr(harness, "Life", Life)
+
+
+@pytest.fixture(params=HAS_NO_LOCKS)
+def no_locks(request, monkeypatch):
+    """A file system that has none, in this process."""
+
+    def flock(file, how):
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ Its file survives the search, so that a search that was killed goes on.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import warnings
@@ -17,6 +18,7 @@ import numpy as np
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import append_to
+from spreeze_zmq.base.once import HAS_NO_LOCKS
 from spreeze_zmq.commands.search.space import Varied
 from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.run.curves import Array
@@ -205,18 +207,22 @@ class Study:
 
 
 def _locked(folder: Path) -> BinaryIO:
-    """An open file of the folder whose lock says that a search is at work there.
+    """An open file of the folder whose lock says that a search is at work there, where the file system has
+    locks.
 
     Raises:
-        InputError: another one is.
+        InputError: another one is, or the file cannot be written.
     """
-    try:
-        file = append_to(folder / "study.lock")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"--study {folder}: another search is at work there") from None
-    except OSError as error:
-        raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
+    with contextlib.ExitStack() as refused:
+        try:
+            file = refused.enter_context(append_to(folder / "study.lock"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"--study {folder}: another search is at work there") from None
+        except OSError as error:
+            if error.errno not in HAS_NO_LOCKS:
+                raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
+        refused.pop_all()
     return file
 
 

@@ -156,6 +156,12 @@ def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
     assert found == [(3.0, ""), (1.0, "ended early"), (None, "failed")]
 
 
+@pytest.mark.usefixtures("no_locks")
+def test_a_search_on_a_disk_without_locks_begins(tmp_path):
+    """Its study is a journal that several may write."""
+    assert opened(tmp_path).ask()[0] == 0
+
+
 def test_a_search_that_goes_on_tries_other_values(tmp_path):
     """Each session chooses by the seed and what there is already."""
     seen = []
