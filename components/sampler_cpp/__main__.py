@@ -5,13 +5,14 @@ import importlib.util
 import os
 import platform
 import re
+import secrets
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spreeze_zmq.base.machine import cache_folder, cpu_flags
+from spreeze_zmq.base.machine import cache_folder, claim, cpu_flags
 from spreeze_zmq.base.once import digest, made_once
 
 HERE = Path(__file__).absolute().parent
@@ -71,14 +72,20 @@ def built() -> Path:
     definitions = [f"MUJOCO={mujoco}", f"GYMNASIUM={package('gymnasium')}"]
     linked = sorted(path.name for path in Path(mujoco).glob("libmujoco.so*"))  # the version is in the name
     machine = (*definitions, *linked, *sorted(cpu_flags()), *system(), os.environ.get("CXX", ""))
-    folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
+    folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE), platform.node())}"
 
     def say(line: str) -> None:
         print(f"sampler: {line}", file=sys.stderr)
 
     def make(path: Path) -> None:
-        compile_in(folder, definitions)
-        shutil.copy2(folder / "sampler_cpp", path)
+        held = claim(folder.name)
+        own = folder if held else folder.with_name(f"{folder.name}-{secrets.token_hex(4)}")
+        compile_in(own, definitions)
+        shutil.copy2(own / "sampler_cpp", path)
+        if held:
+            held.close()
+        else:  # another process builds there, and the cache's disk has no locks
+            shutil.rmtree(own)
 
     program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
     return made_once(program, make, "building this sampler", say)

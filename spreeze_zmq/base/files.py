@@ -14,6 +14,7 @@ import math
 import os
 import pwd
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -51,19 +52,23 @@ def file_name(text: str) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
+def replacing(
+    path: Path, *, sync: bool = False, place: Callable[[Path, Path], object] = os.replace
+) -> Iterator[Path]:
     """The path at which to write a file, which then replaces ``path``; nothing is left where that fails.
 
     Args:
-        path: where the file appears; the one to write has the same suffix, and a name of this process.
+        path: where the file appears; the one to write has the same suffix, and a name that no other has:
+            processes of several machines and containers share folders, and have the same ids.
         sync: whether the whole file or the earlier one is there even after a power failure.
+        place: gives the written file its name.
     """
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
     try:
         yield temporary
         if sync:
             _sync(temporary)
-        os.replace(temporary, path)
+        place(temporary, path)
         if sync:
             _sync(path.parent)
     finally:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def digest(*parts: str | bytes) -> str:
 @contextlib.contextmanager
 def alone(path: Path, doing: str = "", say: Callable[[str], object] = log.info) -> Iterator[None]:
     """One process makes a file while the others wait for it; where the file system has no locks, each makes
-    it, and the last one stays.
+    it.
 
     Args:
         path: of the file.
@@ -74,7 +75,7 @@ def made_once(
         path: of the file; where it is missing, one process makes it and the others wait.
         make: writes the file to the path that it is given.
         doing: what ``make`` does, for those that wait.
-        say: called with a line before a wait.
+        say: that of :func:`alone`.
 
     Raises:
         OSError: the folder cannot be written; or whatever ``make`` raises.
@@ -83,6 +84,17 @@ def made_once(
         return path
     with alone(path, doing, say):
         if not is_compiled(path):
-            with replacing(path, sync=True) as beside:
+            with replacing(path, sync=True, place=_place_first) as beside:
                 make(beside)
     return path
+
+
+def _place_first(beside: Path, path: Path) -> None:
+    """Give a file its name unless another one has it: that of a machine without the same locks. Where it is
+    loaded already, some network file systems would take it from those who have it, and they die of SIGBUS.
+    """
+    with contextlib.suppress(OSError):  # without hard links, or where what is there was torn
+        os.link(beside, path)
+        return
+    if not is_compiled(path):
+        os.replace(beside, path)

@@ -4,6 +4,8 @@ import json
 import platform
 import struct
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -59,6 +61,27 @@ def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):
     assert (after := program.built()) != before
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "debian", "VERSION_ID": "7"})
     assert program.built() != after
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_builds_at_once_have_folders_of_their_own_where_no_lock_parts_them(tmp_path, monkeypatch):
+    """One would link what the other has half compiled."""
+    both = threading.Barrier(2, timeout=30)
+
+    def compile_in(folder, _):
+        folder.mkdir()
+        both.wait()
+        (folder / "sampler_cpp").write_bytes(ELF)
+        both.wait()
+
+    monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(program, "compile_in", compile_in)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(program.built) for _ in range(2))
+        assert first.result(60) == second.result(60)
+    assert first.result().read_bytes() == ELF
+    assert len(list(tmp_path.glob("build-*"))) == 1, "the other folder is left behind"
 
 
 def test_a_program_that_may_not_run_is_one_line(tmp_path, monkeypatch, capsys):

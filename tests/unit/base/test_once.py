@@ -1,9 +1,9 @@
 """What a machine makes once: whole, by one process, while the others wait."""
 
-import errno
 import os
 import queue
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,16 +26,53 @@ def test_a_file_is_made_once_and_whole(tmp_path):
     assert path.read_bytes() == ELF + b"first"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
-def test_a_cache_on_a_file_system_without_locks_is_used(tmp_path, monkeypatch, number):
+@pytest.mark.usefixtures("no_locks")
+def test_a_cache_on_a_file_system_without_locks_is_used(tmp_path):
     """As Lustre's and some of NFS; a run would lose the native layers for it."""
-
-    def flock(lock, how):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", flock)
     made = made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF), "making it")
     assert made.read_bytes() == ELF
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_the_first_file_is_whole_and_stays(tmp_path):
+    """Processes of two containers have the same ids; and those who have loaded a library keep it."""
+    path, writing, made = tmp_path / "made", threading.Event(), threading.Event()
+
+    def late(beside):
+        with beside.open("wb") as file:
+            file.write(ELF)
+            file.flush()
+            writing.set()
+            made.wait(30)
+            file.write(b"second")
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        later = elsewhere.submit(made_once, path, late, "making it")
+        assert writing.wait(30)
+        made_once(path, lambda beside: beside.write_bytes(ELF + b"first"), "making it")
+        first = path.stat().st_ino
+        made.set()
+        assert later.result(30) == path
+    assert path.read_bytes() == ELF + b"first"
+    assert path.stat().st_ino == first
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize("links", [True, False])
+def test_what_was_torn_is_made_again(tmp_path, monkeypatch, links):
+    """Also on a disk without hard links."""
+
+    def refuse(*_):
+        raise PermissionError("no links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "made"
+    path.write_bytes(bytes(8))
+    for _ in range(2):
+        made_once(path, lambda beside: beside.write_bytes(ELF), "making it")
+        assert path.read_bytes() == ELF
+        path.unlink()
 
 
 def test_who_comes_while_a_file_is_made_says_so_and_waits_for_it(tmp_path):

@@ -111,7 +111,7 @@ def test_half_written_files_of_the_killed_are_removed(tmp_path):
         folder.path / f".{folder.best_policy.name}.123",
         folder.outbox / ".sampler-0.123" / "want",
         videos / ".123.000001000.mp4",
-        checkpoint / ".writing-123-critic_learner.pt",
+        checkpoint / ".writing-0a1b2c3d-critic_learner.pt",
     ]
     whole = [folder.summary, checkpoint / "critic_learner.pt", folder.path / ".mine"]
     for path in (*torn, *whole):
