@@ -8,8 +8,10 @@ import fcntl
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 from spreeze_zmq.base.files import replacing
 
@@ -19,6 +21,8 @@ log = logging.getLogger("spreeze")
 HAS_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 #: The first bytes of a library and of a program.
 ELF = b"\x7fELF"
+#: Time between two looks at whether another process has made it.
+POLL_S = 0.2
 
 
 def digest(*parts: str | bytes) -> str:
@@ -28,31 +32,53 @@ def digest(*parts: str | bytes) -> str:
 
 
 @contextlib.contextmanager
-def alone(path: Path, doing: str = "", say: Callable[[str], object] = log.info) -> Iterator[None]:
-    """One process makes a file while the others wait for it; where the file system has no locks, each makes
-    it.
+def alone(
+    path: Path, most_s: float, doing: str = "", say: Callable[[str], object] = log.info
+) -> Iterator[None]:
+    """One process makes a file while the others wait for it; where the file system has no locks, or the one
+    takes too long, each makes it.
 
     Args:
         path: of the file.
+        most_s: how long one process is waited for. It may be stopped, and the lock of a machine that was lost
+            may stay.
         doing: what the one does meanwhile, for those that wait; empty where that takes no time.
-        say: called with a line before a wait.
+        say: called with a line before a wait, and where that ends in vain.
 
     Raises:
         OSError: the file's folder cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
+    with path.with_name(f"{path.name}.lock").open("a") as lock:
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if doing:
-                    say(f"waiting for another process of this user, which is {doing}")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            _wait_for(lock, most_s, doing, say)
         except OSError as error:
             if error.errno not in HAS_NO_LOCKS:
                 raise
         yield
+
+
+def _wait_for(lock: TextIO, most_s: float, doing: str, say: Callable[[str], object]) -> None:
+    """Lock a file, or wait in vain for the one that has locked it. Each of those that do so one after another
+    has its time: the file's says when the last one began.
+    """
+    seen_ns, until_s = -1, 0.0
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.utime(lock.fileno())
+            return
+        if seen_ns < 0 and doing:
+            say(f"waiting for another process of this user, which is {doing}")
+        if (began_ns := os.fstat(lock.fileno()).st_mtime_ns) != seen_ns:
+            seen_ns, until_s = began_ns, time.monotonic() + most_s
+        elif time.monotonic() >= until_s:
+            say(
+                f"another process of this user has had {lock.name} for {most_s:.0f} s and is not waited for "
+                "any longer: end it if it is stopped, or delete that file"
+            )
+            return
+        time.sleep(POLL_S)
 
 
 def is_compiled(path: Path) -> bool:
@@ -67,14 +93,19 @@ def is_compiled(path: Path) -> bool:
 
 
 def made_once(
-    path: Path, make: Callable[[Path], object], doing: str, say: Callable[[str], object] = log.info
+    path: Path,
+    make: Callable[[Path], object],
+    most_s: float,
+    doing: str,
+    say: Callable[[str], object] = log.info,
 ) -> Path:
     """``path``, a library or a program that appears only when it is complete, and outlives a power failure.
 
     Args:
         path: of the file; where it is missing, one process makes it and the others wait.
         make: writes the file to the path that it is given.
-        doing: what ``make`` does, for those that wait.
+        most_s: the longest that ``make`` takes.
+        doing: what it does, for those that wait.
         say: that of :func:`alone`.
 
     Raises:
@@ -82,7 +113,7 @@ def made_once(
     """
     if is_compiled(path):
         return path
-    with alone(path, doing, say):
+    with alone(path, most_s, doing, say):
         if not is_compiled(path):
             with replacing(path, sync=True, place=_place_first) as beside:
                 make(beside)

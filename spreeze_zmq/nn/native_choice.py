@@ -23,6 +23,8 @@ from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 
 #: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
 MOST_ROWS = 1024
+#: Longest wait for another learner's measurement, which is some seconds: well within the time to be ready.
+MOST_S = 10.0
 #: Results are checked on this many rows.
 FEW_ROWS = 64
 #: Measurements of each format, in turn; the fastest counts.
@@ -207,7 +209,8 @@ def _fastest(
     by_name = {NAMES[dtype]: dtype for dtype in dtypes}
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the first of several learners decides for all
-            stack.enter_context(alone(file_of(subject), "measuring the number formats of these layers"))
+            doing = "measuring the number formats of these layers"
+            stack.enter_context(alone(file_of(subject), MOST_S, doing))
         if (known := recall(subject, by_name.__getitem__)) is not None:
             return known
         seconds = _seconds(parts, min(rows, MOST_ROWS), dtypes)

@@ -194,7 +194,8 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         say(f"compiling the native layers with {compiler} for {instructions}, once")
         compile_to(path, compiler, flags)
 
-    return made_once(folder / name_of(flags, compiler), make, "compiling the native layers", say)
+    path = folder / name_of(flags, compiler)
+    return made_once(path, make, TIMEOUT_S, "compiling the native layers", say)
 
 
 def folder_of_libraries() -> Path:

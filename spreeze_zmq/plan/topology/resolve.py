@@ -32,6 +32,8 @@ MAX_SAMPLERS_ON_FEW_CORES = 8
 MOST_UNMEASURED_THREADS = 2
 #: Two measurements of one environment differ by less than this factor; with more it is no longer the same.
 SAME_STEP = 2.0
+#: Longest wait for another process that looks up or writes such a measurement.
+FILE_S = 10.0
 #: Of which known times this process has said that they decide otherwise than today's: a command loads a
 #: topology once for each of its runs.
 _said: set[Path] = set()
@@ -109,7 +111,7 @@ def usual_step_s(env: EnvironmentSpec, timing: Timing) -> float:
         return step_s
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(alone(file))
+            stack.enter_context(alone(file, FILE_S))
             can_be_written = True
         except OSError:
             can_be_written = False
