@@ -53,7 +53,7 @@ def file_name(text: str) -> str:
 
 @contextlib.contextmanager
 def replacing(
-    path: Path, *, sync: bool = False, place: Callable[[Path, Path], object] = os.replace
+    path: Path, *, sync: bool = False, place: Callable[[Path, Path], object] | None = None
 ) -> Iterator[Path]:
     """The path at which to write a file, which then replaces ``path``; nothing is left where that fails.
 
@@ -61,14 +61,14 @@ def replacing(
         path: where the file appears; the one to write has the same suffix, and a name that no other has:
             processes of several machines and containers share folders, and have the same ids.
         sync: whether the whole file or the earlier one is there even after a power failure.
-        place: gives the written file its name.
+        place: gives the written file its name, by default in place of an earlier one.
     """
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
     try:
         yield temporary
         if sync:
             _sync(temporary)
-        place(temporary, path)
+        (place or os.replace)(temporary, path)
         if sync:
             _sync(path.parent)
     finally:
