@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -202,44 +202,6 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
     if errors is not None and (not isinstance(errors, torch.Tensor) or tuple(errors.shape) != (size,)):
         problem = f"{name} gives priorities as {shown(errors)}, expected a tensor of shape ({size},)"
         raise AlgorithmError(algorithm, problem)
-
-
-def check_held(algorithm: Algorithm, part: str, loss: torch.Tensor, held: Collection[int]) -> None:
-    """Raise AlgorithmError if a backward pass reaches a parameter that nothing trains.
-
-    Args:
-        algorithm: the one with the loss.
-        part: ``"critic"`` or ``"policy"``.
-        loss: before its backward pass.
-        held: ids of the parameters that this part trains.
-    """
-    for parameter in _leaves(loss):
-        if id(parameter) in held:
-            continue
-        name = next((name for name, value in vars(algorithm).items() if _holds(value, parameter)), "")
-        what = f"self.{name}" if name else f"a tensor of shape {tuple(parameter.shape)}"
-        hint = f"return it from networks(), as in Networks({part}={{..., {name or 'NAME'!r}: ...}})"
-        problem = f"{part}_loss depends on {what}, which nothing trains: it is in no group of networks()"
-        raise AlgorithmError(algorithm, f"{problem}; {hint}, or detach() it")
-
-
-def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors into which a backward pass would add gradients."""
-    ahead, seen = [loss.grad_fn], set()
-    while ahead:
-        node = ahead.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if (leaf := getattr(node, "variable", None)) is not None:
-            yield leaf
-        ahead += [following for following, _ in node.next_functions]
-
-
-def _holds(value: object, parameter: torch.Tensor) -> bool:
-    if isinstance(value, torch.nn.Module):
-        return any(parameter is each for each in value.parameters())
-    return value is parameter
 
 
 def check_targets(algorithm: Algorithm, targets: Any, steps: int, envs: int) -> None:

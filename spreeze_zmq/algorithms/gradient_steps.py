@@ -14,15 +14,9 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Loss
-from spreeze_zmq.algorithms.declared import (
-    Fields,
-    blaming,
-    check_finite,
-    check_held,
-    check_loss,
-    check_targets,
-)
+from spreeze_zmq.algorithms.declared import Fields, blaming, check_finite, check_loss, check_targets
 from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
+from spreeze_zmq.algorithms.leaves import LOOKED_AT, Leaves
 from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.nn.device import captured
@@ -74,6 +68,7 @@ class GradientSteps:
         self._after = getattr(self.algorithm, after)
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
         self._is_own = not kind.__module__.startswith(SHIPPED)
+        self._leaves = Leaves(self.algorithm, part)
         self.num_updates = 0
         self.env_steps = self.run_env_steps = 0
 
@@ -134,6 +129,8 @@ class GradientSteps:
         """The part of an update that is recorded as a CUDA graph or on a tape: the gradient and a step along
         it. Returns metrics and priorities.
         """
+        if self._is_own:  # a loss may ask for the gradient of a field, into which the next batch is drawn
+            tensors = tuple(None if each is None else each.detach() for each in tensors)
         batch = Fields(**self._in_rows(dict(zip(self._names, tensors, strict=True))))
         for name in ("obs", "next_obs"):
             if vars(batch).get(name) is not None:
@@ -145,8 +142,8 @@ class GradientSteps:
         size = 0 if entries is None else len(entries)
         metrics = self._metrics_of(loss, measured)
         check_loss(self.algorithm, self.part, loss._replace(metrics=metrics), size)
-        if self.num_updates == 0:
-            check_held(self.algorithm, self.part, loss.loss, self._networks.held())
+        if self.num_updates < LOOKED_AT:
+            self._leaves.check(loss.loss, self._networks.held())
         if loss.loss.is_cpu:  # a GPU would have to be waited for: its weights are checked when published
             value = loss.loss.detach()
             recording.each_time(lambda: check_finite(value, self.algorithm, self.part, self.num_updates + 1))

@@ -23,7 +23,7 @@ _AROUND = (
     *(
         f"algorithms/{name}.py"
         for name in (
-            *("half", "gradient_steps", "learner_networks", "flat_networks"),
+            *("half", "gradient_steps", "learner_networks", "flat_networks", "leaves"),
             *("optimiser", "moving", "declared", "observations"),
         )
     ),
