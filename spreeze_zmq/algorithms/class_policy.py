@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
-from spreeze_zmq.algorithms.declarations import Networks
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -84,9 +84,11 @@ class ClassPolicy:
     ) -> None:
         import torch
 
+        from spreeze_zmq.algorithms.acting import acting_part, set_networks, withdraw_others
+        from spreeze_zmq.algorithms.declared import blaming
         from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 
-        self._torch = torch
+        self._torch, self._blaming = torch, partial(blaming, kind)
         env = EnvironmentSpec.from_dict(description["environment"])
         # the first numbers of networks are drawn, and replaced below; the caller may have a default device
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
@@ -94,15 +96,16 @@ class ClassPolicy:
             if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
                 _check_lists(description["options"])
                 with torch.device("meta"):
-                    _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
+                    _check_size(acting_part(self.algorithm.networks()), arrays["parameters"])
             networks = self.algorithm.networks()
-            part = _acting_part(networks)
-            for name, module in part.items():
-                setattr(self.algorithm, name, module.eval().requires_grad_(False))
+            part = acting_part(networks)
             FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
+            set_networks(self.algorithm, networks)
+            num_outputs = self.algorithm.distribution().num_outputs
+            withdraw_others(self.algorithm, networks)
         self.modules, self.network = part, part[networks.acting]
+        self._acts = f"the network {networks.acting!r}"
         self._rows = ObservationScaling(description["observation"], arrays)
-        num_outputs = self.algorithm.distribution().num_outputs
         self._head = make_head(description["distribution"], arrays, num_outputs)
         low, high = env.action_low, env.action_high
         self._bounds = limits_of(description["environment"]) if low is None or high is None else (low, high)
@@ -149,13 +152,13 @@ class ClassPolicy:
         """
         if self.acts_by_itself:
             return obs
-        with self._torch.inference_mode():
-            rows = self._torch.from_numpy(self._rows(obs))
+        rows = self._torch.from_numpy(self._rows(obs))
+        with self._torch.no_grad(), self._blaming(self._acts):
             if self.memory_size == 0 or memory is None:
-                output: Floats = self.network(rows).numpy()
+                output: Floats = self.network(rows).detach().numpy()
             else:
                 outputs, after = self.network(rows, self._torch.from_numpy(memory))
-                output, memory[:] = outputs.numpy(), after.numpy()
+                output, memory[:] = outputs.detach().numpy(), after.detach().numpy()
         return output
 
     def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
@@ -163,18 +166,14 @@ class ClassPolicy:
         environment is given. One that is not finite or of another shape is left as it is, for the caller to
         refuse.
         """
-        with self._torch.inference_mode():
-            action: Actions = self.algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
+        rows = self._torch.from_numpy(self._rows(obs))
+        with self._torch.no_grad(), self._blaming("act"):  # a plan may enable gradients inside
+            action: Actions = self.algorithm.act(rows, greedy).detach().numpy()
         if self._bounds is None or not np.isfinite(action).all():
             return action
         if action.shape != (len(action), *np.shape(self._bounds[0])):
             return action
         return np.clip(action, *self._bounds)
-
-
-def _acting_part(networks: Networks) -> Mapping[str, Any]:
-    """The part whose networks are published with the acting one."""
-    return networks.policy if networks.acting in networks.policy else networks.critic
 
 
 def _check_lists(options: Mapping[str, Any]) -> None:

@@ -16,9 +16,11 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
+from spreeze_zmq.algorithms.acting import acting_part, set_networks, withdraw_others
 from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
+from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError, let_interrupts_pass
 from spreeze_zmq.base.schema import suggestion
@@ -216,15 +218,14 @@ def check_targets(algorithm: Algorithm, targets: Any, steps: int, envs: int) -> 
 
 @torch.no_grad()
 def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
-    """Make the networks of an algorithm and act on two observations of zeros.
+    """Make the networks of an algorithm and act on two observations of zeros, as samplers do.
 
     Raises:
         AlgorithmError: the networks, the distribution and ``act`` do not fit together, or do not fit ``env``.
     """
     with torch.random.fork_rng(devices=[]):
         algorithm, networks = declared(kind, MovingOptions(options), env)
-        for name, module in {**networks.critic, **networks.policy, **networks.targets}.items():
-            setattr(algorithm, name, module.eval())
+        set_networks(algorithm, networks)
         with blaming(kind, "distribution"):
             distribution: Any = algorithm.distribution()
         if not isinstance(getattr(distribution, "num_outputs", None), int):
@@ -235,30 +236,52 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
             raise AlgorithmError(
                 kind, "its fields ask for log_prob, which a Deterministic distribution has not"
             )
-        obs = torch.zeros(2, math.prod(env.obs_shape))
-        if kind.acts_by_itself():
-            for greedy in (True, False):
-                with blaming(kind, f"act, greedy={greedy}"):
-                    action = algorithm.act(obs, greedy)
-                _check_rows(kind, "act gives", obs, action, env.action_shape)
-            return
-        what, size = f"the network {networks.acting!r}", kind.memory_size(options)
-        memory = [torch.zeros(len(obs), size)] if size else []
-        with blaming(kind, what):
-            outputs = getattr(algorithm, networks.acting)(obs, *memory)
-        if memory:
-            if not isinstance(outputs, tuple) or len(outputs) != 2:
-                problem = f"{what} gives {shown(outputs)}, expected its output and the next memory"
-                raise AlgorithmError(kind, problem)
-            outputs, next_memory = outputs
-            _check_rows(kind, f"{what}, as the next memory, gives", obs, next_memory, (size,))
-        _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (distribution.num_outputs,))
+        refusing = withdraw_others(algorithm, networks)
+        published = FlatNetworks(acting_part(networks), networks.acting, trained=False)
+        try:
+            _act(algorithm, networks.acting, distribution.num_outputs)
+        finally:  # a class may return the same modules again
+            for handle in refusing:
+                handle.remove()
+            for parameter in published.parameters:
+                parameter.requires_grad_(True)
+
+
+def _act(algorithm: Algorithm, acting: str, num_outputs: int) -> None:
+    """Act on two observations of zeros by ``act``, or by the network called ``acting``."""
+    kind, env, size = type(algorithm), algorithm.env, algorithm.memory_size(algorithm.options)
+    obs = torch.zeros(2, math.prod(env.obs_shape), dtype=torch.float32)
+    if kind.acts_by_itself():
+        dtype = torch.float32 if env.action_kind == "box" else torch.int64
+        for greedy in (True, False):
+            with blaming(kind, f"act, greedy={greedy}"):
+                action = algorithm.act(obs, greedy)
+            _check_rows(kind, "act gives", obs, action, env.action_shape, dtype)
+        return
+    what = f"the network {acting!r}"
+    memory = [torch.zeros(len(obs), size, dtype=torch.float32)] if size else []
+    with blaming(kind, what):
+        outputs = getattr(algorithm, acting)(obs, *memory)
+    if memory:
+        if not isinstance(outputs, tuple) or len(outputs) != 2:
+            problem = f"{what} gives {shown(outputs)}, expected its output and the next memory"
+            raise AlgorithmError(kind, problem)
+        outputs, next_memory = outputs
+        _check_rows(kind, f"{what}, as the next memory, gives", obs, next_memory, (size,))
+    _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (num_outputs,))
 
 
 def _check_rows(
-    kind: type[Algorithm], what: str, obs: torch.Tensor, rows: Any, shape: tuple[int, ...]
+    kind: type[Algorithm],
+    what: str,
+    obs: torch.Tensor,
+    rows: Any,
+    shape: tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Raise AlgorithmError unless ``rows`` has one row of ``shape`` for each observation."""
+    """Raise AlgorithmError unless ``rows`` has one row of ``shape`` for each observation, of ``dtype``."""
     if not isinstance(rows, torch.Tensor) or rows.shape != (len(obs), *shape):
         problem = f"{what} {shown(rows)} for {len(obs)} observations of {obs.shape[1]} numbers"
         raise AlgorithmError(kind, f"{problem}, expected shape {(len(obs), *shape)}")
+    if rows.dtype != dtype:
+        raise AlgorithmError(kind, f"{what} {rows.dtype}, expected {dtype}: end it with .to({dtype})")

@@ -98,7 +98,7 @@ class SharedEncoderAlgorithm(Algorithm):
         """What critics and policy take of observations ``[B, size]``: of images, randomly shifted, the
         features; where there are no convolutions images shifted as far as stated, and vectors as they are.
         """
-        encoder, pixels = vars(self).get("encoder"), self.options.random_shift
+        encoder, pixels = self._shared, self.options.random_shift
         if encoder is None and pixels == "auto":
             return obs
         moved = shifted(self.env, obs, pixels)
@@ -106,8 +106,14 @@ class SharedEncoderAlgorithm(Algorithm):
 
     def head(self, policy: Any) -> Module:
         """A policy as it takes :meth:`features`, which its own copy of the encoder does not make."""
-        own: Module = policy if "encoder" not in vars(self) else policy[1]
+        own: Module = policy if self._shared is None else policy[1]
         return own
+
+    @property
+    def _shared(self) -> Module | None:
+        """The critics' encoder, which learners have; samplers have the policy with its own."""
+        found = vars(self).get("encoder")
+        return found if isinstance(found, torch.nn.Module) else None
 
     def _follow_encoder(self) -> None:
         """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient;

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, nn
-from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.algorithms.class_policy import ClassPolicy, loader_of_modules
 from spreeze_zmq.algorithms.encoders import shifted
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InvalidEnvironment
@@ -249,6 +249,25 @@ def test_a_policy_network_of_ones_own_stays_whole_behind_the_encoder():
     options = Stubborn.Options(hidden_sizes=(32,), batch_size=64, learning_starts=1, precision="fp32")
     half = algorithms.make("policy", Stubborn, options, DOT, "cpu", 1)
     assert (half.algorithm.policy(torch.rand(3, SIDE * SIDE)) == 7.0).all()
+
+
+class Copied(SAC):
+    """Acts by the lines of SAC's policy loss."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``."""
+        return self.actions.mode(self.head(self.policy)(self.features(obs)))
+
+
+def test_an_act_of_ones_own_acts_without_the_critics_encoder():
+    """Samplers have the policy's copy of it."""
+    options = Copied.Options(hidden_sizes=(32,), batch_size=64, learning_starts=1, precision="fp32")
+    algorithms.check(Copied, options, DOT)
+    half = algorithms.make("policy", Copied, options, DOT, "cpu", 1)
+    policy = ClassPolicy(Copied, half.description(), half.policy_arrays())
+    action = policy.mode(policy.output(np.zeros((2, *DOT.obs_shape), np.uint8), None))
+    expected = half.algorithm.actions.mode(half.algorithm.policy(torch.zeros(2, SIDE * SIDE)))
+    np.testing.assert_allclose(action, expected.detach().numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,228 @@
+"""What acts in a sampler is what was checked: published networks, the described distribution, or ``act``."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from spreeze_zmq import algorithms, envs, nn
+from spreeze_zmq.algorithms import Algorithm, Networks, ReplayOptions
+from spreeze_zmq.algorithms.class_policy import ClassPolicy
+from spreeze_zmq.algorithms.distributions import TanhNormal
+from spreeze_zmq.base.errors import AlgorithmError
+
+OBS = np.zeros((4, 3), np.float32)
+
+
+def with_actions(obs):
+    """Rows of observations and an action, as a model takes them."""
+    return torch.cat([obs, obs[:, :1]], 1)
+
+
+class Modelled(Algorithm):
+    """Learns a model in the critic's part, by two names, beside a value that has one."""
+
+    @dataclass(frozen=True)
+    class Options(ReplayOptions):
+        """Those of a replay."""
+
+    def networks(self):
+        """See above; layers that every sampler can evaluate."""
+        self.pi = TanhNormal(self.env, -5.0, 2.0)
+        self.made = [nn.mlp([4, 8, 3])]
+        critic = {"model": self.made[0], "q": nn.mlp([4, 8, 1])}
+        return Networks(critic=critic, policy={"policy": nn.mlp([3, 8, 2])})
+
+    def distribution(self):
+        """Of the policy's outputs."""
+        return self.pi
+
+    def critic_loss(self, batch):
+        """Of the next observation and the reward."""
+        x = torch.cat([batch.obs, self.pi.unit(batch.action)], 1)
+        error = (self.model(x) - batch.next_obs).square().mean()
+        return error + (self.q(x).squeeze(1) - batch.reward).square().mean()
+
+    def policy_loss(self, batch):
+        """To the middle."""
+        return self.policy(batch.obs).square().mean()
+
+
+class ByModel(Modelled):
+    """Plans with the model, by the name that it gave it."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``."""
+        return self.made[0](with_actions(obs))[:, :1]
+
+
+class ByName(Modelled):
+    """Plans with a network that only learners set."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``."""
+        return self.q(with_actions(obs))
+
+
+class ByWeight(Modelled):
+    """Reads a part of a network."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``."""
+        return with_actions(obs) @ self.q[0].weight[:1].T
+
+
+class Reaching(torch.nn.Module):
+    """A policy's network that calls another one."""
+
+    def __init__(self, algorithm):
+        super().__init__()
+        self.linear, self.algorithm = torch.nn.Linear(3, 2), algorithm
+
+    def forward(self, obs):
+        """``[N, 2]``."""
+        return self.linear(obs) + self.algorithm.model(with_actions(obs))[:, :2]
+
+
+class ByForward(Modelled):
+    """Acts by such a network."""
+
+    def networks(self):
+        """In the policy's part."""
+        return Networks(super().networks().critic, {"policy": Reaching(self)})
+
+
+def checked(kind, env="Pendulum-v1"):
+    """Check a class, as before a run."""
+    algorithms.check(kind, kind.Options(), envs.probe(env, {}))
+
+
+def published(kind, part="policy", env="Pendulum-v1"):
+    """The policy that a sampler makes of what the learner publishes."""
+    half = algorithms.make(part, kind, kind.Options(), envs.probe(env, {}), "cpu", 1)
+    return ClassPolicy(kind, half.description(), half.policy_arrays())
+
+
+def drawn(policy):
+    """Its actions."""
+    return policy.draw(policy.output(OBS, None), np.random.default_rng(0), None, False)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (ByModel, r"act\(\) uses 'model', a network of critic=\.\.\., which samplers do not get: they have"),
+        (ByName, r"act\(\) uses 'q', a network of critic="),
+        (ByWeight, r"act\(\) uses 'q', a network of critic="),
+        (ByForward, r"network 'policy' uses 'model', .* of policy=\.\.\., where 'policy' is; move it there"),
+    ],
+)
+def test_acting_with_networks_that_are_not_published_is_refused(kind, said):
+    """It would act with their first random weights, or find none; in a sampler as before the run."""
+    with pytest.raises(AlgorithmError, match=said):
+        checked(kind)
+    with pytest.raises(AlgorithmError, match=said):
+        drawn(published(kind))
+
+
+class Again(Modelled):
+    """Makes its networks once, as one that reads a large file."""
+
+    kept = None
+
+    def networks(self):
+        """The same ones."""
+        made = super().networks()
+        type(self).kept = self.kept or made
+        return self.kept
+
+
+def test_networks_are_as_they_were_after_the_check():
+    """A learner in the same process trains them."""
+    checked(Again)
+    half = algorithms.make("critic", Again, Again.Options(), envs.probe("Pendulum-v1", {}), "cpu", 1)
+    rows = {"obs": torch.randn(8, 3), "next_obs": torch.randn(8, 3), "action": torch.zeros(8, 1)}
+    before = half.weights.clone()
+    half.update({**rows, "reward": torch.randn(8)})
+    assert not torch.equal(half.weights, before)
+
+
+class Widening(ByForward):
+    """Its distribution depends on a number of the critic's part."""
+
+    def networks(self):
+        """With that number, and a network that only its class can evaluate."""
+        made = super().networks()
+        policy = torch.nn.Sequential(nn.mlp([3, 8, 2]), torch.nn.Softsign())
+        return Networks({**made.critic, "floor": nn.Number(-4.0)}, {"policy": policy})
+
+    def distribution(self):
+        """Learners have the number and describe it."""
+        return TanhNormal(self.env, self.floor().item(), 2.0)
+
+
+def test_a_distribution_may_read_what_learners_have():
+    """Samplers get its description."""
+    checked(Widening)
+    assert drawn(published(Widening)).shape == (4, 1)
+
+
+class ByGradient(Modelled):
+    """Plans by the gradient of an action."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``, half of the way to the best one."""
+        with torch.enable_grad():
+            action = torch.ones(len(obs), 1, requires_grad=True)
+            (slope,) = torch.autograd.grad((self.policy(obs).sum() * 0.0 + action.square()).sum(), action)
+            return action - 0.25 * slope
+
+
+class InDouble(Modelled):
+    """Gives what no replay keeps."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]`` float64."""
+        return torch.zeros(len(obs), 1, dtype=torch.float64)
+
+
+class DoubleOutputs(Modelled):
+    """Its network gives float64."""
+
+    def networks(self):
+        """By its last layer."""
+
+        class Doubled(torch.nn.Linear):
+            def forward(self, x):
+                return super().forward(x).double()
+
+        return Networks(super().networks().critic, {"policy": Doubled(3, 2)})
+
+
+class Failing(Modelled):
+    """Raises once it has learned."""
+
+    def act(self, obs, greedy):
+        """``[N, 1]``."""
+        return self.policy(obs)[:, :1] if self.env_steps == 0 else self.policy(obs[:, :2])
+
+
+def test_act_is_checked_as_it_acts():
+    """Gradients may be enabled inside, actions are of the dtype that the environment takes."""
+    checked(ByGradient)
+    assert drawn(published(ByGradient)).tolist() == [[0.5]] * 4
+    with pytest.raises(AlgorithmError, match=r"act gives torch\.float64, expected torch\.float32"):
+        checked(InDouble)
+    with pytest.raises(AlgorithmError, match=r"'policy', which acts, gives torch\.float64, expected"):
+        checked(DoubleOutputs)
+
+
+def test_an_error_of_act_is_one_line_in_a_sampler_too():
+    """With its place, and no traceback for the launcher to count."""
+    checked(Failing)
+    policy = published(Failing)
+    policy.tell_env_steps(1)
+    said = r"test_acting:Failing: act: .*test_acting\.py:\d+: RuntimeError: mat1 and mat2"
+    with pytest.raises(AlgorithmError, match=said):
+        drawn(policy)
