@@ -11,6 +11,10 @@ from torch.utils.hooks import RemovableHandle
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Networks
 from spreeze_zmq.base.errors import AlgorithmError
+from spreeze_zmq.policy.actor import SHIPPED
+
+#: Methods of a distribution by which nobody acts.
+BESIDE_ACTING = frozenset({"entropy", "arrays"})
 
 
 def acting_part(networks: Networks) -> Mapping[str, Module]:
@@ -65,3 +69,41 @@ class Withdrawn:
         if name.startswith("__"):  # Python asks any object for these
             raise AttributeError(name)
         self.refuse()
+
+
+def check_described(algorithm: Algorithm, distribution: Any) -> None:
+    """Raise AlgorithmError unless samplers, which have the description of a distribution alone, act as the
+    losses assume.
+
+    Args:
+        algorithm: the one whose distribution it is, with its networks.
+        distribution: what ``distribution()`` returned.
+    """
+    kind, described = type(algorithm), distribution.describe()
+    if not kind.acts_by_itself() and (changed := _changed(type(distribution))):
+        name = type(distribution).__name__
+        problem = (
+            f"samplers act by a plain {described['kind']}, as {name} describes itself, not by its {changed}"
+        )
+        raise AlgorithmError(kind, f"{problem}; write act(), or give what only losses call another name")
+    used: Any = getattr(algorithm, "actions", None)
+    if not kind.on_policy() or not hasattr(used, "describe") or (expected := used.describe()) == described:
+        return
+    for method in ("targets_of", "policy_loss"):
+        inherited = getattr(kind, method)
+        if inherited is not getattr(Algorithm, method) and inherited.__module__.startswith(SHIPPED):
+            problem = f"distribution() gives {described}, but {method}, which {kind.__name__} inherits, takes"
+            hint = "set self.actions in __init__, and return it"
+            raise AlgorithmError(kind, f"{problem} densities of self.actions, {expected}; {hint}")
+
+
+def _changed(kind: type) -> str:
+    """The methods of a distribution's class that take the place of those by which a class of this library
+    acts; none where it describes itself, too.
+    """
+    order = kind.__mro__
+    theirs = next((base for base in order if base.__module__.startswith(SHIPPED)), object)
+    before = order[: order.index(theirs)]
+    own = {name for base in before for name, value in vars(base).items() if callable(value)}
+    changed = {name for name in own - BESIDE_ACTING if not name.startswith("__") and hasattr(theirs, name)}
+    return "" if "describe" in own else " and ".join(sorted(changed))

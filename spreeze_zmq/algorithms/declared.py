@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.acting import acting_part, set_networks, withdraw_others
+from spreeze_zmq.algorithms.acting import acting_part, check_described, set_networks, withdraw_others
 from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
@@ -236,6 +236,8 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
             raise AlgorithmError(
                 kind, "its fields ask for log_prob, which a Deterministic distribution has not"
             )
+        with blaming(kind, "distribution, as samplers have it"):
+            check_described(algorithm, distribution)
         refusing = withdraw_others(algorithm, networks)
         published = FlatNetworks(acting_part(networks), networks.acting, trained=False)
         try:

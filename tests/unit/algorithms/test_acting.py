@@ -9,7 +9,8 @@ import torch
 from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm, Networks, ReplayOptions
 from spreeze_zmq.algorithms.class_policy import ClassPolicy
-from spreeze_zmq.algorithms.distributions import TanhNormal
+from spreeze_zmq.algorithms.distributions import Normal, TanhNormal
+from spreeze_zmq.algorithms.ppo import PPO
 from spreeze_zmq.base.errors import AlgorithmError
 
 OBS = np.zeros((4, 3), np.float32)
@@ -166,6 +167,84 @@ def test_a_distribution_may_read_what_learners_have():
     """Samplers get its description."""
     checked(Widening)
     assert drawn(published(Widening)).shape == (4, 1)
+
+
+class Sharp(TanhNormal):
+    """Acts twice as decidedly."""
+
+    def mode(self, output):
+        """See above."""
+        return super().mode(2.0 * output)
+
+
+class Described(Sharp):
+    """Says how samplers act."""
+
+    def describe(self):
+        """Without saying that mode is another."""
+        return super().describe()
+
+
+class Weighing(TanhNormal):
+    """Has a method of its own, and one that is no part of acting."""
+
+    def entropy(self, output):
+        """An upper bound."""
+        return output.sum(1)
+
+    def drawn(self, output):
+        """Of the mean."""
+        return self.sample(output)[0]
+
+
+class Acting(Modelled):
+    """Acts by a distribution of another class."""
+
+    of = Sharp
+
+    def networks(self):
+        """The same."""
+        made = super().networks()
+        self.pi = self.of(self.env, -5.0, 2.0)
+        return made
+
+
+class ItsOwn(Acting):
+    """Acts as that class does."""
+
+    def act(self, obs, greedy):
+        """In the environment's units."""
+        return 2.0 * self.pi.mode(self.policy(obs))
+
+
+class Exploring(PPO):
+    """Acts by another distribution than PPO's losses assume."""
+
+    def distribution(self):
+        """A narrower one."""
+        return Normal(self.env, -1.0, 0.0)
+
+
+class Narrow(Exploring):
+    """All of it with that."""
+
+    def __init__(self, options, env):
+        super().__init__(options, env)
+        self.actions = Normal(env, -1.0, 0.0)
+
+
+def test_a_distribution_by_which_samplers_would_not_act_is_refused():
+    """They have its description alone, and on-policy losses the densities of what acted."""
+    said = r"act by a plain tanh_normal, as Sharp describes itself, not by its mode; write act\(\)"
+    with pytest.raises(AlgorithmError, match=said):
+        checked(Acting)
+    for fine in (Described, Weighing):
+        checked(type("Fine", (Acting,), {"of": fine}))
+    checked(ItsOwn)
+    said = r"-1\.0.*, but targets_of, which Exploring inherits, takes densities of self\.actions, .*-10"
+    with pytest.raises(AlgorithmError, match=said):
+        checked(Exploring)
+    checked(Narrow)
 
 
 class ByGradient(Modelled):
