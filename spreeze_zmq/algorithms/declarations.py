@@ -26,9 +26,9 @@ class Networks:
         policy: trained by ``policy_loss`` in the actor-learner, sent to all other processes.
         targets: moved by ``after_critic_step`` in the critic-learner and saved in its checkpoints; neither
             trained nor sent, so in the actor-learner they keep their initial weights.
-        acting: name of the network whose output the ``distribution`` turns into actions. With a
-            :meth:`Algorithm.memory_size` of ``M`` it is called as ``network(obs, memory)``, with ``memory``
-            ``[N, M]``, and returns its output and the next memory.
+        acting: name of the network whose output the ``distribution`` turns into actions, one of ``policy``
+            where there is a ``policy_loss``. With a :meth:`Algorithm.memory_size` of ``M`` it is called as
+            ``network(obs, memory)``, with ``memory`` ``[N, M]``, and returns its output and the next memory.
     """
 
     critic: Mapping[str, torch.nn.Module]

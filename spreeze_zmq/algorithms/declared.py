@@ -124,6 +124,11 @@ def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks, o
         names = ", ".join(map(repr, networks.policy))
         problem = f"networks() gives policy {names}, but without a policy_loss nobody trains that part"
         yield f"{problem}; move it to critic=..., which critic_loss trains"
+    if networks.policy and networks.acting in networks.critic:
+        names = ", ".join(map(repr, networks.policy))
+        problem = f"{networks.acting!r} acts and is in the critic part, but with a policy_loss"
+        hint = f"move it to policy=..., or train {names} in critic_loss"
+        yield f"{problem} the actor-learner publishes, which has the policy part; {hint}"
     for part in trained:
         if not any(each.numel() for module in groups[part].values() for each in module.parameters()):
             yield f"networks() gives the {part} part nothing to train"

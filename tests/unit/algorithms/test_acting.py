@@ -247,6 +247,22 @@ def test_a_distribution_by_which_samplers_would_not_act_is_refused():
     checked(Narrow)
 
 
+class Elsewhere(Modelled):
+    """What acts is in the part that does not publish."""
+
+    def networks(self):
+        """A policy among the critics, and a model among the policies."""
+        made = super().networks()
+        return Networks({"policy": made.policy["policy"]}, {"model": made.critic["model"]})
+
+
+def test_what_acts_beside_a_policy_loss_is_in_the_policys_part():
+    """Nobody would publish it."""
+    said = "'policy' acts and is in the critic part, .*; move it to policy=..., or train 'model' in critic"
+    with pytest.raises(AlgorithmError, match=said):
+        checked(Elsewhere)
+
+
 class ByGradient(Modelled):
     """Plans by the gradient of an action."""
 
