@@ -19,12 +19,13 @@ import spreeze_zmq
 from spreeze_zmq.algorithms.acting import acting_part, check_described, set_networks, withdraw_others
 from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
-from spreeze_zmq.algorithms.distributions import Deterministic
+from spreeze_zmq.algorithms.distributions import Deterministic, described
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError, let_interrupts_pass
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.policy.heads import make_head
 
 log = logging.getLogger("spreeze")
 #: Figures that learners report beside the metrics of losses; one of these would be drawn in its place.
@@ -236,6 +237,8 @@ def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
         if not isinstance(getattr(distribution, "num_outputs", None), int):
             problem = f"distribution() returned {shown(distribution)}, expected one of"
             raise AlgorithmError(kind, f"{problem} spreeze_zmq.algorithms.distributions")
+        with blaming(kind, "distribution, as samplers get it"):
+            make_head(described(distribution), distribution.arrays(), distribution.num_outputs)
         asked = {name for part in PARTS for name in kind.fields_of(part)}
         if isinstance(distribution, Deterministic) and "log_prob" in asked:
             raise AlgorithmError(

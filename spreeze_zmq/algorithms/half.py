@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.distributions import described
 from spreeze_zmq.algorithms.encoders import seen
 from spreeze_zmq.algorithms.gradient_steps import GradientSteps
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
@@ -112,7 +113,7 @@ class AutogradHalf(GradientSteps):
         """The policy in plain values, enough to evaluate it: its layers, or the name of its class."""
         self._tell_env_steps()
         kind, observation = type(self.algorithm), self._rows.description()
-        about = {"observation": observation, "distribution": self.algorithm.distribution().describe()}
+        about = {"observation": observation, "distribution": described(self.algorithm.distribution())}
         if self._networks.layers is not None:
             return {**about, "layers": self._networks.layers}
         return {

@@ -39,6 +39,7 @@ __all__ = [
     "Recurrent",
     "allow_tf32",
     "choose",
+    "clamped",
     "cnn",
     "convolutions",
     "describe",

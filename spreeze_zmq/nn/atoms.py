@@ -13,6 +13,7 @@ from torch import Tensor
 from spreeze_zmq.nn.native_calls import (
     Gradients,
     Tensors,
+    are_fixed,
     call,
     check_shape,
     code_for,
@@ -22,19 +23,21 @@ from spreeze_zmq.nn.native_calls import (
 )
 
 
-def expectation(logits: Tensor, v_min: float, v_max: float) -> Tensor:
+def expectation(logits: Tensor, v_min: float | Tensor, v_max: float | Tensor) -> Tensor:
     """The mean ``[...]`` of ``linspace(v_min, v_max, atoms)`` under ``softmax(logits)`` ``[..., atoms]``.
 
     It is float32 under autocast, too: in bf16 different returns would become equal.
     """
-    found: Tensor = differentiable(_Expectation(v_min, v_max), logits.float().contiguous())
+    found: Tensor = differentiable(
+        _Expectation(v_min, v_max), logits.float().contiguous(), numbers=(v_min, v_max)
+    )
     return found
 
 
 class _Expectation:
     """See :class:`Native`; the tensor is that of :func:`expectation`."""
 
-    def __init__(self, v_min: float, v_max: float) -> None:
+    def __init__(self, v_min: float | Tensor, v_max: float | Tensor) -> None:
         self._range = v_min, v_max
 
     def in_torch(self, logits: Tensor) -> Tensor:
@@ -52,7 +55,9 @@ class _Expectation:
         return (kept * gradients[0].unsqueeze(-1),)
 
 
-def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float) -> Tensor:
+def project(
+    probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float | Tensor, v_max: float | Tensor
+) -> Tensor:
     """The distribution of ``r_t + discount_t * return``, projected onto the atoms of the return: algorithm 1.
 
     Args:
@@ -73,7 +78,8 @@ def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float
     check_shape("discount_t", discount_t, rows)
     given = probability_t.contiguous(), r_t.contiguous(), discount_t.contiguous()
     wants_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    if num_atoms < 2 or wants_gradient or code_for(*given) is None:
+    in_torch = num_atoms < 2 or wants_gradient or not are_fixed((v_min, v_max))
+    if in_torch or code_for(*given) is None:
         return _projected_in_torch(*given, v_min, v_max)
     projected = empty(rows, num_atoms)
     call("project", rows, num_atoms, v_min, v_max, *given, projected)
@@ -81,7 +87,7 @@ def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float
 
 
 def _projected_in_torch(
-    probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float
+    probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float | Tensor, v_max: float | Tensor
 ) -> Tensor:
     num_atoms = probability_t.shape[1]
     steps_per_unit = (num_atoms - 1) / (v_max - v_min)

@@ -124,14 +124,23 @@ class PeriodicCopy(torch.nn.Module):
             kept.copy_(torch.where(due, new, kept))
 
 
-def squashed_normal(output: Tensor, noise: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
+def clamped(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    """``x`` between two limits, of which one or both may be 0-d tensors; torch's own takes both or none."""
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return x.clamp(min=low).clamp(max=high)
+    return x.clamp(low, high)
+
+
+def squashed_normal(
+    output: Tensor, noise: Tensor, low: float | Tensor, high: float | Tensor
+) -> tuple[Tensor, Tensor]:
     """``tanh(u)`` with ``u = mean + exp(log_std) * noise`` and ``log_std = low +
     (high - low) / 2 * (tanh(raw) + 1)``, and its log density (arXiv 1812.05905, appendix C).
 
     Args:
         output: float32 ``[B, 2 A]``, rows of ``[mean, raw]``.
         noise: standard normal numbers, float32 ``[B, A]``.
-        low: lowest log standard deviation.
+        low: lowest log standard deviation; 0-d where it moves.
         high: the highest.
 
     Returns:
@@ -142,15 +151,15 @@ def squashed_normal(output: Tensor, noise: Tensor, low: float, high: float) -> t
     """
     rows, size = shape_of_rows("noise", noise)
     check_shape("output", output, rows, 2 * size)
-    action, log_prob = differentiable(_SquashedNormal(low, high), output, noise)
+    action, log_prob = differentiable(_SquashedNormal(low, high), output, noise, numbers=(low, high))
     return action, log_prob
 
 
 class _SquashedNormal(NamedTuple):
     """See :class:`Native`; the tensors are those of :func:`squashed_normal`."""
 
-    low: float
-    high: float
+    low: float | Tensor
+    high: float | Tensor
 
     def in_torch(self, output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = output.chunk(2, 1)
@@ -174,13 +183,13 @@ class _SquashedNormal(NamedTuple):
         return output_gradient, None
 
 
-def normal_log_prob(output: Tensor, action: Tensor, low: float, high: float) -> Tensor:
+def normal_log_prob(output: Tensor, action: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     """Log densities of actions under independent normal distributions.
 
     Args:
         output: float32 ``[B, 2 A]``, rows of ``[mean, log_std]``; ``log_std`` is clipped.
         action: float32 ``[B, A]``.
-        low: lowest log standard deviation.
+        low: lowest log standard deviation; 0-d where it moves.
         high: the highest.
 
     Returns:
@@ -191,19 +200,19 @@ def normal_log_prob(output: Tensor, action: Tensor, low: float, high: float) -> 
     """
     rows, size = shape_of_rows("action", action)
     check_shape("output", output, rows, 2 * size)
-    log_prob: Tensor = differentiable(_NormalDensity(low, high), output, action)
+    log_prob: Tensor = differentiable(_NormalDensity(low, high), output, action, numbers=(low, high))
     return log_prob
 
 
 class _NormalDensity(NamedTuple):
     """See :class:`Native`; the tensors are those of :func:`normal_log_prob`."""
 
-    low: float
-    high: float
+    low: float | Tensor
+    high: float | Tensor
 
     def in_torch(self, output: Tensor, action: Tensor) -> Tensor:
         mean, log_std = output.chunk(2, 1)
-        log_std = log_std.clamp(self.low, self.high)
+        log_std = clamped(log_std, self.low, self.high)
         return (-0.5 * ((action - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_2PI).sum(1)
 
     def forward(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

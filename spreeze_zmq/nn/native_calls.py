@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -135,11 +135,22 @@ class NativeFunction(torch.autograd.Function):
         return None, *(next(found) if want else None for want in wanted)
 
 
-def differentiable(native: Native, x: Tensor, *constants: Tensor) -> Any:
-    """The outputs of a native function with a native gradient for ``x`` alone. torch computes them where the
-    library cannot, and where a gradient for one of the ``constants`` is wanted as well.
+def are_fixed(numbers: Iterable[object]) -> bool:
+    """Whether numbers are known now; one that moves is a 0-d tensor, of which a native function, which takes
+    numbers, would get the address.
     """
-    if code_for(x, *constants) is None or any(constant.requires_grad for constant in constants):
+    return not any(isinstance(number, Tensor) for number in numbers)
+
+
+def differentiable(
+    native: Native, x: Tensor, *constants: Tensor, numbers: Iterable[float | Tensor] = ()
+) -> Any:
+    """The outputs of a native function with a native gradient for ``x`` alone. torch computes them where the
+    library cannot, where a gradient for one of the ``constants`` is wanted as well, and where one of the
+    ``numbers`` moves that ``native`` holds.
+    """
+    plain = are_fixed(numbers) and code_for(x, *constants) is not None
+    if not plain or any(constant.requires_grad for constant in constants):
         return native.in_torch(x, *constants)
     if x.requires_grad and torch.is_grad_enabled():
         return NativeFunction.apply(native, x, *constants)  # type: ignore[no-untyped-call]

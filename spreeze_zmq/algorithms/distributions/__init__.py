@@ -1,6 +1,12 @@
 """How the output of an acting network becomes actions: the torch side of ``spreeze_zmq.policy``."""
 
-from spreeze_zmq.algorithms.distributions.boxes import Deterministic, Distribution, Normal, TanhNormal
+from spreeze_zmq.algorithms.distributions.boxes import (
+    Deterministic,
+    Distribution,
+    Normal,
+    TanhNormal,
+    described,
+)
 from spreeze_zmq.algorithms.distributions.choices import (
     Categorical,
     EpsilonGreedy,
@@ -15,6 +21,7 @@ __all__ = [
     "EpsilonGreedy",
     "Normal",
     "TanhNormal",
+    "described",
     "expected_values",
     "legal",
 ]

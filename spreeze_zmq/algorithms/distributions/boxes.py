@@ -44,6 +44,16 @@ class Distribution(Protocol):
         return {}
 
 
+def described(distribution: Distribution) -> dict[str, Any]:
+    """Its :meth:`Distribution.describe` in plain values: an option that moves is a tensor in a learner."""
+    about = distribution.describe()
+    return {name: value.item() if _is_number(value) else value for name, value in about.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.ndim == 0
+
+
 def check(
     distribution: Distribution, env: EnvironmentSpec, acts_in: tuple[str, ...], needs_bounds: bool = False
 ) -> None:
@@ -172,7 +182,7 @@ class Normal(_Box):
 
     def _parts(self, output: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = output.float().chunk(2, 1)
-        return mean, log_std.clamp(self.log_std_min, self.log_std_max)
+        return mean, nn.clamped(log_std, self.log_std_min, self.log_std_max)
 
 
 class Deterministic(_Box):
