@@ -19,13 +19,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
+from spreeze_zmq.learner.at_hand import random_batch_of, random_round, round_size
 from spreeze_zmq.nn.native.library import library
+from spreeze_zmq.policy.actor import SHIPPED
 from spreeze_zmq.replay import Batch, Minibatches
 
 log = logging.getLogger("spreeze")
 
-#: Batch size of the update that is counted; operations grow in proportion to it.
+#: Batch size of the update that is counted, unless its loss takes no other than the run's; operations grow in
+#: proportion to it.
 COUNTED_BATCH = 32
 #: Size of the product that measures how fast a core multiplies.
 ROWS, WIDTH = 1024, 256
@@ -57,25 +59,52 @@ def arithmetic_of(half: AutogradHalf, spec: EnvironmentSpec, device: str) -> Ari
     with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
         limit = most_flops_per_s(device, dtype)
         try:
-            if device != "cpu":
-                options = dataclasses.replace(options, precision="fp32")
-                half = algorithms.make(half.part, kind, options, spec, "cpu", 1)
-            return Arithmetic(flops_per_transition(half, spec), limit)
+            if device == "cpu" and kind.__module__.startswith(SHIPPED):
+                return Arithmetic(flops_per_transition(half, spec), limit)
+            return Arithmetic(_flops_of_another(half, spec), limit)
         except Exception as error:  # a user's algorithm may fail on random numbers
             log.info("the arithmetic of an update is not counted: %s: %s", type(error).__name__, error)
             return Arithmetic(0.0, limit)
 
 
-def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
+def _flops_of_another(half: AutogradHalf, spec: EnvironmentSpec) -> float:
+    """:func:`flops_per_transition` of a half like this one, on the CPU: an algorithm of a user's own may keep
+    what it is trained on in plain attributes, and these are random numbers.
+    """
+    kind, options = type(half.algorithm), dataclasses.replace(half.options, precision="fp32")
+
+    def counted(size: int) -> float:
+        return flops_per_transition(algorithms.make(half.part, kind, options, spec, "cpu", 1), spec, size)
+
+    try:
+        return counted(COUNTED_BATCH)
+    except Exception:
+        if (size := rehearsed_size(options)) == COUNTED_BATCH:
+            raise
+        return counted(size)  # its loss may rely on options.batch_size
+
+
+def rehearsed_size(options: Any) -> int:
+    """Transitions of an update as the run has them; on a batch of ``"auto"`` no loss can rely."""
+    return COUNTED_BATCH if options.batch_size == "auto" else int(options.batch_size)
+
+
+def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec, size: int = COUNTED_BATCH) -> float:
     """Floating point operations of an update's matrix products and convolutions per transition of its batch;
-    on-policy, with a share of the preparation of a round. The half, which is on the CPU, stays as it was.
+    on-policy, with a share of the preparation of a round. The half, which is on the CPU, stays as it was, but
+    for attributes of an algorithm that are no networks.
+
+    Args:
+        half: whose loss it is.
+        spec: of the environment.
+        size: transitions of the batch.
     """
     kind, options, state = type(half.algorithm), half.options, half.state_dict()
-    preparation, update, per_epoch, size = CountedProducts(), CountedProducts(), 0.0, COUNTED_BATCH
+    preparation, update, per_epoch = CountedProducts(), CountedProducts(), 0.0
     try:
         if kind.on_policy():
             memory_size = kind.memory_size(options)
-            made = random_round(spec, size * NUM_ENVS, "cpu", options.frame_stack, memory_size)
+            made = random_round(spec, round_size(size), "cpu", options.frame_stack, memory_size)
             with preparation:
                 fields = half.prepare(made)
             batch: Any = next(Minibatches(fields, 1, size).drawn(torch.Generator()))

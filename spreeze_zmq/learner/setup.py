@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.learner.arithmetic import flops_per_transition
+from spreeze_zmq.learner.arithmetic import flops_per_transition, rehearsed_size
 from spreeze_zmq.plan.devices import device_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF
@@ -131,7 +131,7 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
         half = algorithms.make(PART_OF[role], kind, options, plan.environment, "cpu", 1)
         half.leave_to_torch()
         with pairs:
-            flops_per_transition(half, plan.environment)
+            flops_per_transition(half, plan.environment, rehearsed_size(options))
         remarks += half.remarks.lines
     return *dict.fromkeys(remarks), *(
         f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "

@@ -5,7 +5,9 @@ import logging
 import pytest
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, nn
+from spreeze_zmq.algorithms import Algorithm, Networks, ReplayOptions
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.learner import arithmetic
 from spreeze_zmq.learner.arithmetic import arithmetic_of, flops_per_transition
@@ -117,3 +119,35 @@ def test_a_loss_that_fails_on_random_numbers_only_leaves_the_figure_out(caplog):
     assert found.flops_per_transition == 0.0
     assert "observations lie in 0..1" in caplog.text
     assert torch.equal(half.weights, before)
+
+
+class Own(Algorithm):
+    """Keeps a number of its first batch in a plain attribute, and relies on the size of a batch."""
+
+    Options = ReplayOptions
+    scale = None
+
+    def networks(self):
+        return Networks(critic={"q": nn.mlp([3, 8, 4])}, acting="q")
+
+    def distribution(self):
+        return EpsilonGreedy(self.env, 0.1)
+
+    def critic_loss(self, batch):
+        if self.scale is None:
+            self.scale = batch.reward.std()
+        return self.q(batch.obs)[list(range(self.options.batch_size))].square().mean() / self.scale
+
+
+def test_counting_leaves_the_attributes_of_an_own_algorithm():
+    """What it keeps of its first batch is of the run's first batch, and of no random numbers."""
+    half = algorithms.make("critic", Own, Own.Options(batch_size=48), DISCRETE, "cpu", 1)
+    arithmetic_of(half, DISCRETE, "cpu")
+    assert half.algorithm.scale is None
+
+
+def test_a_loss_that_relies_on_the_size_of_a_batch_is_counted():
+    """By an update of that size."""
+    half = algorithms.make("critic", Own, Own.Options(batch_size=48), DISCRETE, "cpu", 1)
+    one = 2 * (3 * 8 + 8 * 4)
+    assert arithmetic_of(half, DISCRETE, "cpu").flops_per_transition == 3 * one - 2 * 3 * 8

@@ -64,3 +64,8 @@ def test_what_follows_an_update_is_tried(rehearsed):
     """Its error comes before the first process, with its place."""
     with pytest.raises(AlgorithmError, match=r"after_critic_step: /.*py:19: AttributeError: .*'qq'"):
         rehearsed(after="nn.polyak(self.target, self.qq, 0.01)")
+
+
+def test_a_loss_may_rely_on_the_size_of_its_batches(rehearsed):
+    """As one that contrasts each row with all others does."""
+    assert rehearsed(squeezed=".squeeze(1)[list(range(self.options.batch_size))]") == ()
