@@ -22,6 +22,7 @@ from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic, described
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
+from spreeze_zmq.algorithms.own_optimisers import check_optimisers
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError, let_interrupts_pass
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -107,12 +108,13 @@ def declared(
     if not isinstance(networks, Networks):
         problem = f"networks() returned {shown(networks)}, expected Networks(critic=..., policy=...)"
         raise AlgorithmError(kind, problem)
-    for problem in _problems(kind, algorithm, networks, options.stated):
+    for problem in _problems(kind, networks, options.stated):
         raise AlgorithmError(kind, problem)
+    check_optimisers(algorithm, {**networks.critic, **networks.policy, **networks.targets})
     return algorithm, networks
 
 
-def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks, options: Any) -> Iterator[str]:
+def _problems(kind: type[Algorithm], networks: Networks, options: Any) -> Iterator[str]:
     """What is wrong with the networks of an algorithm; each check relies on those before it."""
     groups = {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets}
     yield from _problems_of_modules(kind, groups)
@@ -134,21 +136,6 @@ def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks, o
         if not any(each.numel() for module in groups[part].values() for each in module.parameters()):
             yield f"networks() gives the {part} part nothing to train"
     yield from problems_of_names(options, {part: groups[part] for part in trained})
-    yield from _problems_of_optimisers(algorithm, {**networks.critic, **networks.policy, **networks.targets})
-
-
-def _problems_of_optimisers(algorithm: Algorithm, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
-    """Optimisers of the algorithm's own that hold parameters that the library trains: their gradients are
-    already used when these could step.
-    """
-    held = {id(parameter): name for name, module in modules.items() for parameter in module.parameters()}
-    for name, optimiser in vars(algorithm).items():
-        if not isinstance(optimiser, torch.optim.Optimizer):
-            continue
-        for parameter in (each for group in optimiser.param_groups for each in group["params"]):
-            if network := held.get(id(parameter)):
-                problem = f"self.{name} is an optimiser of {network!r}, which the library trains itself"
-                yield f"{problem} (options.learning_rate): it would step on nothing"
 
 
 def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from spreeze_zmq.algorithms.declared import Fields, blaming, check_finite, check
 from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
 from spreeze_zmq.algorithms.leaves import LOOKED_AT, Leaves
 from spreeze_zmq.algorithms.observations import ObservationRows
+from spreeze_zmq.algorithms.own_optimisers import check_optimisers
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.nn.device import captured
 from spreeze_zmq.nn.native import recording
@@ -120,6 +121,7 @@ class GradientSteps:
                     self._networks.restore_replaced()
         if self.num_updates == 0:
             self._networks.name_unpublished()
+            check_optimisers(self.algorithm, self._networks.modules)
         self.num_updates += 1
         return metrics
 
