@@ -70,6 +70,8 @@ class GradientSteps:
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
         self._is_own = not kind.__module__.startswith(SHIPPED)
         self._leaves = Leaves(self.algorithm, part)
+        targets_move = kind.after_critic_step is not Algorithm.after_critic_step
+        self._may_miss_moves = self._is_own and part == "policy" and targets_move and not self._has_after
         self.num_updates = 0
         self.env_steps = self.run_env_steps = 0
 
@@ -137,7 +139,8 @@ class GradientSteps:
         for name in ("obs", "next_obs"):
             if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
-        with blaming(self.algorithm, f"{self.part}_loss"), self._autocast():
+        name = f"{self.part}_loss"
+        with blaming(self.algorithm, name), self._autocast(), self._looking_at_targets(name):
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         entries = batch.memory if self._memory_size else tensors[0]
@@ -163,6 +166,11 @@ class GradientSteps:
         metrics = {f"{self.part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in metrics.items()}, priorities
+
+    def _looking_at_targets(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """At first, remark on targets that the policy's part reads and does not move."""
+        looks = self._may_miss_moves and self.num_updates == 0
+        return self._networks.looking_at_targets(what) if looks else contextlib.nullcontext()
 
     def _name_untrained(self) -> None:
         """Remark on the networks to which the first backward pass has given no gradient."""
@@ -226,7 +234,7 @@ class GradientSteps:
         steps, envs = rollouts.reward.shape
         rows = self._rows(rollouts.obs.flatten(0, 1)).view(steps + 1, envs, -1)
         normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))
-        with blaming(self.algorithm, "targets_of"):
+        with blaming(self.algorithm, "targets_of"), self._looking_at_targets("targets_of"):
             targets = self.algorithm.targets_of(normalised)
             self._networks.restore_replaced()
         check_targets(self.algorithm, targets, steps, envs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class LearnerNetworks:
             setattr(self.algorithm, name, module.to(device))
         acting = {**own, **other}[networks.acting]
         self.layers = None if kind.acts_by_itself() else nn.describe(acting)
-        self._own_names = own.keys()
+        self._own_names, self._target_names = own.keys(), networks.targets.keys()
         self.own = FlatNetworks(own, networks.acting, trained=True)
         self.other = FlatNetworks(other, networks.acting, trained=False)
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
@@ -184,6 +185,27 @@ class LearnerNetworks:
             if not torch.equal(buffer, self._first_beside[name]):
                 hint = "samplers keep its first value; a float buffer is published, too"
                 self.remarks.add(f"self.{name} is saved but not published, it is {buffer.dtype}: {hint}")
+
+    @contextlib.contextmanager
+    def looking_at_targets(self, what: str) -> Iterator[None]:
+        """Inside, remark on the targets that ``what``, a method of the policy's part, calls: what
+        ``after_critic_step`` does to them is not done in this learner.
+        """
+        called: dict[str, None] = {}
+        with contextlib.ExitStack() as hooks:
+            for name in self._target_names:
+
+                def note(*given: Any, name: str = name) -> None:
+                    called[name] = None
+
+                hooks.callback(self.modules[name].register_forward_pre_hook(note).remove)
+            yield
+        for name in called:
+            hint = "an nn.Number or another float buffer of critic=... is sent"
+            self.remarks.add(
+                f"{what} reads the target {name!r}, which has its first weights in the actor-learner: what "
+                f"after_critic_step moves, it moves in the critic-learner alone; {hint}"
+            )
 
     def written(self) -> dict[str, torch.Tensor]:
         """The memory that an update writes to, by name."""
