@@ -47,14 +47,19 @@ def shared_generators_seeded(seed: int) -> Iterator[None]:
     the body makes: a forked process begins with NumPy's and torch's as its parent has them, and another one
     with none that a run could repeat. torch is not imported for it; where the body does, it is seeded then.
     """
-    random.seed(seed)
-    np.random.seed(seed)
+    seed_shared_generators(seed)
     before = loaded("torch")
     if before is not None:
         before.manual_seed(seed)
     yield
     if before is None and (after := loaded("torch")) is not None:
         after.manual_seed(seed)
+
+
+def seed_shared_generators(seed: int) -> None:
+    """Seed what ``random`` and ``np.random`` draw from; NumPy takes the last 32 bits."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 def shared_generators() -> tuple[random.Random, np.random.RandomState]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq.learner.own_draws import go_on_drawing, kept_draws, may_draw
 from spreeze_zmq.plan.plan import Plan, digests_of, gpus_of
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder
@@ -45,6 +46,8 @@ class GoingOn:
             "others": others,
             "lines": learner.record.lines,
         }
+        if may_draw(learner.component.plan):
+            place["draws"] = kept_draws()
         place |= {"published": learner.cadence.published, "outlet": learner.outlet.get_state()}
         return {GOES_ON: {**place, "experience": learner.experience.order()}}
 
@@ -61,6 +64,8 @@ class GoingOn:
         learner.outlet.published = not learner.outlet.of_policy  # policies have readers that are new
         if learner.others is not None:
             learner.others.go_on(*place["others"])
+        if "draws" in place:  # earlier releases have none
+            go_on_drawing(place["draws"])
         if plan.run.resume_from is not None:
             folder = RunFolder(Path(plan.run.resume_from).parents[1])
             learner.record.go_on(folder.losses(learner.component.role), place["lines"])

@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import CheckpointError, Diverged, InputError, WireError
 from spreeze_zmq.component import Component, Weights
-from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.cadence import cadence_of
 from spreeze_zmq.learner.course import Course
 from spreeze_zmq.learner.delayed import DelayExperience
@@ -22,15 +20,16 @@ from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
 from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.learner.offline import OfflineExperience, OfflineFollower
+from spreeze_zmq.learner.own_draws import prepared
 from spreeze_zmq.learner.publication import Outlet, Record
 from spreeze_zmq.learner.ratio import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
-from spreeze_zmq.learner.setup import algorithm_of, check_memory
+from spreeze_zmq.learner.setup import check_memory
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, POLICY
 from spreeze_zmq.wire.channels import Subscriber
 
 log = logging.getLogger("spreeze")
@@ -63,10 +62,7 @@ class Learner:
         device = prepare_device(component)
         if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
             check_memory(plan, role)  # not after a crash: by then the other learners' replays have grown
-        (algorithm, options), env = algorithm_of(plan), component.environment
-        self.half = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
-        self.half.algorithm.offline = plan.offline
-        self.arithmetic = arithmetic_of(self.half, env, device)
+        self.half, self.arithmetic = prepared(component, device)
         self.half.remarks.tell(lambda line: remark(component, line))
         self.cadence = cadence_of(component)
         self.work = Work(device)
