@@ -47,13 +47,14 @@ class Fields(SimpleNamespace):
 
 
 @contextlib.contextmanager
-def blaming(algorithm: object, what: str) -> Iterator[None]:
+def blaming(algorithm: object, what: str, of_none: str = "") -> Iterator[None]:
     """Turn an exception from an algorithm's own code into an AlgorithmError of one line, with the place in
     its file; the log gets the traceback. Errors of the machine, such as too little memory, pass unchanged.
 
     Args:
         algorithm: the class or an instance.
         what: the method that runs, for the message.
+        of_none: follows a message about None.
     """
     try:
         yield
@@ -65,8 +66,8 @@ def blaming(algorithm: object, what: str) -> Iterator[None]:
         if isinstance(error, RuntimeError) and ("CUDA error" in message or "allocate memory" in message):
             raise
         log.info("%s", traceback.format_exc())
-        place = _place(algorithm, error)
-        raise AlgorithmError(algorithm, f"{what}: {place}{type(error).__name__}: {message}") from error
+        place, hint = _place(algorithm, error), of_none if "NoneType" in message else ""
+        raise AlgorithmError(algorithm, f"{what}: {place}{type(error).__name__}: {message}{hint}") from error
 
 
 def _place(algorithm: object, error: BaseException) -> str:
@@ -160,6 +161,8 @@ def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str
                 yield f"{what} with the parameters of {other}: {hint}"
             if group != "targets" and not parameter.requires_grad:
                 hint = "targets=... holds networks that nothing trains"
+                if any(each.requires_grad for each in module.parameters()):
+                    hint = "leave it, and run what stays as it is under torch.no_grad() in forward"
                 yield f"{what} with parameters that need no gradient; {hint}"
 
 

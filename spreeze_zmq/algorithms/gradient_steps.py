@@ -27,6 +27,12 @@ from spreeze_zmq.replay import Batch, Round
 
 log = logging.getLogger("spreeze")
 
+#: Fields of a batch that are None, by what gives them.
+WHEN_ABSENT = {
+    "weight": "batch.weight is None without algorithm.prioritized = true",
+    "action_mask": "batch.action_mask is None where the environment gives none, or takes_masks is not set",
+}
+
 
 class GradientSteps:
     """The updates of one part: the gradient of its loss on a batch, a step along it, and what follows.
@@ -140,7 +146,9 @@ class GradientSteps:
             if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
         name = f"{self.part}_loss"
-        with blaming(self.algorithm, name), self._autocast(), self._looking_at_targets(name):
+        absent = [WHEN_ABSENT[each] for each in WHEN_ABSENT if vars(batch).get(each, 0) is None]
+        of_none = "".join(f"; {each}" for each in absent)
+        with blaming(self.algorithm, name, of_none), self._autocast(), self._looking_at_targets(name):
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         entries = batch.memory if self._memory_size else tensors[0]

@@ -30,6 +30,7 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.base.importing import hides_yours
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, STEP_FIELDS
 from spreeze_zmq.base.schema import one_of, options_of, suggestion
 from spreeze_zmq.base.trust import IS_IT_THERE
@@ -105,7 +106,8 @@ def get(name: str) -> type[Algorithm]:
     module_name, _, class_name = name.partition(":")
     kind = getattr(_import(module_name, name), class_name, None)
     if kind is None:
-        raise InputError(f"{name}: the module {module_name} has no class {class_name}")
+        problem = f"the module {module_name} has no class {class_name}"
+        raise InputError(f"{name}: {problem}{hides_yours(module_name)}")
     if (problem := next(_problems(kind), None)) is not None:
         raise InputError(f"{name}: {problem}")
     found: type[Algorithm] = kind
@@ -174,6 +176,8 @@ def _problems_of_options(options: Any) -> Iterator[str]:
     if not dataclasses.is_dataclass(options) or "__dataclass_fields__" not in vars(options):
         yield "write @dataclass(frozen=True) above class Options"
     for item in dataclasses.fields(options):
+        if item.name == "name":
+            yield "its option name would stand where the name of the algorithm does; give it another one"
         if "option" not in item.metadata:
             example = f'{item.name}: float = option(0.5, "what it is")'
             yield f"its option {item.name} needs a default and a line of help: {example}"

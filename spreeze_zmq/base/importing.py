@@ -68,6 +68,13 @@ def check_interpreter() -> None:
         )
 
 
+def hides_yours(module: str) -> str:
+    """What to add to an error about a module that lacks what a user names; empty where it is the user's."""
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return ""
+    return f"; {module} is one of Python's own, which hides a file of that name: give yours another one"
+
+
 def import_folder(package: str, search: Sequence[str]) -> str:
     """The folder that a package or module is imported from; empty if it is in none of those searched."""
     return _folder(PathFinder.find_spec(package, search))

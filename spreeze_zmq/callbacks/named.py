@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.importing import hides_yours
 from spreeze_zmq.base.schema import did_you_mean, nearest
 from spreeze_zmq.base.trust import IS_IT_THERE
 from spreeze_zmq.callbacks import loggers
@@ -43,6 +44,7 @@ def kind_of(name: str) -> type[Callback]:
         near = did_you_mean(class_name, vars(module))
         raise InputError(
             f"callback {name}: the module {module_name} has no class {class_name}{near and '; '}{near}"
+            f"{hides_yours(module_name)}"
         )
     if not (inspect.isclass(kind) and issubclass(kind, Callback)):
         raise InputError(f"callback {name}: {kind!r:.80} is no class that inherits spreeze_zmq.Callback")

@@ -20,6 +20,7 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.base.importing import hides_yours
 from spreeze_zmq.base.schema import near_ones
 from spreeze_zmq.envs.engines.fitting import given_limit, raised
 from spreeze_zmq.envs.named import imported
@@ -246,6 +247,7 @@ def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> st
     hint = f" (did you mean {_listed(near, 'or')}?)" if near else ""
     return (
         f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name{hint}"
+        f"{hides_yours(module_name)}"
     )
 
 

@@ -69,7 +69,7 @@ def half_of(name, part="critic", **options):
 
 def batch(size=4):
     """What a critic's loss gets."""
-    return {"obs": torch.randn(size, 3), "reward": torch.randn(size)}
+    return {"obs": torch.randn(size, 3), "reward": torch.randn(size), "weight": None}
 
 
 def test_a_good_file_passes_and_trains(load):
@@ -167,6 +167,7 @@ def test_a_network_of_another_shape_is_refused(load):
             "8",
             "option width needs a default and a line of help",
         ),
+        ("width: int", 'name: str = option("a", "it")\n        width: int', "option name would stand where"),
         ("", "    def after_critic_steps(self):\n        pass\n", 'did you mean "after_critic_step"'),
         ("def policy_loss", "def polcy_loss", 'never calls polcy_loss; did you mean "policy_loss"'),
         ("", '    acts_in = "discrete"\n', r"acts_in = 'discrete', expected a tuple of .*\(\"discrete\",\)"),
@@ -203,6 +204,11 @@ def test_a_class_that_cannot_be_an_algorithm_is_refused(load, old, new, message)
         ),
         ("return Networks(", "return dict(", "returned an instance of dict, expected Networks"),
         ('"policy": policy', '"policy": -1.0', "gives policy 'policy' as -1.0, expected a torch.nn.Module"),
+        (
+            '"policy": policy',
+            '"policy": torch.nn.Sequential(nn.mlp([3, 3]).requires_grad_(False), policy)',
+            "gives policy 'policy' with parameters that need no gradient; leave it, and run what stays",
+        ),
         ('"policy": policy', '"actor": policy', "no network 'policy' to act with, it has 'actor', 'value'"),
         ('"value": value', '"act": value', "gives critic 'act', a name that is taken"),
         ('"value": value', '"policy": value', "gives policy 'policy', a name that is taken"),
@@ -275,6 +281,11 @@ def test_a_space_that_an_own_algorithm_does_not_declare_names_the_attribute(load
             "gives a metric batch_size, a figure",
         ),
         ('{"error": error.mean()}', '{"error": error}', r"metric error as a tensor of shape \(4,\)"),
+        (
+            "Loss(error.square()",
+            "Loss((batch.weight * error.square())",
+            "'NoneType' and 'Tensor'; batch.weight is None without algorithm.prioritized = true",
+        ),
         ("priorities=error.abs()", "priorities=error.mean()", r"expected a tensor of shape \(4,\)"),
         ("Loss(error.square()", "Loss((error / 0 * 0).square()", "critic_loss is nan at update 1"),
         ("", "    def after_critic_step(self):\n        self.no\n", r"after_critic_step: /.*py:\d+: Attr"),
