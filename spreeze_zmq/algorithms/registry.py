@@ -106,8 +106,8 @@ def get(name: str) -> type[Algorithm]:
     module_name, _, class_name = name.partition(":")
     kind = getattr(_import(module_name, name), class_name, None)
     if kind is None:
-        problem = f"the module {module_name} has no class {class_name}"
-        raise InputError(f"{name}: {problem}{hides_yours(module_name)}")
+        hint = hides_yours(module_name)
+        raise InputError(f"{name}: the module {module_name} has no class {class_name}{hint}")
     if (problem := next(_problems(kind), None)) is not None:
         raise InputError(f"{name}: {problem}")
     found: type[Algorithm] = kind

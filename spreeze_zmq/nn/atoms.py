@@ -41,7 +41,8 @@ class _Expectation:
         self._range = v_min, v_max
 
     def in_torch(self, logits: Tensor) -> Tensor:
-        returns = torch.linspace(*self._range, logits.shape[-1], dtype=logits.dtype, device=logits.device)
+        low, high = self._range
+        returns = torch.linspace(low, high, logits.shape[-1], dtype=logits.dtype, device=logits.device)
         return (logits.softmax(-1) * returns).sum(-1)
 
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
