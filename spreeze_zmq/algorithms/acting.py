@@ -10,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Networks
+from spreeze_zmq.algorithms.distributions import described
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.policy.actor import SHIPPED
 
@@ -79,20 +80,18 @@ def check_described(algorithm: Algorithm, distribution: Any) -> None:
         algorithm: the one whose distribution it is, with its networks.
         distribution: what ``distribution()`` returned.
     """
-    kind, described = type(algorithm), distribution.describe()
+    kind, about = type(algorithm), described(distribution)
     if not kind.acts_by_itself() and (changed := _changed(type(distribution))):
         name = type(distribution).__name__
-        problem = (
-            f"samplers act by a plain {described['kind']}, as {name} describes itself, not by its {changed}"
-        )
+        problem = f"samplers act by a plain {about['kind']}, as {name} describes itself, not by its {changed}"
         raise AlgorithmError(kind, f"{problem}; write act(), or give what only losses call another name")
     used: Any = getattr(algorithm, "actions", None)
-    if not kind.on_policy() or not hasattr(used, "describe") or (expected := used.describe()) == described:
+    if not kind.on_policy() or not hasattr(used, "describe") or (expected := described(used)) == about:
         return
     for method in ("targets_of", "policy_loss"):
         inherited = getattr(kind, method)
         if inherited is not getattr(Algorithm, method) and inherited.__module__.startswith(SHIPPED):
-            problem = f"distribution() gives {described}, but {method}, which {kind.__name__} inherits, takes"
+            problem = f"distribution() gives {about}, but {method}, which {kind.__name__} inherits, takes"
             hint = "set self.actions in __init__, and return it"
             raise AlgorithmError(kind, f"{problem} densities of self.actions, {expected}; {hint}")
 
