@@ -4,6 +4,7 @@ moment: all goes on there.
 
 import errno
 import os
+import re
 import resource
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,7 +68,7 @@ def at_its_flush(monkeypatch):
     flush, refused = os.fsync, set()
 
     def flush_later(descriptor):
-        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        name = re.sub(r"\.writing-[^-]+-", "", os.readlink(f"/proc/self/fd/{descriptor}"))
         if name not in refused and not os.path.isdir(name):
             refused.add(name)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

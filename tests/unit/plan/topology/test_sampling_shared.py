@@ -78,7 +78,7 @@ def test_a_time_that_decides_otherwise_than_todays_is_said_once(tmp_path, monkey
     assert usual_step_s(env, Timing("gymnasium", step_s=0.7 * algorithm.SLOW_STEP_S)) == first_s
 
 
-def cannot_be_locked(file):
+def cannot_be_locked(file, *_, **__):
     raise PermissionError(file)
 
 
