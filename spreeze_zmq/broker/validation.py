@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.learning_figures import GAUGES_KEPT
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import KINDS, LARGEST, Message, odd_number
@@ -49,6 +50,8 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
         for name in KINDS[kind].fields
         if name in fields and name != "taken"
     }
+    if "gauges" in kept:
+        kept["gauges"] = _cut(fields["gauges"], most=GAUGES_KEPT + 1)  # one more than are kept is told
     if "clock_s" in kept:
         kept |= {name: _finite(kept[name]) for name in _NUMERIC if name in kept}
         kept["cpu_s"] = kept["cpu_s"] if abs(kept["cpu_s"]) <= LARGEST else 0.0
@@ -126,7 +129,7 @@ def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
     }  # false of NaN
 
 
-def _cut(value: Any, depth: int = 0) -> Any:
+def _cut(value: Any, depth: int = 0, most: int = MOST_ENTRIES) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return value
@@ -135,7 +138,7 @@ def _cut(value: Any, depth: int = 0) -> Any:
     if depth > 2:
         return None
     if kind is dict:
-        entries = islice(value.items(), MOST_ENTRIES)
+        entries = islice(value.items(), most)
         return {
             name[:LONGEST_NAME]: item if type(item) in _NUMBERS else _cut(item, depth + 1)
             for name, item in entries

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from spreeze_zmq.broker.hearing import Hearing
+from spreeze_zmq.broker.learning_figures import GAUGES_KEPT
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
@@ -119,3 +120,17 @@ def test_a_checkpoint_whose_learner_has_died_is_asked_for_again_when_all_are_bac
     due = helm.checkpoints.pending
     assert due != again
     assert hello("critic_learner", 4, 9999.0) != due
+
+
+def test_gauges_beyond_those_kept_are_told_once(heard):
+    """A report's gauges were cut to 64 before they were counted: the others were missing without a word."""
+    learning, golden, told = heard.record.learning, MESSAGES["report"], list[str]()
+    life = heard.record.processes["critic_learner-0"].incarnation
+    for num_more in (0, 1, 1):
+        gauges = {f"of_layer_{layer}": 0.0 for layer in range(GAUGES_KEPT + num_more)}
+        fields = {**golden.fields, "gauges": gauges}
+        heard.hearing.hear(golden._replace(fields=fields, sender="critic_learner-0", incarnation=life))
+        assert len(learning.gauges) == GAUGES_KEPT
+        told.append(learning.tell_left_out())
+    assert told[::2] == ["", ""]
+    assert f"'of_layer_{GAUGES_KEPT}' and others are not drawn" in told[1]
