@@ -212,8 +212,9 @@ class Evaluator:
     def say_not_compared(self, version: int, had_s: float) -> None:
         """Have the run's user told that the last policy may be better than the one that is kept."""
         text = (
-            f"the last policy, version {version}, was not compared with the best one: its episodes had not "
-            f"ended after {had_s:.3g} s; a longer components.evaluator.stop_grace_s gives them more"
+            f"the last policy, version {version}, was not compared with the best one: its episodes or those "
+            f"of the best one had not ended after {had_s:.3g} s; a longer components.evaluator.stop_grace_s "
+            "gives them more"
         )
         log.info("%s", text)
         self.component.report("request", {"who": self.component.name, "what": "note", "text": text})

@@ -128,7 +128,8 @@ class Title:
             until_s: as in ``play``.
 
         Returns:
-            False if time cut its look, which is then no other policy's equal: it is not reported.
+            False if time cut its look, which is then no other policy's equal and not reported, or the race
+            before the best one had played a round of it: then nothing is known of it but its look.
         """
         best = self.holder
         if best is None:
@@ -140,9 +141,12 @@ class Title:
             if not self.play(last, self.num_episodes, until_s):
                 return False
             self.conclude(last, keep=False)
+            before = best.num_episodes
             won = self.race(last, self.num_fresh, until_s=until_s)
-            last.fresh = True
-            self.conclude(last, keep=won)
+            last.fresh = won or best.num_episodes > before
+            if last.fresh:
+                self.conclude(last, keep=won)
+            return last.fresh or not last.compares  # most of its episodes failed
         return True
 
     def score(self, seed: int, until_s: float) -> None:

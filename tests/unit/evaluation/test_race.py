@@ -193,6 +193,27 @@ def test_a_last_policy_whose_episodes_the_grace_cuts_is_no_point_of_the_curve(tm
     assert title.holder is best
 
 
+@pytest.mark.parametrize(("seconds", "compared"), [(2.5, False), (None, True)])
+def test_a_last_policy_beside_which_the_best_one_has_played_no_round_was_not_compared(
+    tmp_path, seconds, compared
+):
+    """The grace has time for its look, and less for the best one: its look's episodes confirm nothing."""
+
+    def play(one, num, until_s):
+        if seconds and until_s and one is best:
+            return lasted(one, num, seconds)
+        whole = np.zeros(num, np.int64)
+        return one.take(Score(whole - 60.0 / one.policy.version, whole, whole, whole > 0), 4.0)
+
+    best = Contestant(policy(1), 7)
+    title = ending(best, play, tmp_path)
+    play(best, 5, None)
+    assert title.defend(policy(2), 99, 6.5) is compared
+    told = [(one["version"], one["confirmed"]) for one in evaluations(tmp_path)]
+    assert told == [(2, False), *([(1, True), (2, True)] if compared else [])]
+    assert (title.holder is best) is not compared
+
+
 @pytest.mark.parametrize(("grace_s", "delivered"), [(6, -60.0), (None, -90.0)])
 def test_the_last_score_takes_no_place_where_its_episodes_were_cut(tmp_path, grace_s, delivered):
     """Those of the looks had more time; whole ones, which take 90 seconds, do take it."""
