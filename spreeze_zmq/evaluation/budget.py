@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 #: Standard deviations beyond their mean in which a sum of lengths is believed to be: 97 of 100 are below.
 SURELY = 2.0
+#: Times as long as before that steps may take: other processes begin, end and load the machine.
+SLOWER = 1.25
 
 
-def rounds_in_time(left_s: float, most: int, width: int, wall_s: float, lengths: NDArray[np.int64]) -> int:
+def rounds_in_time(left_s: float, most: int, width: int, episode_s: float, lengths: NDArray[np.int64]) -> int:
     """The number of rounds that most probably end in a time, by what earlier episodes of their policy took.
 
     Where all of those had one length, one round is tried at least: whether time cuts it says nothing of it.
@@ -24,15 +26,15 @@ def rounds_in_time(left_s: float, most: int, width: int, wall_s: float, lengths:
         left_s: seconds.
         most: rounds.
         width: episodes of a round.
-        wall_s: seconds that the earlier episodes took.
+        episode_s: seconds that an earlier episode took in the mean.
         lengths: ``[E]`` steps of each of these.
     """
     if left_s <= 0.0:
         return 0
     varies = float(lengths.std()) / max(1.0, float(lengths.mean()))
     num = width * np.arange(1, most + 1)
-    took_s = wall_s / len(lengths) * (num + SURELY * varies * np.sqrt(num))
-    return int((took_s <= left_s).sum()) or int(varies == 0.0)
+    most_s = SLOWER * episode_s * (num + SURELY * varies * np.sqrt(num))
+    return int((most_s <= left_s).sum()) or int(varies == 0.0)
 
 
 @dataclass

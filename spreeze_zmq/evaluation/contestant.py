@@ -34,6 +34,8 @@ class Contestant:
         seed: episode ``i`` began with a reset with ``seed + i``.
         score: its episodes; None before the first.
         wall_s: seconds that they took.
+        played: how many of them this process has played, and the seconds that these took: those of a file are
+            another process's, perhaps of a faster machine.
         fresh: whether some were played after the policy had been chosen.
         final: whether they were played at the end of a run, and chose nothing.
         num_unread: episodes of a file that does not hold their returns, which must be played again.
@@ -43,6 +45,7 @@ class Contestant:
     seed: int
     score: Score | None = None
     wall_s: float = 0.0
+    played: tuple[int, float] = (0, 0.0)
     fresh: bool = True
     final: bool = False
     num_unread: int = 0
@@ -78,11 +81,12 @@ class Contestant:
 
     def take(self, score: Score, wall_s: float) -> bool:
         """Count further episodes; False if time cut them, so that they do not compare with whole ones."""
+        if self.score is not None and score.timed_out and not self.score.timed_out:
+            return False
         self.wall_s += wall_s
+        self.played = self.played[0] + len(score.returns), self.played[1] + wall_s
         if self.score is None:
             self.score = score
-        elif score.timed_out and not self.score.timed_out:
-            return False
         else:
             self.score = self.score.followed_by(score)
             self.final = False

@@ -169,11 +169,15 @@ class Title:
             log.info("no final score: stop_grace_s is too short for whole episodes of the best policy")
 
     def least_in_time(self, best: Contestant, left_s: float) -> int:
-        """Episodes of the best policy that most probably end in a time; a native task plays all at once."""
-        if self.arena.native or best.score is None:
+        """Episodes of the best policy that most probably end in a time. A native task plays all at once, and
+        what those of a file took says nothing of this machine: then any are enough.
+        """
+        num, wall_s = best.played
+        if self.arena.native or best.score is None or not num:
             return int(left_s > 0.0)
         width = self.arena.width
-        rounds = rounds_in_time(left_s, -(-self.num_fresh // width), width, best.wall_s, best.score.lengths)
+        most = -(-self.num_fresh // width)
+        rounds = rounds_in_time(left_s, most, width, wall_s / num, best.score.lengths)
         return min(self.num_fresh, rounds * width)
 
     def take_up(self, until_s: float | None = None) -> None:

@@ -25,19 +25,20 @@ def looks(budget, until_s, cost_s, training=lambda t: None, step_s=0.05):
 @pytest.mark.parametrize(
     ("left_s", "lengths", "rounds"),
     [
-        (14.9, [10] * 9, 2),  # five seconds a round
+        (12.6, [10] * 9, 2),  # 6.25 seconds a round at most
+        (12.4, [10] * 9, 1),
         (4.9, [10] * 9, 1),
         (0.0, [10] * 9, 0),
         (99.0, [10] * 9, 6),
-        (10.7, [2, 2, 2, 2, 20], 0),  # 5 + 2 * 7.2 / 5.6 * sqrt(5)
-        (10.8, [2, 2, 2, 2, 20], 1),
-        (18.1, [2, 2, 2, 2, 20], 1),  # 10 + 2 * 7.2 / 5.6 * sqrt(10)
-        (18.2, [2, 2, 2, 2, 20], 2),
+        (13.4, [2, 2, 2, 2, 20], 0),  # 1.25 * (5 + 2 * 7.2 / 5.6 * sqrt(5))
+        (13.5, [2, 2, 2, 2, 20], 1),
+        (22.6, [2, 2, 2, 2, 20], 1),  # 1.25 * (10 + 2 * 7.2 / 5.6 * sqrt(10))
+        (22.7, [2, 2, 2, 2, 20], 2),
     ],
 )
-def test_rounds_end_in_time_by_a_margin_of_two_deviations(left_s, lengths, rounds):
+def test_rounds_end_in_time_by_a_margin_of_a_quarter_and_two_deviations(left_s, lengths, rounds):
     """An episode takes a second in the mean. Those of one length are tried, as their cut chooses none."""
-    assert rounds_in_time(left_s, 6, 5, float(len(lengths)), np.array(lengths)) == rounds
+    assert rounds_in_time(left_s, 6, 5, 1.0, np.array(lengths)) == rounds
 
 
 def test_looks_are_spread_evenly_at_their_share():

@@ -55,7 +55,7 @@ def test_episodes_that_time_cut_do_not_join_whole_ones(one):
     cut = episodes(-50.0, -60.0, timed_out=True)
     assert cut.fields().keys().isdisjoint({"interval_low", "interval_high"})
     assert not one.take(cut, 0.5)
-    assert (one.mean_return, one.compares) == (1.0, True)
+    assert (one.mean_return, one.compares, one.wall_s, one.played) == (1.0, True, 0.5, (1, 0.5))
 
 
 def test_a_file_keeps_every_episode(one, tmp_path):
