@@ -68,7 +68,12 @@ class Score:
         """Whether its mean can stand beside others: time has cut no episode, and at most as many failed as
         were whole, which may be the easy ones.
         """
-        return not self.timed_out and self.num_failed <= len(self.returns)
+        return not self.timed_out and not self.has_mostly_failed
+
+    @property
+    def has_mostly_failed(self) -> bool:
+        """Whether more episodes failed than were whole."""
+        return self.num_failed > len(self.returns)
 
     @property
     def mean_return(self) -> float:

@@ -165,6 +165,8 @@ class Title:
         if least and final.compares and final.num_episodes >= least:
             self.holder = final
             self.rescore(final.num_episodes)
+        elif final.score is not None and final.score.has_mostly_failed:
+            log.info("no final score: most episodes of the best policy failed")
         else:
             log.info("no final score: stop_grace_s is too short for whole episodes of the best policy")
 

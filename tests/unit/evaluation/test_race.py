@@ -230,3 +230,17 @@ def test_the_last_score_takes_no_place_where_its_episodes_were_cut(tmp_path, gra
     title.score(9, np.inf)
     assert title.holder.mean_return == delivered
     assert [one["rescored"] for one in evaluations(tmp_path)] == ([] if grace_s else [30])
+
+
+def test_the_log_says_why_there_is_no_last_score(tmp_path, caplog):
+    """That the episodes had no time, which is the other reason, was said of those that had failed."""
+
+    def play(one, num, until_s):
+        whole = np.zeros(num, np.int64)
+        return one.take(Score(whole - 90.0, whole, whole, whole > 0, num_failed=31 * one.final), 1)
+
+    best = Contestant(policy(1), 1)
+    play(best, 5, None)
+    with caplog.at_level("INFO", "spreeze"):
+        ending(best, play, tmp_path).score(9, np.inf)
+    assert caplog.messages == ["no final score: most episodes of the best policy failed"]
