@@ -29,8 +29,6 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.policy.heads import make_head
 
 log = logging.getLogger("spreeze")
-#: Figures that learners report beside the metrics of losses; one of these would be drawn in its place.
-OF_LIBRARY = {"learning_rate", "replay_ratio", "replay_size", "batch_size", "reward_divisor", "return_spread"}
 
 
 class Fields(SimpleNamespace):
@@ -191,9 +189,6 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
         problem = f"{name} does not depend on any network of the {part} part: nothing can be trained"
         raise AlgorithmError(algorithm, problem)
     for metric, number in loss.metrics.items():
-        if metric in OF_LIBRARY:
-            problem = f"{name} gives a metric {metric}, a figure that the library draws: give it another name"
-            raise AlgorithmError(algorithm, problem)
         if not isinstance(number, torch.Tensor) or number.dim() != 0:
             problem = f"{name} gives the metric {metric} as {shown(number)}, expected a 0-d tensor"
             raise AlgorithmError(algorithm, f"{problem} such as error.mean()")

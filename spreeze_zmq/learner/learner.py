@@ -18,6 +18,7 @@ from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.device import prepare_device, remark
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.fusing import Fusion
+from spreeze_zmq.learner.gauges import with_losses
 from spreeze_zmq.learner.going_on import GoingOn
 from spreeze_zmq.learner.offline import OfflineExperience, OfflineFollower
 from spreeze_zmq.learner.own_draws import prepared
@@ -200,9 +201,8 @@ class Learner:
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report, with the losses; waits for the device."""
-        losses = {name: float(value) for name, value in self.metrics.items()}
         rates = self.half.rates() if self.half.moves or self.half.adapts else {}
-        return {**self.experience.gauges(), **rates, **losses}
+        return with_losses({**self.experience.gauges(), **rates}, self.metrics, self.half.part)
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.sac import SAC
@@ -16,7 +17,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.component import Component
 from spreeze_zmq.launcher.news import News
 from spreeze_zmq.learner import Learner
-from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.at_hand import random_batch_of, random_rollout
 from spreeze_zmq.plan import devices
 from spreeze_zmq.wire import Message
 
@@ -38,6 +39,25 @@ class Still(SAC):
     """Its targets keep their first weights."""
 
     after_critic_step = Algorithm.after_critic_step
+
+
+NAMES = ("learning_rate", "replay_size", "actor_replay_size", "mine")
+
+
+class Named(SAC):
+    """Its losses give metrics by names that are the library's."""
+
+    def critic_loss(self, batch):
+        """As the class says."""
+        return self.named(super().critic_loss(batch))
+
+    def policy_loss(self, batch):
+        """As the class says."""
+        return self.named(super().policy_loss(batch))
+
+    def named(self, loss):
+        """A loss with these, and with one of another name."""
+        return loss._replace(metrics={**loss.metrics, **dict.fromkeys(NAMES, torch.tensor(-1.0))})
 
 
 def ending(env):
@@ -85,6 +105,29 @@ def test_what_no_reward_is_known_of_is_named(peers):
     replay = learner(peers, "critic_learner").experience.replay
     with pytest.raises(InvalidEnvironment, match="it has no compute_reward"):
         replay.add(ending(peers.plan.environment))
+
+
+@pytest.mark.parametrize(
+    ("role", "taken"),
+    [
+        ("critic_learner", {"learning_rate", "replay_size"}),
+        ("actor_learner", {"learning_rate", "replay_size", "actor_replay_size"}),
+    ],
+)
+@pytest.mark.parametrize(
+    "peers", [[f"run.algorithm={HERE}:Named", "algorithm.hidden_sizes=[8]"]], indirect=True
+)
+def test_a_metric_by_a_name_of_the_librarys_is_another_figure(peers, role, taken):
+    """Such an algorithm trained, with one of the two drawn; later it was refused."""
+    made, plan = learner(peers, role), peers.plan
+    half = made.half
+    batch = random_batch_of(Named.fields_of(half.part), plan.environment, half.options, 64, "cpu")
+    made.metrics = half.update(batch)
+    before, gauges = made.experience.gauges(), made.gauges()
+    assert {name: gauges[name] for name in before} == before
+    for name in NAMES:
+        named = f"{half.part}_loss_{name}" if name in taken else name
+        assert gauges[named] == -1.0
 
 
 @pytest.mark.parametrize(
