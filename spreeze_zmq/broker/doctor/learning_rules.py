@@ -55,7 +55,7 @@ def end_atoms(vitals: Vitals) -> Finding | None:
             now, far = vitals.number(end, reach), vitals.number(other, -reach)
             # A range that is stated is one of rewards as they are.
             unit = divisors[-1] if divisors else 1.0
-            remedy = f"algorithm.{end} = {unit * _wider(now, far):g}"
+            remedy = f"algorithm.{end} = {unit * (now + 4.0 * (now - far)):g}"  # a range five times as wide
             if divisors:
                 remedy += f", algorithm.{other} = {unit * far:g}"
             if vitals.option("normalize_rewards") is True:
@@ -82,14 +82,15 @@ def outlying_returns(vitals: Vitals) -> Finding | None:
     )
 
 
-def _wider(end: float, other: float) -> float:
-    """The end of a range five times as wide."""
-    return end + 4.0 * (end - other)
+def _of_policy(vitals: Vitals, name: str) -> float | None:
+    """A figure of the policy's loss, whose name begins so where the critics' loss gives one of it, too."""
+    own = vitals.typical(f"policy_{name}")
+    return vitals.typical(name) if own is None else own
 
 
 def temperature(vitals: Vitals) -> Finding | None:
     """A weight of the entropy that is gone, or all that counts."""
-    value = vitals.typical("temperature")
+    value = _of_policy(vitals, "temperature")
     lowest = LOWEST_TEMPERATURE * (DIVIDED if vitals.divides_rewards else 1.0)
     if value is None or lowest <= value <= HIGHEST_TEMPERATURE:
         return None
@@ -114,7 +115,7 @@ def exploration(vitals: Vitals) -> Finding | None:
     """A policy without a temperature whose noise is gone or larger than the bounds; where most actions are
     illegal, as much of it is all there can be.
     """
-    entropy, is_masked = vitals.typical("entropy"), vitals.environment.get("action_mask")
+    entropy, is_masked = _of_policy(vitals, "entropy"), vitals.environment.get("action_mask")
     if entropy is None or is_masked or vitals.steady("temperature") or vitals.has_risen:
         return None
     sizes = whole_numbers(vitals.environment.get("action_sizes"))
@@ -149,7 +150,7 @@ def values_diverge(vitals: Vitals) -> Finding | None:
         return None
     # In hindsight a goal may be paid that no sampler has reached; what data pay, nobody has told.
     reward = max(-vitals.rewards[0], vitals.rewards[1], float(vitals.has_other_rewards))
-    bonus = abs((vitals.typical("temperature") or 0.0) * (vitals.typical("entropy") or 0.0))
+    bonus = abs((_of_policy(vitals, "temperature") or 0.0) * (_of_policy(vitals, "entropy") or 0.0))
     most = (reward + bonus) / (1.0 - gamma)
     slack = VALUE_SLACK * (DATA_SLACK if vitals.table("data") else 1.0)
     if abs(value) <= slack * max(most, 1.0):

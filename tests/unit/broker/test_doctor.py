@@ -188,6 +188,16 @@ def test_entropy_that_is_gone_is_named_without_a_temperature():
     assert "exploration" not in run.live(30)
 
 
+@pytest.mark.parametrize(("name", "good", "bad"), [("temperature", 0.1, 1e-7), ("entropy", -1.0, -9.0)])
+def test_of_two_losses_with_one_name_the_policys_figure_is_judged(name, good, bad):
+    """The critics' is another one's, such as the entropy of a distribution of returns."""
+    found = "exploration" if name == "entropy" else name
+    for critics, policys in ((bad, good), (good, bad)):
+        run = Lived()
+        run.gauges = {name: critics, f"policy_{name}": policys}
+        assert (found in run.live(12)) is (policys == bad)
+
+
 def test_a_choice_among_few_legal_actions_is_no_lack_of_entropy():
     """Of 2 of 512 it is at most 0.7 nats, and 0 where one is legal."""
     run = Lived(name="cartpole")
