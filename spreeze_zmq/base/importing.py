@@ -86,7 +86,7 @@ def loaded(module: str) -> Any:
     """
     if sys.modules.get(module) is None:
         return None
-    with contextlib.suppress(ImportError):  # it could not be imported
+    with contextlib.suppress(Exception):  # it could not be imported: who wanted it says so
         return importlib.import_module(module)
     return None
 

@@ -12,12 +12,11 @@ def test_a_module_that_another_thread_is_importing_is_given_whole(tmp_path, monk
     """As torch in one process of all components: it was seeded before it had such a function."""
     begun = threading.Event()
     (tmp_path / "imported_slowly.py").write_text("import time\nbegun()\ntime.sleep(0.5)\nlast = 1\n")
-    (tmp_path / "imported_in_vain.py").write_text(
-        "import time\nbegun()\ntime.sleep(0.5)\nimport no_such_one\n"
-    )
+    for name, last in (("imported_in_vain", "import no_such_one"), ("that_raises", "1 / 0")):
+        (tmp_path / f"{name}.py").write_text(f"import time\nbegun()\ntime.sleep(0.5)\n{last}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("builtins.begun", begun.set, raising=False)
-    for name in ("imported_slowly", "imported_in_vain"):
+    for name in ("imported_slowly", "imported_in_vain", "that_raises"):
         assert loaded(name) is None
         begun.clear()
         thread = threading.Thread(target=_import, args=[name])
@@ -30,5 +29,5 @@ def test_a_module_that_another_thread_is_importing_is_given_whole(tmp_path, monk
 
 
 def _import(name):
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, ZeroDivisionError):
         importlib.import_module(name)
