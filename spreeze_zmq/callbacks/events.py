@@ -94,7 +94,7 @@ class Evaluation(Event):
         num_episodes: how many.
         timed_out: a limit of time cut some, so that the mean compares with no other.
         confirmed: the policy had been chosen before these episodes were played; only such figures are to be
-            believed.
+            believed. The last policy's are those of its look, which did not choose it, and of its race.
         best: the policy is the best so far.
         final: they are the last ones, of the best policy.
         info: means of the numbers in the environment's last infos, such as ``is_success``.
