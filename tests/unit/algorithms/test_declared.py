@@ -275,11 +275,6 @@ def test_a_space_that_an_own_algorithm_does_not_declare_names_the_attribute(load
             r"py:\d+: AttributeError: a batch has no 'rewards'; did you mean",
         ),
         ('{"error": error.mean()}', '{"error": 1.0}', "gives the metric error as 1.0, expected a 0-d tensor"),
-        (
-            '{"error": error.mean()}',
-            '{"batch_size": error.mean()}',
-            "gives a metric batch_size, a figure",
-        ),
         ('{"error": error.mean()}', '{"error": error}', r"metric error as a tensor of shape \(4,\)"),
         (
             "Loss(error.square()",
