@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError
@@ -86,7 +87,7 @@ class Ends:
             reason = str(event)
             if full := closing.full_disk(self._folder, self._outcome.input_fault):
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, full)
-                reason = f"{event.name} is not started again: {full}"
+                reason = str(replace(event, reason=full))
             self._outcome.give_up(reason)
             self._tell("stop_request", reason=reason)
 
@@ -145,7 +146,7 @@ class Ends:
             self._tell_exit(event, restarting=event.restarting)
         elif isinstance(event, GaveUp):
             self._crew.ports.shut(event.name.rpartition("-")[0])
-            self._outcome.losses.add(event.name, event.reason, self._note)
+            self._outcome.losses.add(event, self._note)
             if elsewhere is not None:
                 self._turned_out.update(elsewhere.turn_out(event.name, f"{event.name}: {event}"))
 

@@ -13,6 +13,7 @@ from spreeze_zmq.launcher import closing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor import GaveUp
 
 #: Most failures that are kept, half of them the first and half the newest; the broker counts them all.
 FAILURES_KEPT = 100
@@ -24,7 +25,7 @@ class Losses:
     """Groups that fail, and what is absent when the run is asked to end, each with the reason.
 
     Attributes:
-        gone: a line for each process that is not started again, and without which the run is no failure: the
+        gone: a line for each process that is given up, and without which the run is no failure: the
             page, the callbacks.
     """
 
@@ -40,14 +41,15 @@ class Losses:
         if whose(name):
             self._failed[name] = what
 
-    def add(self, name: str, why: str, note: Callable[[str], None]) -> None:
-        """Note, also for the user, that an observer is not started again."""
+    def add(self, event: GaveUp, note: Callable[[str], None]) -> None:
+        """Note, also for the user, that an observer is given up."""
+        name = event.name
         if words := whose(name):
             last = f", the last: {self._failed[name]}" if name in self._failed else ""
-            self._failed[name] = why.splitlines()[0] + last
+            self._failed[name] = event.reason.splitlines()[0] + last
             note(f"{words} is lost, and the run goes on without it: {self._failed[name]}")
         elif without := ROLES[name.rpartition("-")[0]].without:
-            self.gone.append(f"{name} is not started again: {why.splitlines()[0]}; {without}")
+            self.gone.append(f"{str(event).splitlines()[0]}; {without}")
             note(self.gone[-1])
 
     def settle(

@@ -114,7 +114,7 @@ class Absent:
     Attributes:
         way: its name.
         node: the machine's last name in the run; empty if it has had none.
-        why: the command's last words.
+        why: the command's last words, or how it has failed where it has said none.
         has_failed: whether it was part of the run, or the command has failed, so that it is not only late.
     """
 
@@ -138,7 +138,7 @@ class Placer:
         self._supervisor = Supervisor()
         self._talks: dict[str, Talk] = {}
         self._logs: dict[str, Path] = {}
-        self._failed: set[str] = set()
+        self._failed: dict[str, str] = {}
         for way in ways:
             spec = way.spec(address, invitation, logs)
             self._supervisor.start(spec)
@@ -154,12 +154,13 @@ class Placer:
                 last = [] if event.name in self._talks else event.words.strip().splitlines()[-1:]
                 again = "; it is tried again" if event.restarting and event.code != 0 else ""
                 lines.append(f"{event.name}: {(last or [event.how])[0]}{again} ({event.log_path})")
-                self._failed.add(event.name)
+                self._failed[event.name] = event.how
                 if event.code == 0:  # somebody there took the machine back
                     self._supervisor.stop([event.name])
                     del self._logs[event.name]
             elif isinstance(event, GaveUp):
                 lines.append(str(event))
+                self._failed[event.name] = event.reason
         return lines
 
     def absent(self, lent: Collection[str]) -> list[Absent]:
@@ -171,13 +172,14 @@ class Placer:
         """
         found = []
         for name, log in self._logs.items():
-            said = log.read_text(errors="replace")
+            said = log.read_text(errors="replace") if log.exists() else ""  # its disk was full
             node = ["", *_JOINED.findall(said)][-1]
             is_kept = name in self._talks and self._supervisor.alive([name])
             if node not in lent and not is_kept:
                 words = [line for line in said.splitlines() if line.strip() and not line.startswith("--- ")]
-                last = ["it has not joined yet", *words][-1]
-                found.append(Absent(name, node, f"{last} ({log})", bool(node) or name in self._failed))
+                last = [self._failed.get(name, "it has not joined yet"), *words][-1]
+                why = last + f" ({log})" * bool(said)
+                found.append(Absent(name, node, why, bool(node) or name in self._failed))
         return found
 
     def close(self) -> None:

@@ -26,8 +26,8 @@ from spreeze_zmq.wire.channels import SocketFolder, is_locked
 #: The exit reasons of failed runs, of which a launcher could not mark all; see ``supervisor.GaveUp``, the
 #: broker's ``write``, ``SocketWatch`` and ``Ends.on_stuck``.
 FAILED = re.compile(
-    r"\w+-\d+ is not started again: .*|the launcher was killed|somebody removed the run's sockets .*|"
-    r"\w+-\d+: .*; none gets through",
+    r"\w+-\d+ (?:is not started again|cannot be started): .*|the launcher was killed|"
+    r"somebody removed the run's sockets .*|\w+-\d+: .*; none gets through",
     re.DOTALL,
 )
 #: The tables of run.json that are read of past runs, and the figures of summary.json.

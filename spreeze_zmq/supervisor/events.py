@@ -82,13 +82,15 @@ class Restarted:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """A process has crashed too often, or cannot be restarted."""
+    """A process has crashed too often, or cannot be started, be it for the first time or again."""
 
     name: str
     reason: str
+    has_begun: bool = True
 
     def __str__(self) -> str:
-        return f"{self.name} is not started again: {self.reason}"
+        what = "is not started again" if self.has_begun else "cannot be started"
+        return f"{self.name} {what}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ class Supervisor:
             has_begun = self._begin(one)
         except InputError as error:
             del self._supervised[spec.name]
-            return [GaveUp(spec.name, str(error))]
+            return [GaveUp(spec.name, str(error), has_begun=bool(one.crashes_s))]
         return [Restarted(spec.name, len(one.crashes_s), one.delay_s)] if has_begun and one.crashes_s else []
 
     def _begin(self, one: _Supervised) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq.launcher.outcome import Losses
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor import GaveUp
 
 PART = {"1": {"rounds": 3, "lost": False}}
 
@@ -44,7 +45,7 @@ def test_a_group_that_is_not_started_again_says_why_it_failed_last(tmp_path):
     """And the user hears of it at once."""
     losses, said = Losses(), []
     losses.fail("member-0", "ValueError: no")
-    losses.add("member-0", "4 crashes within 1800 s", said.append)
+    losses.add(GaveUp("member-0", "4 crashes within 1800 s"), said.append)
     assert said == [
         "group 1 (member-0) is lost, and the run goes on without it: 4 crashes within 1800 s, "
         "the last: ValueError: no"
@@ -57,7 +58,7 @@ def test_the_page_is_no_loss(tmp_path):
     """An observer that stands for nothing; that it is gone for good is said."""
     losses, said = Losses(), []
     losses.fail("visualizer-0", "OSError")
-    losses.add("visualizer-0", "4 crashes within 60 s", said.append)
+    losses.add(GaveUp("visualizer-0", "4 crashes within 60 s"), said.append)
     losses.settle([], {}, {}, [])
     assert said == ["visualizer-0 is not started again: 4 crashes within 60 s; the page is gone"]
     assert (losses.gone, ended(tmp_path, losses)) == (said, ("", []))

@@ -1,10 +1,14 @@
 """Commands that have machines join, as real processes: which machine is absent, and what its command says."""
 
+import errno
+import os
 import time
 
 import pytest
 
+from spreeze_zmq.base.errors import DiskFull
 from spreeze_zmq.nodes.placers import Placer, Way
+from spreeze_zmq.supervisor import supervision
 
 DEADLINE_S = 20.0
 
@@ -16,10 +20,11 @@ def placed(tmp_path):
     made = []
 
     def start(script, until, prefix=""):
+        log = tmp_path / "ssh-desk2.log"
         placer = Placer([Way("ssh desk2", ("sh", "-c", script), prefix)], "", tmp_path / "join.key", tmp_path)
         made.append(placer)
         until_s = time.monotonic() + DEADLINE_S
-        while f"\n{until}" not in "\n".join(["", *placer.poll(), (tmp_path / "ssh-desk2.log").read_text()]):
+        while f"\n{until}" not in "\n".join(["", *placer.poll(), log.read_text() if log.exists() else ""]):
             assert time.monotonic() < until_s
             time.sleep(0.02)
         return placer
@@ -53,6 +58,23 @@ def test_a_command_that_fails_says_so_and_one_that_is_on_its_way_has_not_failed(
     assert (absent.node, absent.has_failed) == ("", True)
     assert absent.why.startswith("ssh: connect to host desk2 port 22: Connection refused (")
     assert "ssh-desk2.log" in absent.why
+
+
+def test_a_command_whose_log_has_no_room_has_failed(placed, tmp_path, monkeypatch):
+    """It never begins, and the log that would say why is not there."""
+    log, open_file = tmp_path / "ssh-desk2.log", os.open
+
+    def full(path, *how):
+        if path == log:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return open_file(path, *how)
+
+    monkeypatch.setattr(os, "open", full)
+    monkeypatch.setattr(supervision, "PATIENCE_S", 0.0)
+    placer = placed("echo 'joined a as node-1 with 4 cores'", "ssh desk2 cannot be started: ")
+    [absent] = placer.absent(())
+    assert (absent.node, absent.why, absent.has_failed) == ("", str(DiskFull(tmp_path.parent)), True)
+    assert not log.exists()
 
 
 def test_a_machine_that_was_taken_back_is_not_absent(placed):

@@ -137,6 +137,7 @@ def test_a_run_whose_service_was_stopped_as_a_whole_has_ended(tmp_path):
         (SIGNALLED[signal.SIGTERM], "ended"),
         ("asks: SIGTERM came", "ended"),
         (str(GaveUp("sampler-0", "it has failed 5 times")), "crashed"),
+        (str(GaveUp("sampler-0", "its disk is full", has_begun=False)), "crashed"),
     ):
         write_json(folder.summary, {"exit_reason": reason, "wall_s": 9.5, "failures": []})
         folder.end_summary("interrupted by SIGTERM", [])

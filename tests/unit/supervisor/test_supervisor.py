@@ -68,7 +68,8 @@ def test_a_life_waits_for_room_for_its_log(fake, spec, lives):
         else:
             clock.now_s += 3 * RETRY_S
             [gave_up] = supervisor.poll()
-            assert str(gave_up) == f"{full.name} is not started again: {spawner.error}"
+            what = "is not started again" if lives else "cannot be started"
+            assert str(gave_up) == f"{full.name} {what}: {spawner.error}"
         assert len(spawner.lives) == begun + lives + gets_room
 
 
