@@ -54,8 +54,8 @@ class SocketFolder:
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
-        """Create a folder for the run ``name`` in ``$XDG_RUNTIME_DIR`` or, where that is unfit, in ``/tmp``
-        or ``$TMPDIR``.
+        """Create a folder for the run ``name`` in the first fit place: ``$XDG_RUNTIME_DIR``, ``/tmp``,
+        ``$TMPDIR``, and that of the first which belongs to another user.
 
         Raises:
             ChannelError: none of them can be written, would keep socket paths short enough, and is closed to
@@ -154,11 +154,13 @@ class SocketFolder:
 
 
 def _places() -> list[Path]:
-    """The parent folders of this user's socket folders, best first. A runtime folder of another user, as
-    ``su`` and ``sudo -E`` leave it in the environment, is no place: it is removed when that user logs out.
+    """The parent folders of this user's socket folders, best first. A runtime folder of another user is the
+    last one: ``su`` and ``sudo -E`` leave one in the environment that is removed when that user logs out; in
+    a read-only container it may be root's, and all that can be written.
     """
     runtime, temporary = (os.environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR"))
-    parents = dict.fromkeys(map(Path, (*filter(_is_this_users, (runtime,)), "/tmp", temporary)))
+    own = filter(_is_this_users, (runtime,))
+    parents = dict.fromkeys(map(Path, (*own, "/tmp", temporary, runtime)))
     return [place / f"spreeze-{os.getuid()}" for place in parents if place.is_absolute()]
 
 

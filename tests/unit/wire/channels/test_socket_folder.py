@@ -182,8 +182,9 @@ def test_root_leaves_the_runtime_folder_of_another_user_alone(closed, monkeypatc
     assert made.path.parent.parent.as_posix() == "/tmp"
 
 
-def test_where_nothing_else_can_be_written_the_temporary_folder_is_used(tmp_path, monkeypatch):
-    """As in a read-only container; one that is too deep is named, with what to do."""
+@pytest.fixture
+def short(monkeypatch):
+    """A folder that everybody may write, beside which nothing can be made, as in a read-only container."""
     make = Path.mkdir
 
     def mkdir(path, *how, **kinds):
@@ -191,13 +192,27 @@ def test_where_nothing_else_can_be_written_the_temporary_folder_is_used(tmp_path
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         make(path, *how, **kinds)
 
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as short:
+    for variable in ("XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.delenv(variable, raising=False)
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as made:
+        Path(made).chmod(0o777)
         monkeypatch.setattr(Path, "mkdir", mkdir)
-        monkeypatch.setenv("TMPDIR", short)
+        yield made
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", pytest.param("XDG_RUNTIME_DIR", marks=root_only)])
+def test_where_nothing_else_can_be_written_a_folder_of_another_user_is_used(short, monkeypatch, variable):
+    """As root's in a container that does not run as root."""
+    monkeypatch.setenv(variable, short)
+    with without_rights():
         made = SocketFolder.create("test")
         made.remove()
         assert made.path.parent.parent.as_posix() == short
+
+
+@pytest.mark.usefixtures("short")
+def test_where_nothing_can_be_written_each_place_is_named(tmp_path, monkeypatch):
+    """With what to do."""
     monkeypatch.setenv("TMPDIR", f"{tmp_path}/{'d' * 80}")
     with pytest.raises(ChannelError, match=r"/tmp/.*Read-only.*ddd/.*: sockets in.*set XDG_RUNTIME_DIR to"):
         SocketFolder.create("test")
