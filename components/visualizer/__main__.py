@@ -33,8 +33,7 @@ def main(component: Component) -> None:
     agent = PolicyPlayer(
         plan.environment,
         lambda: live_policies(plan, component.name),
-        folder.logs,
-        Path(plan.socket_dir),
+        lambda: (folder.logs, Path(plan.socket_dir)),
         why_not="" if component.options["show_agent"] else "components.visualizer.show_agent is false",
         cpu_share=component.options["cost_share"],
     )

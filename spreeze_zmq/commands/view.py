@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import signal
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,6 @@ def main(arguments: argparse.Namespace) -> int:
 
     Raises:
         InputError: there is no such run, or no such run to draw beside it; the port is taken or out of range.
-        ChannelError: there is no place for the socket of MuJoCo's viewer.
     """
     from spreeze_zmq.screen.page.agent import PolicyPlayer
     from spreeze_zmq.screen.page.neighbours import Neighbours
@@ -70,11 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
     except InputError as error:  # the curves can be shown without a policy
         why_not = str(error)
     with contextlib.ExitStack() as made:
-        sockets = SocketFolder.create("view")
-        made.callback(sockets.remove)
-        # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
-        logs = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="spreeze-view-")))
-        agent = PolicyPlayer(spec, lambda: given_policy(policy), logs, sockets.path, why_not=why_not)
+        folders = functools.partial(_folders, made)
+        agent = PolicyPlayer(spec, lambda: given_policy(policy), folders, why_not=why_not)
         server = Server(
             listener,
             token,
@@ -90,6 +86,17 @@ def main(arguments: argparse.Namespace) -> int:
         over.wait()
         server.close()
     return 0
+
+
+def _folders(made: contextlib.ExitStack) -> tuple[Path, Path]:
+    """Where MuJoCo's viewer works and logs, not in what may be a stranger's folder, and has its socket.
+
+    Raises:
+        ChannelError: there is no place for that socket.
+    """
+    sockets = SocketFolder.create("view")
+    made.callback(sockets.remove)
+    return sockets.path, sockets.path
 
 
 def _state_of(folder: RunFolder) -> str:

@@ -65,8 +65,8 @@ class PolicyPlayer:
     Args:
         spec: the environment.
         open_policies: opens the source of policies; called in the thread that plays.
-        logs: folder for the log of MuJoCo's viewer.
-        sockets: a folder that only the user can enter, for that viewer's socket.
+        open_folders: gives, when MuJoCo's viewer begins, the folder for its log and one for its socket, that
+            only the user can enter; called in that thread.
         why_not: the reason to show no agent; empty to show it.
         cpu_share: share of the machine's cores that this process may use while no core is idle.
     """
@@ -75,14 +75,12 @@ class PolicyPlayer:
         self,
         spec: EnvironmentSpec,
         open_policies: Callable[[], Policies],
-        logs: Path,
-        sockets: Path,
+        open_folders: Callable[[], tuple[Path, Path]],
         *,
         why_not: str = "",
         cpu_share: float = 1.0,
     ) -> None:
-        self._spec, self._open_policies = spec, open_policies
-        self._logs, self._sockets = logs, sockets
+        self._spec, self._open_policies, self._open_folders = spec, open_policies, open_folders
         self._why_not = why_not
         self._visitors: set[Visitor] = set()
         self._thread: threading.Thread | None = None
@@ -166,7 +164,7 @@ class PolicyPlayer:
         if stage.model is not None:
             from spreeze_zmq.screen.page.studio import Studio
 
-            self._studio = self._studio or Studio(stage.model, self._logs, self._sockets)
+            self._studio = self._studio or Studio(stage.model, *self._open_folders())
             self._say(mode="viewer", why="")
         elif stage.draw is not None:
             self._say(mode="picture", why="")

@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.journal import Journal
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.run.folder import CLAIMED, RunFolder
@@ -13,6 +13,7 @@ from spreeze_zmq.screen.page import story, studio
 from spreeze_zmq.screen.terminal.numbers import clock
 from spreeze_zmq.screen.terminal.words import Progress, progress
 from spreeze_zmq.wire.channels import SocketFolder
+from spreeze_zmq.wire.channels import folder as socket_folder
 from tests.unit.screen.terminal.recorded import Recorded
 
 #: Elements that keep what is put into them, and what is said of each place: ``said`` of its id.
@@ -105,8 +106,10 @@ def test_the_machines_of_a_run_that_is_over_have_left(told):
 
 @pytest.fixture
 def looked_at(tmp_path, monkeypatch, told):
-    """The folder of a run, and a function that gives what its page says where ``spreeze view`` serves it."""
-    run, shown = Recorded(), []
+    """The folder of a run, and a function that gives what its page says where ``spreeze view`` serves it, and
+    opens the folders of MuJoCo's viewer as ``viewer`` says.
+    """
+    run, shown, viewers = Recorded(), [], []
     folder = RunFolder(tmp_path / "runs" / "own")
     folder.path.mkdir(parents=True)
     folder.run_file.write_text(run.plan.to_json())
@@ -115,14 +118,15 @@ def looked_at(tmp_path, monkeypatch, told):
         def __init__(self, listener, token, story, agent, others):
             listener.close()
             shown.append(story())
-            studio._listening_at(str(agent._sockets / "viewer")).close()
+            viewers.pop()(agent._open_folders)
 
         def start(self):
             raise InputError("no page is served here")
 
     monkeypatch.setattr("spreeze_zmq.screen.page.server.Server", Told)
 
-    def look():
+    def look(viewer=lambda _: None):
+        viewers.append(viewer)
         assert main(["view", str(folder.path)]) == 2
         return told(PAST, entries=shown.pop())
 
@@ -140,8 +144,23 @@ def test_a_temporary_folder_may_be_deep(looked_at, tmp_path, monkeypatch):
     deep = tmp_path / ("d" * 80)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    assert looked_at[2]()[0] == "past run, crashed"
+
+    def viewer(open_folders):
+        studio._listening_at(str(open_folders()[1] / "viewer")).close()
+
+    assert looked_at[2](viewer)[0] == "past run, crashed"
     assert list(deep.iterdir()) == []
+
+
+def test_a_page_is_served_where_there_is_no_place_for_the_viewer(looked_at, monkeypatch):
+    """As on a full disk: its curves need none, and a policy may show itself in pictures."""
+    monkeypatch.setattr(socket_folder, "_places", list)
+
+    def viewer(open_folders):
+        with pytest.raises(SpreezeError, match="no place for sockets"):  # which is shown in its place
+            open_folders()
+
+    assert looked_at[2](viewer)[0] == "past run, crashed"
 
 
 def test_a_page_that_is_read_from_a_folder_says_whether_its_run_goes_on(looked_at):

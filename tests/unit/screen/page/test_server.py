@@ -224,7 +224,7 @@ def left(visitors):
 @pytest.fixture
 def player(tmp_path):
     """Shows no agent, and says so."""
-    return PolicyPlayer(None, None, tmp_path, tmp_path, why_not="there is none")
+    return PolicyPlayer(None, None, lambda: (tmp_path, tmp_path), why_not="there is none")
 
 
 @pytest.mark.parametrize("name", ["feed", "agent"])
