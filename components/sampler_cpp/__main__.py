@@ -16,8 +16,6 @@ from spreeze_zmq.base.machine import cache_folder, claim, cpu_flags
 from spreeze_zmq.base.once import digest, made_once
 
 HERE = Path(__file__).absolute().parent
-#: Longest time that a build takes, on a slow machine.
-BUILD_S = 600.0
 
 
 class NotBuilt(Exception):
@@ -90,7 +88,7 @@ def built() -> Path:
             shutil.rmtree(own)
 
     program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
-    return made_once(program, make, BUILD_S, "building this sampler", say)
+    return made_once(program, make, "building this sampler", say)
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -21,6 +21,8 @@ log = logging.getLogger("spreeze")
 HAS_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 #: The first bytes of a library and of a program.
 ELF = b"\x7fELF"
+#: Longest time that a compiler takes for a program, on a slow machine.
+BUILD_S = 600.0
 #: Time between two looks at whether another process has made it.
 POLL_S = 0.2
 
@@ -33,17 +35,17 @@ def digest(*parts: str | bytes) -> str:
 
 @contextlib.contextmanager
 def alone(
-    path: Path, most_s: float, doing: str = "", say: Callable[[str], object] = log.info
+    path: Path, doing: str = "", say: Callable[[str], object] = log.info, *, most_s: float
 ) -> Iterator[None]:
     """One process makes a file while the others wait for it; where the file system has no locks, or the one
     takes too long, each makes it.
 
     Args:
         path: of the file.
-        most_s: how long one process is waited for. It may be stopped, and the lock of a machine that was lost
-            may stay.
         doing: what the one does meanwhile, for those that wait; empty where that takes no time.
         say: called with a line before a wait, and where that ends in vain.
+        most_s: how long one process is waited for. It may be stopped, and the lock of a machine that was lost
+            may stay.
 
     Raises:
         OSError: the file's folder cannot be written.
@@ -95,25 +97,27 @@ def is_compiled(path: Path) -> bool:
 def made_once(
     path: Path,
     make: Callable[[Path], object],
-    most_s: float,
     doing: str,
     say: Callable[[str], object] = log.info,
+    *,
+    most_s: float = BUILD_S,
 ) -> Path:
     """``path``, a library or a program that appears only when it is complete, and outlives a power failure.
+    Samplers that ``spreeze new`` has copied call this: what they give keeps its place.
 
     Args:
         path: of the file; where it is missing, one process makes it and the others wait.
         make: writes the file to the path that it is given.
-        most_s: the longest that ``make`` takes.
-        doing: what it does, for those that wait.
+        doing: what ``make`` does, for those that wait.
         say: that of :func:`alone`.
+        most_s: the longest that ``make`` takes.
 
     Raises:
         OSError: the folder cannot be written; or whatever ``make`` raises.
     """
     if is_compiled(path):
         return path
-    with alone(path, most_s, doing, say):
+    with alone(path, doing, say, most_s=most_s):
         if not is_compiled(path):
             with replacing(path, sync=True, place=_place_first) as beside:
                 make(beside)

@@ -210,7 +210,7 @@ def _fastest(
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the first of several learners decides for all
             doing = "measuring the number formats of these layers"
-            stack.enter_context(alone(file_of(subject), MOST_S, doing))
+            stack.enter_context(alone(file_of(subject), doing, most_s=MOST_S))
         if (known := recall(subject, by_name.__getitem__)) is not None:
             return known
         seconds = _seconds(parts, min(rows, MOST_ROWS), dtypes)

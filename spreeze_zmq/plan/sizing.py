@@ -111,7 +111,7 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
     doing = f"measuring the updates of this machine for {' and '.join(plan.to_measure)}"
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a cache that cannot be written
-            stack.enter_context(alone(machine.file_of(subject), TIMEOUT_S, doing, say))
+            stack.enter_context(alone(machine.file_of(subject), doing, say, most_s=TIMEOUT_S))
         curves = None if remeasure else machine.recall(subject, Curves.read)
         if curves is None:
             say(doing)

@@ -195,7 +195,7 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         compile_to(path, compiler, flags)
 
     path = folder / name_of(flags, compiler)
-    return made_once(path, make, TIMEOUT_S, "compiling the native layers", say)
+    return made_once(path, make, "compiling the native layers", say, most_s=TIMEOUT_S)
 
 
 def folder_of_libraries() -> Path:

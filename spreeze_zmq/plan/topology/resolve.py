@@ -111,7 +111,7 @@ def usual_step_s(env: EnvironmentSpec, timing: Timing) -> float:
         return step_s
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(alone(file, FILE_S))
+            stack.enter_context(alone(file, most_s=FILE_S))
             can_be_written = True
         except OSError:
             can_be_written = False

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.base.once import alone
+from spreeze_zmq.base.once import BUILD_S, alone
 
-#: Longest time to build the probe.
-BUILD_S = 600.0
 ROOT = Path(__file__).parents[3]
 
 
@@ -17,7 +15,7 @@ def probe(built_cpp):
     """A program that plays the parts of the sampler in C++ without a run."""
     source = ROOT / "components" / "sampler_cpp"
     configure = ["cmake", "-S", source, "-B", built_cpp, f"-DPROBE={Path(__file__).with_name('probe.cpp')}"]
-    with alone(built_cpp / "probe", BUILD_S, "building the probe"):
+    with alone(built_cpp / "probe", "building the probe", most_s=BUILD_S):
         for command in (configure, ["cmake", "--build", built_cpp, "--target", "probe"]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import pytest
 from spreeze_zmq.base import once
 from spreeze_zmq.base.once import ELF, POLL_S, made_once
 
-#: Nobody here needs as long.
+#: One process is waited for as long.
 LONG_S = 300.0
 
 
@@ -25,17 +25,17 @@ def test_a_file_is_made_once_and_whole(tmp_path):
         raise OSError("no luck")
 
     with pytest.raises(OSError, match="no luck"):
-        made_once(path, fail, LONG_S, "making it")
+        made_once(path, fail, "making it")
     assert [file.name for file in path.parent.iterdir()] == ["made.lock"]
     for text in (b"first", b"second"):
-        made_once(path, lambda beside, text=text: beside.write_bytes(ELF + text), LONG_S, "making it")
+        made_once(path, lambda beside, text=text: beside.write_bytes(ELF + text), "making it")
     assert path.read_bytes() == ELF + b"first"
 
 
 @pytest.mark.usefixtures("no_locks")
 def test_a_cache_on_a_file_system_without_locks_is_used(tmp_path):
     """As Lustre's and some of NFS; a run would lose the native layers for it."""
-    made = made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF), LONG_S, "making it")
+    made = made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF), "making it")
     assert made.read_bytes() == ELF
 
 
@@ -53,9 +53,9 @@ def test_without_locks_the_first_file_is_whole_and_stays(tmp_path):
             file.write(b"second")
 
     with ThreadPoolExecutor(1) as elsewhere:
-        later = elsewhere.submit(made_once, path, late, LONG_S, "making it")
+        later = elsewhere.submit(made_once, path, late, "making it")
         assert writing.wait(30)
-        made_once(path, lambda beside: beside.write_bytes(ELF + b"first"), LONG_S, "making it")
+        made_once(path, lambda beside: beside.write_bytes(ELF + b"first"), "making it")
         first = path.stat().st_ino
         made.set()
         assert later.result(30) == path
@@ -76,7 +76,7 @@ def test_what_was_torn_is_made_again(tmp_path, monkeypatch, links):
     path = tmp_path / "made"
     path.write_bytes(bytes(8))
     for _ in range(2):
-        made_once(path, lambda beside: beside.write_bytes(ELF), LONG_S, "making it")
+        made_once(path, lambda beside: beside.write_bytes(ELF), "making it")
         assert path.read_bytes() == ELF
         path.unlink()
 
@@ -92,7 +92,7 @@ def test_who_comes_while_a_file_is_made_says_so_and_waits_for_it(tmp_path):
         beside.write_bytes(ELF)
 
     def take():
-        found.append(made_once(tmp_path / "made", make, LONG_S, "making it", said.put).read_bytes())
+        found.append(made_once(tmp_path / "made", make, "making it", said.put).read_bytes())
 
     threads = [threading.Thread(target=take) for _ in range(3)]
     threads[0].start()
@@ -118,12 +118,14 @@ def test_a_process_that_has_its_time_is_waited_for_no_longer(tmp_path, monkeypat
 
     def sleep(wait_s):
         clock_s[0] += wait_s
-        os.utime(lock, ns=(0, int(min(clock_s[0], 500.0) // 200.0)))
+        os.utime(lock, ns=(0, int(min(clock_s[0], 500.0) // 200.0) * 10**9))
 
     monkeypatch.setattr(once, "time", SimpleNamespace(monotonic=lambda: clock_s[0], sleep=sleep))
     with lock.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        made_once(tmp_path / "made", lambda beside: beside.write_bytes(ELF), LONG_S, "making it", said.append)
+        made_once(
+            tmp_path / "made", lambda beside: beside.write_bytes(ELF), "making it", said.append, most_s=LONG_S
+        )
     assert (tmp_path / "made").read_bytes() == ELF
     assert clock_s[0] == pytest.approx(400.0 + LONG_S, abs=2.0 * POLL_S)
     assert said == [
