@@ -74,9 +74,8 @@ class Claim:
         if that is known.
         """
         assert self._descriptor is not None
-        os.ftruncate(self._descriptor, 0)
         words = lock_words(ELSEWHERE, incarnation)
-        patient(partial(os.pwrite, self._descriptor, words, 0), self._lock_path)
+        patient(partial(_rewrite, self._descriptor, words), self._lock_path)
 
     def release(self) -> None:
         """Remove the socket and its lock file, then unlock it."""
@@ -111,8 +110,7 @@ def lock(path: Path, *, create: bool = True, incarnation: int = 0, mode: int = 0
             if not is_still_there(path, descriptor):  # the former holder removed it between open and flock
                 os.close(descriptor)
                 continue
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, lock_words(os.getpid(), incarnation))
+            _rewrite(descriptor, lock_words(os.getpid(), incarnation))
         except BlockingIOError:
             os.close(descriptor)
             return None
@@ -120,6 +118,14 @@ def lock(path: Path, *, create: bool = True, incarnation: int = 0, mode: int = 0
             os.close(descriptor)
             raise
         return descriptor
+
+
+def _rewrite(descriptor: int, words: bytes) -> None:
+    """Write ``words`` in the place of what a file says. It keeps its block, which on a full disk somebody else
+    would take, and ends sooner only when they are there.
+    """
+    os.pwrite(descriptor, words, 0)
+    os.ftruncate(descriptor, len(words))
 
 
 def is_still_there(path: Path, descriptor: int) -> bool:

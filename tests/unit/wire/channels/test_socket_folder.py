@@ -54,13 +54,16 @@ def folder():
 
 
 def test_a_claim_waits_for_room(folder, monkeypatch):
-    """A healthy run starts a process while somebody else has filled the disk of its sockets."""
+    """A healthy run starts a process while somebody else has filled the disk of its sockets. Its lock says
+    who has had it until then, and gives nobody its block.
+    """
     monkeypatch.setattr(patience, "RETRY_S", 0.0)
-    refused, written = iter([]), []
+    refused, written, holders = iter([]), [], []
 
     def at_last(write):
         def tried(*arguments):
             if next(refused, False):
+                holders.append(SocketFolder.holder(folder.path, "sampler-0"))
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             written.append(write.__name__)
             return write(*arguments)
@@ -78,7 +81,8 @@ def test_a_claim_waits_for_room(folder, monkeypatch):
     refused = iter([True, True])
     VersionFile(folder.path).raise_to(9)
     assert newest_version(folder.path) == 9
-    assert (next(refused, None), written) == (None, ["write", "pwrite", "pwrite"])
+    assert holders == [(0, 0)] * 2 + [(os.getpid(), 7)] * 2 + [(0, 8)] * 2
+    assert (next(refused, None), written) == (None, ["pwrite"] * 3)
     claim.release()
 
 
