@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,8 @@ from spreeze_zmq.base.machine import cache_folder, claim, cpu_flags
 from spreeze_zmq.base.once import digest, made_once
 
 HERE = Path(__file__).absolute().parent
+#: Seconds for which a folder is kept that nobody builds in: the next build there takes less time.
+KEPT_S = 7 * 86400.0
 
 
 class NotBuilt(Exception):
@@ -45,9 +48,10 @@ def system() -> list[str]:
     return [*platform.libc_ver(), about.get("ID", ""), about.get("VERSION_ID", "")]
 
 
-def compile_in(folder: Path, definitions: list[str]) -> None:
-    """Run CMake and the compiler. Raises NotBuilt."""
+def compile_in(folder: Path, definitions: list[str], log: Path) -> None:
+    """Run CMake and the compiler; what they say where they fail is in ``log``. Raises NotBuilt."""
     folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
     for program, packaged in (("cmake", "cmake"), (os.environ.get("CXX", "c++"), "g++")):
         if shutil.which(program) is None:
             raise NotBuilt(f"missing: {program} (apt install {packaged})")
@@ -55,10 +59,20 @@ def compile_in(folder: Path, definitions: list[str]) -> None:
     for command in (configure, ["cmake", "--build", str(folder), "--parallel"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            log = folder / "build.log"
+            log.parent.mkdir(exist_ok=True)
             log.write_text(done.stdout + done.stderr)
             missing = re.search(r"missing: .*", done.stderr)
             raise NotBuilt(missing[0] if missing else f"{' '.join(command[:2])} failed, see {log}")
+
+
+def remove_old(folder: Path) -> None:
+    """Remove what is beside a build's folder and nobody has built in for ``KEPT_S``: each container leaves
+    one in a cache that they share.
+    """
+    for beside in folder.parent.glob(f"build-{HERE.name}-*"):
+        with contextlib.suppress(OSError):  # another process removes it, or it is another user's
+            if beside != folder and time.time() - beside.stat().st_mtime > KEPT_S:
+                shutil.rmtree(beside)
 
 
 def built() -> Path:
@@ -78,14 +92,17 @@ def built() -> Path:
         print(f"sampler: {line}", file=sys.stderr)
 
     def make(path: Path) -> None:
-        held = claim(folder.name)
+        held = claim(f"build-{digest(str(folder))}")
         own = folder if held else folder.with_name(f"{folder.name}-{secrets.token_hex(4)}")
-        compile_in(own, definitions)
-        shutil.copy2(own / "sampler_cpp", path)
-        if held:
-            held.close()
-        else:  # another process builds there, and the cache's disk has no locks
-            shutil.rmtree(own)
+        try:
+            compile_in(own, definitions, folder / "build.log")
+            shutil.copy2(own / "sampler_cpp", path)
+        finally:
+            if held:
+                held.close()
+            else:  # another process builds there, and the cache's disk has no locks
+                shutil.rmtree(own, ignore_errors=True)
+        remove_old(folder)
 
     program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
     return made_once(program, make, "building this sampler", say)

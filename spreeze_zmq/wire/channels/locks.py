@@ -121,8 +121,8 @@ def lock(path: Path, *, create: bool = True, incarnation: int = 0, mode: int = 0
 
 
 def _rewrite(descriptor: int, words: bytes) -> None:
-    """Write ``words`` in the place of what a file says. It keeps its block, which on a full disk somebody else
-    would take, and ends sooner only when they are there.
+    """Write ``words`` in the place of what a file says. It keeps its block, which on a full disk somebody
+    else would take, and is cut only when they are there.
     """
     os.pwrite(descriptor, words, 0)
     os.ftruncate(descriptor, len(words))

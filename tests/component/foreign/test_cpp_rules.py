@@ -1,10 +1,12 @@
 """What the sampler in C++ refuses, and where its environments stand among all."""
 
 import json
+import os
 import platform
 import struct
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -68,7 +70,7 @@ def test_builds_at_once_have_folders_of_their_own_where_no_lock_parts_them(tmp_p
     """One would link what the other has half compiled."""
     both = threading.Barrier(2, timeout=30)
 
-    def compile_in(folder, _):
+    def compile_in(folder, *_):
         folder.mkdir()
         both.wait()
         (folder / "sampler_cpp").write_bytes(ELF)
@@ -82,6 +84,42 @@ def test_builds_at_once_have_folders_of_their_own_where_no_lock_parts_them(tmp_p
         assert first.result(60) == second.result(60)
     assert first.result().read_bytes() == ELF
     assert len(list(tmp_path.glob("build-*"))) == 1, "the other folder is left behind"
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize("beside", ["another cache", "this one"])
+def test_a_build_leaves_its_folder_whatever_is_built_meanwhile(tmp_path, monkeypatch, beside):
+    """Of a cache of its own nobody else has the folder; the folder of a build that fails beside it, and one
+    in which nobody has built for long, are removed.
+    """
+    caches, begun = {"this one": tmp_path / "one", "another cache": tmp_path / "two"}, []
+    cache = [caches["this one"]]
+
+    def compile_in(folder, *_):
+        folder.mkdir(parents=True)
+        begun.append(folder)
+        if len(begun) == 1:
+            cache[0] = caches[beside]
+            if beside == "this one":
+                with pytest.raises(program.NotBuilt):
+                    program.built()
+            else:
+                program.built()
+        elif beside == "this one":
+            raise program.NotBuilt("no compiler")
+        (folder / "sampler_cpp").write_bytes(ELF)
+
+    monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(program, "cache_folder", lambda: cache[0])
+    monkeypatch.setattr(program, "compile_in", compile_in)
+    ages_s = {"old": 2 * program.KEPT_S, "new": program.KEPT_S / 2}
+    left = {name: caches["this one"] / f"build-{program.HERE.name}-{name}" for name in ages_s}
+    for name, path in left.items():
+        path.mkdir(parents=True)
+        os.utime(path, (0, time.time() - ages_s[name]))
+    program.built()
+    kept = begun if beside == "another cache" else begun[:1]
+    assert {*tmp_path.glob("*/build-*")} == {*kept, left["new"]}
 
 
 def test_a_program_that_may_not_run_is_one_line(tmp_path, monkeypatch, capsys):
