@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -22,6 +23,8 @@ from spreeze_zmq.base.once import HAS_NO_LOCKS
 from spreeze_zmq.commands.search.space import Varied
 from spreeze_zmq.plan.releases import releases
 from spreeze_zmq.run.curves import Array
+
+log = logging.getLogger("spreeze")
 
 #: Runs are compared where each has spent 1, and wherever it has spent this many times as much as there.
 GROWTH = 1.1
@@ -208,7 +211,7 @@ class Study:
 
 def _locked(folder: Path) -> BinaryIO:
     """An open file of the folder whose lock says that a search is at work there, where the file system has
-    locks.
+    locks; elsewhere a line says that it has none.
 
     Raises:
         InputError: another one is, or the file cannot be written.
@@ -222,6 +225,7 @@ def _locked(folder: Path) -> BinaryIO:
         except OSError as error:
             if error.errno not in HAS_NO_LOCKS:
                 raise InputError(f"--study {folder}: {error.strerror}; choose another folder") from None
+            log.warning("--study %s: its disk has no locks: nothing keeps a second search away", folder)
         refused.pop_all()
     return file
 

@@ -157,9 +157,10 @@ def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_a_search_on_a_disk_without_locks_begins(tmp_path):
-    """Its study is a journal that several may write."""
+def test_a_search_on_a_disk_without_locks_begins(tmp_path, caplog):
+    """And says that nothing keeps out a second one, which would try again what is under way in the first."""
     assert opened(tmp_path).ask()[0] == 0
+    assert f"--study {tmp_path}: its disk has no locks" in caplog.text
 
 
 def test_a_search_that_goes_on_tries_other_values(tmp_path):
