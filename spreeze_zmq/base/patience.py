@@ -13,16 +13,16 @@ from spreeze_zmq.base.errors import DiskFull
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait for room on a disk, so short that no machine of a run, nor the whole run, seems to stand still
-#: meanwhile; and the time between two tries.
-PATIENCE_S, RETRY_S = 4.0, 0.2
+#: Longest wait for room on a disk, so short that no machine of a run, which is lost after 5 s without a beat,
+#: nor the whole run seems to stand still meanwhile; and the time between two tries.
+PATIENCE_S, RETRY_S = 3.0, 0.2
 
 T = TypeVar("T")
 
 
 def patient(write: Callable[[], T], path: Path) -> T:
-    """Do ``write``, which may be done again, while the disk of ``path`` is full, at most ``PATIENCE_S``; a
-    line says that it has waited.
+    """Do ``write`` while the disk of ``path`` is full, at most ``PATIENCE_S``; a line says that it waited.
+    It may be done again, or goes on where it was.
 
     Raises:
         Exception: what ``write`` raises; where a full disk led to that, its OSError names a file.
@@ -56,12 +56,16 @@ def make_folder(path: Path, *, parents: bool = False) -> None:
 
 
 def append(descriptor: int, content: bytes | memoryview, path: Path) -> None:
-    """Write all of ``content`` to the end of an open file, by as many :func:`patient` writes as it takes.
+    """Write all of ``content`` to the end of an open file; waits for room as :func:`patient` does.
 
     Raises:
-        OSError: it is full for too long, or cannot be written.
+        OSError: there is not room for all of it in time, or it cannot be written.
     """
     rest = memoryview(content)
-    while rest:
-        left = rest
-        rest = left[patient(lambda: os.write(descriptor, left), path) :]  # noqa: B023
+
+    def write_rest() -> None:
+        nonlocal rest
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    patient(write_rest, path)

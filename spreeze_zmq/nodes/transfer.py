@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import TEMPORARY, replacing
-from spreeze_zmq.base.patience import append, make_folder
+from spreeze_zmq.base.patience import patient
 from spreeze_zmq.wire import Message
 
 #: One piece, and the most that is under way. A machine is lost after 5 s without a message: a link that takes
@@ -171,13 +171,21 @@ class Incoming:
                     "wrong_field_type", f"piece.path is {path[:80]!r}, which is not {about[:80]}'s"
                 )
             self._path, self._passed_over = path, ""
-            make_folder(self._temporary.parent, parents=True)
-            self._file = self._temporary.open("wb", buffering=0)
-        if self._file is None or path != self._path or begin != self._file.tell():
+        elif self._file is None or path != self._path or begin != self._file.tell():
             raise WireError(
                 "wrong_field_type", f"piece.begin is {begin}, which is not the end of {path[:80]!r}"
             )
-        append(self._file.fileno(), piece.data, self._root / path)
+        rest = memoryview(piece.data)
+
+        def write_rest() -> None:
+            nonlocal rest
+            if self._file is None:
+                self._temporary.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._temporary.open("wb", buffering=0)
+            while rest:
+                rest = rest[os.write(self._file.fileno(), rest) :]
+
+        patient(write_rest, self._root / path)  # one wait for all of it: nobody is heard meanwhile
 
     def _finish(self) -> None:
         assert self._file is not None
@@ -194,7 +202,7 @@ class Incoming:
     def close(self) -> None:
         """Leave nothing of a file that is not whole."""
         if self._file is not None:
-            with suppress(OSError):  # what it still holds does not fit on the disk either
+            with suppress(OSError):  # some disks say only now that they are full
                 self._file.close()
             self._file = None
             self._temporary.unlink(missing_ok=True)

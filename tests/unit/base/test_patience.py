@@ -4,13 +4,14 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq.base import patience
 from spreeze_zmq.base.journal import Journal, read_journal
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.patience import PATIENCE_S, RETRY_S, patient
 from spreeze_zmq.learner.cadence import Cadence
 from spreeze_zmq.learner.publication import Record
 from spreeze_zmq.nodes.transfer import Incoming
@@ -81,6 +82,38 @@ def test_so_does_a_file_whose_folder_has_no_room(writes, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "mkdir", mkdir_at_last)
     writes(tmp_path / "run")
     assert next(refused, None) is None
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: Journal(folder / "metrics.jsonl").write("status", 1.0, {}),
+        lambda folder: Incoming(folder, lambda taken: None, lambda *_: True).hear(
+            {**PIECE, "size": 4}, np.ones(4, np.uint8)
+        ),
+    ],
+    ids=["the journal", "from another machine"],
+)
+def test_what_gets_room_little_by_little_waits_no_longer(write, tmp_path, monkeypatch):
+    """For its folder and all of its bytes together: a head that writes hears no machine meanwhile."""
+    clock_s, room_s, write_some, mkdir = [0.0], [0.0], os.write, os.mkdir
+
+    def sleep(wait_s):
+        clock_s[0] += wait_s
+
+    def taken(do):
+        if clock_s[0] < room_s[0]:
+            full(tmp_path)
+        room_s[0] = clock_s[0] + 0.75 * PATIENCE_S
+        return do()
+
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: clock_s[0], sleep=sleep))
+    monkeypatch.setattr(os, "mkdir", lambda path, *mode: taken(lambda: mkdir(path, *mode)))
+    monkeypatch.setattr(os, "write", lambda file, data: taken(lambda: write_some(file, data[:1])))
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path)
+    assert clock_s[0] == pytest.approx(PATIENCE_S, abs=2.0 * RETRY_S)
+    assert not list(tmp_path.glob("videos/*"))
 
 
 def test_a_line_of_the_journal_is_whole_when_there_is_room(tmp_path, monkeypatch):
