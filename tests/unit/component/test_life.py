@@ -121,7 +121,7 @@ def test_where_no_name_can_be_locked_no_further_one_is_tried(run, monkeypatch):
     """By who joins by hand, without a number: each would be waited for, and there is no last one."""
     tries = [full()]
 
-    def write(*_):
+    def pwrite(*_):
         if not tries:
             pytest.fail("a further name is tried")
         raise tries.pop()
@@ -129,6 +129,6 @@ def test_where_no_name_can_be_locked_no_further_one_is_tried(run, monkeypatch):
     plan = Plan.read(run.run_file)
     with monkeypatch.context() as patched:
         patched.setattr(patience, "PATIENCE_S", 0.0)
-        patched.setattr(os, "write", write)
+        patched.setattr(os, "pwrite", pwrite)
         with pytest.raises(ChannelError, match="cannot be locked: No space left"):
             claim_name("sampler", None, plan, 7)
