@@ -29,6 +29,8 @@ log = logging.getLogger("spreeze")
 #: Batch size of the update that is counted, unless its loss takes no other than the run's; operations grow in
 #: proportion to it.
 COUNTED_BATCH = 32
+#: Largest batch that is counted instead; of a larger one the CPU would take long, and much memory.
+MOST_COUNTED = 2048
 #: Size of the product that measures how fast a core multiplies.
 ROWS, WIDTH = 1024, 256
 #: Rounds of bare multiply-adds that take about as long as that product.
@@ -79,7 +81,8 @@ def _flops_of_another(half: AutogradHalf, spec: EnvironmentSpec) -> float:
     try:
         return counted(COUNTED_BATCH)
     except Exception:
-        if (size := rehearsed_size(options)) == COUNTED_BATCH:
+        size = rehearsed_size(options)
+        if size == COUNTED_BATCH or size > MOST_COUNTED:
             raise
         return counted(size)  # its loss may rely on options.batch_size
 

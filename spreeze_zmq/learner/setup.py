@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
-from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.learner.arithmetic import flops_per_transition, rehearsed_size
+from spreeze_zmq.base.errors import AlgorithmError, InputError
+from spreeze_zmq.learner.arithmetic import COUNTED_BATCH, MOST_COUNTED, flops_per_transition, rehearsed_size
 from spreeze_zmq.plan.devices import device_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF
@@ -127,12 +127,22 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
     options = replace(options, precision="fp32")
     files = {inspect.getsourcefile(base) for base in kind.__mro__ if base is not object}
     pairs, remarks = PairedRows(files), list[str]()
-    for role in plan.learning.learners:
-        half = algorithms.make(PART_OF[role], kind, options, plan.environment, "cpu", 1)
+
+    def updated(part: str, size: int) -> list[str]:
+        half = algorithms.make(part, kind, options, plan.environment, "cpu", 1)
         half.leave_to_torch()
         with pairs:
-            flops_per_transition(half, plan.environment, rehearsed_size(options))
-        remarks += half.remarks.lines
+            flops_per_transition(half, plan.environment, size)
+        return half.remarks.lines
+
+    for part in (PART_OF[role] for role in plan.learning.learners):
+        try:
+            remarks += updated(part, COUNTED_BATCH)
+        except AlgorithmError:
+            size = rehearsed_size(options)
+            if size == COUNTED_BATCH or (pairs.found and size > MOST_COUNTED):  # of size times size numbers
+                raise
+            remarks += updated(part, size)  # its loss may rely on options.batch_size
     return *dict.fromkeys(remarks), *(
         f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "
         "if that is not meant, squeeze(1) the first"

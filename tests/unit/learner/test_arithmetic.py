@@ -146,8 +146,10 @@ def test_counting_leaves_the_attributes_of_an_own_algorithm():
     assert half.algorithm.scale is None
 
 
-def test_a_loss_that_relies_on_the_size_of_a_batch_is_counted():
-    """By an update of that size."""
-    half = algorithms.make("critic", Own, Own.Options(batch_size=48), DISCRETE, "cpu", 1)
+@pytest.mark.parametrize(("size", "is_counted"), [(48, True), (4096, False)])
+def test_a_loss_that_relies_on_the_size_of_a_batch_is_counted(size, is_counted):
+    """By an update of that size, unless a learner would begin late for it."""
+    half = algorithms.make("critic", Own, Own.Options(batch_size=size), DISCRETE, "cpu", 1)
     one = 2 * (3 * 8 + 8 * 4)
-    assert arithmetic_of(half, DISCRETE, "cpu").flops_per_transition == 3 * one - 2 * 3 * 8
+    flops = arithmetic_of(half, DISCRETE, "cpu").flops_per_transition
+    assert flops == (3 * one - 2 * 3 * 8 if is_counted else 0.0)

@@ -33,10 +33,11 @@ def rehearsed(tmp_path, monkeypatch, request):
     """Write ``MINE`` and rehearse it on CartPole."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run(squeezed=".squeeze(1)", after="nn.polyak(self.target, self.q, 0.01)"):
+    def run(squeezed=".squeeze(1)", after="nn.polyak(self.target, self.q, 0.01)", size=256):
         name = f"mine_{abs(hash(request.node.name))}"
         (tmp_path / f"{name}.py").write_text(MINE.format(squeezed=squeezed, after=after))
-        (tmp_path / "own.toml").write_text(f'[run]\nenv = "CartPole-v1"\nalgorithm = "{name}:Q"\n')
+        options = f"[algorithm]\nbatch_size = {size}"
+        (tmp_path / "own.toml").write_text(f'[run]\nenv = "CartPole-v1"\nalgorithm = "{name}:Q"\n{options}')
         return rehearse(topology.load(tmp_path / "own.toml"))
 
     return run
@@ -47,10 +48,13 @@ def test_a_good_algorithm_gets_no_word(rehearsed):
     assert rehearsed() == ()
 
 
-def test_rows_beside_every_other_row_are_named(rehearsed):
-    """A missing squeeze(1) trains each action's value towards the targets of all others."""
-    (line,) = rehearsed(squeezed="")
-    assert "py:17: rows of shape [" in line
+@pytest.mark.parametrize("size", [256, 16_384])
+def test_rows_beside_every_other_row_are_named(rehearsed, size):
+    """A missing squeeze(1) trains each action's value towards the targets of all others; of a large batch the
+    machine may not have the memory for these.
+    """
+    (line,) = rehearsed(squeezed="", size=size)
+    assert "py:17: rows of shape [32, 1]" in line
     assert "squeeze(1) the first" in line
 
 
