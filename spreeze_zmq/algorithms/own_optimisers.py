@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,11 @@ import torch
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.base.errors import AlgorithmError
+
+#: What is looked through.
+CONTAINERS = (dict, list, tuple, set)
+#: Containers of an attribute, and items of each, that are looked through: more is data, or a tree.
+MOST = 1000
 
 
 def check_optimisers(algorithm: Algorithm, modules: Mapping[str, torch.nn.Module]) -> None:
@@ -30,12 +36,14 @@ def check_optimisers(algorithm: Algorithm, modules: Mapping[str, torch.nn.Module
 
 
 def _optimisers_in(place: str, value: Any) -> Iterator[tuple[str, torch.optim.Optimizer]]:
-    """The optimisers in an attribute, each with its place."""
-    if isinstance(value, torch.optim.Optimizer):
-        yield place, value
-    elif type(value) is dict:
-        for key, item in value.items():
-            yield from _optimisers_in(f"{place}[{key!r}]", item)
-    elif type(value) in (list, tuple, set):
-        for number, item in enumerate(value):
-            yield from _optimisers_in(f"{place}[{number}]", item)
+    """The optimisers in an attribute, each with its place; shallow ones first, each container once."""
+    ahead, seen = deque([(place, value)]), set[int]()
+    while ahead:
+        place, value = ahead.popleft()
+        if isinstance(value, torch.optim.Optimizer):
+            yield place, value
+        elif type(value) in CONTAINERS and id(value) not in seen and max(len(value), len(seen)) < MOST:
+            seen.add(id(value))
+            items = value.items() if type(value) is dict else enumerate(value)
+            held = [each for each in items if isinstance(each[1], (torch.optim.Optimizer, *CONTAINERS))]
+            ahead += [(f"{place}[{key!r}]", item) for key, item in held]

@@ -48,6 +48,24 @@ class AtItsFirstStep(Plain):
         self.opt[0].step()
 
 
+class Searching(Plain):
+    """Holds a tree whose nodes know their parents, and all that it has seen."""
+
+    def networks(self):
+        self.root = {"children": []}
+        self.root["children"].append({"parent": self.root})
+        self.seen = [Unlooked()] * 100_000
+        return super().networks()
+
+
+class Unlooked:
+    """Is one of too many to look at."""
+
+    @property
+    def __class__(self):
+        raise AssertionError("looked at")
+
+
 class BySign(Plain):
     """Moves by the sign of the gradient."""
 
@@ -71,6 +89,11 @@ def test_an_optimiser_of_ones_own_is_refused_wherever_it_is_kept(kind, place):
     """The library's has used the gradients when it could step, and nothing would be said."""
     with pytest.raises(AlgorithmError, match=rf"self\.{place} is an optimiser of 'q', which the library"):
         half_of(kind).update({"obs": torch.randn(4, 3)})
+
+
+def test_what_an_algorithm_keeps_is_looked_through_once_and_not_for_long():
+    """Of what is no optimiser nothing is said."""
+    half_of(Searching).update({"obs": torch.randn(4, 3)})
 
 
 def test_a_rule_of_ones_own_takes_the_place_of_the_librarys():
