@@ -75,7 +75,7 @@ class GradientSteps:
         self._after = getattr(self.algorithm, after)
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
         self._is_own = not kind.__module__.startswith(SHIPPED)
-        self._leaves = Leaves(self.algorithm, part)
+        self._leaves = Leaves(self.algorithm, part, self.remarks.add)
         targets_move = kind.after_critic_step is not Algorithm.after_critic_step
         self._may_miss_moves = self._is_own and part == "policy" and targets_move and not self._has_after
         self.num_updates = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import torch
 
@@ -19,31 +19,40 @@ class Leaves:
 
     State that nothing trains is a parameter of no group of ``networks()``, or another tensor that the
     algorithm had before the first update. A tensor that a loss makes, such as the input of a gradient
-    penalty, is no state, unless the next update reaches the same one.
+    penalty, is no state, unless the next update reaches the same one. State that is only reached by the
+    second update, such as a copy of the policy to stay near to, need not be trained.
 
     Args:
         algorithm: the one with the loss, whose networks are made.
         part: ``"critic"`` or ``"policy"``.
+        remark: called with a line about state that only the second update reaches.
     """
 
-    def __init__(self, algorithm: Algorithm, part: str) -> None:
-        self._algorithm, self._part = algorithm, part
+    def __init__(self, algorithm: Algorithm, part: str, remark: Callable[[str], object]) -> None:
+        self._algorithm, self._part, self._remark = algorithm, part, remark
         attributes = vars(algorithm).values()
-        self._met = [weakref.ref(each) for each in attributes if isinstance(each, torch.Tensor)]
+        self._had = [weakref.ref(each) for each in attributes if isinstance(each, torch.Tensor)]
+        self._reached: list[weakref.ref[torch.Tensor]] | None = None
 
     def check(self, loss: torch.Tensor, held: Collection[int]) -> None:
-        """Raise AlgorithmError if the backward pass of a loss reaches state that nothing trains.
+        """Look at an update, the first or the next one.
 
         Args:
             loss: before its backward pass.
             held: ids of the parameters that the part trains.
+
+        Raises:
+            AlgorithmError: the backward pass reaches state that nothing trains.
         """
-        reached = [each for each in _ends(loss) if id(each) not in held]
-        met = [each() for each in self._met]
+        reached, before = [each for each in _ends(loss) if id(each) not in held], self._reached
         for tensor in reached:
-            if isinstance(tensor, torch.nn.Parameter) or any(tensor is each for each in met):
+            if before is not None and _is_among(tensor, before):
                 raise AlgorithmError(self._algorithm, self._problem(tensor))
-        self._met += map(weakref.ref, reached)
+            if isinstance(tensor, torch.nn.Parameter) or _is_among(tensor, self._had):
+                if before is None:
+                    raise AlgorithmError(self._algorithm, self._problem(tensor))
+                self._remark(f"{type(self._algorithm).__name__}: {self._problem(tensor)}")
+        self._reached = [weakref.ref(each) for each in reached]
 
     def _problem(self, tensor: torch.Tensor) -> str:
         attributes = vars(self._algorithm).items()
@@ -65,6 +74,10 @@ def _ends(loss: torch.Tensor) -> Iterator[torch.Tensor]:
         if (leaf := getattr(node, "variable", None)) is not None:
             yield leaf
         ahead += [following for following, _ in node.next_functions]
+
+
+def _is_among(tensor: torch.Tensor, known: Iterable[weakref.ref[torch.Tensor]]) -> bool:
+    return any(tensor is each() for each in known)
 
 
 def _holds(value: object, tensor: torch.Tensor) -> bool:

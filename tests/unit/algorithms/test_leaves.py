@@ -1,5 +1,6 @@
 """What the backward pass of a loss may end in: a tensor of this update, and no state that nothing trains."""
 
+import copy
 from dataclasses import dataclass
 
 import pytest
@@ -81,6 +82,22 @@ class FromTheBeginning(Valued):
         return self.error(batch) + self.bias.square()
 
 
+class Anchored(Valued):
+    """From the second update on stays near to the policy that it was after the first one."""
+
+    def critic_loss(self, batch):
+        """Gradients flow through the older one, too, and are nobody's."""
+        loss = self.error(batch)
+        if "old" in vars(self):
+            loss = loss + (self.policy(batch.obs) - self.old(batch.obs)).square().mean()
+        return loss
+
+    def after_critic_step(self):
+        """Keeps it."""
+        if "old" not in vars(self):
+            self.old = copy.deepcopy(self.policy).requires_grad_(True)
+
+
 def half_of(kind):
     """The critic's half, in Pendulum."""
     return algorithms.make("critic", kind, kind.Options(), envs.probe("Pendulum-v1", {}), "cpu", 1)
@@ -125,3 +142,13 @@ def test_a_tensor_that_stays_from_update_to_update_is_refused(kind, update, said
         half.update(batch)
     with pytest.raises(AlgorithmError, match=said):
         half.update(last)
+
+
+def test_a_network_that_comes_with_the_first_update_is_a_remark():
+    """It is meant to stay as it is; its gradients only take time."""
+    half = half_of(Anchored)
+    for batch in batches(4):
+        half.update(batch)
+    (line,) = half.remarks.lines
+    assert line.startswith("Anchored: critic_loss depends on self.old, which nothing trains: ")
+    assert line.endswith("or detach() it")
