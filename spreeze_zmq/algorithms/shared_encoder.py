@@ -98,7 +98,7 @@ class SharedEncoderAlgorithm(Algorithm):
         """What critics and policy take of observations ``[B, size]``: of images, randomly shifted, the
         features; where there are no convolutions images shifted as far as stated, and vectors as they are.
         """
-        encoder, pixels = self._shared, self.options.random_shift
+        encoder, pixels = _encoder_of(self), self.options.random_shift
         if encoder is None and pixels == "auto":
             return obs
         moved = shifted(self.env, obs, pixels)
@@ -106,14 +106,8 @@ class SharedEncoderAlgorithm(Algorithm):
 
     def head(self, policy: Any) -> Module:
         """A policy as it takes :meth:`features`, which its own copy of the encoder does not make."""
-        own: Module = policy if self._shared is None else policy[1]
+        own: Module = policy if _encoder_of(self) is None else policy[1]
         return own
-
-    @property
-    def _shared(self) -> Module | None:
-        """The critics' encoder, which learners have; samplers have the policy with its own."""
-        found = vars(self).get("encoder")
-        return found if isinstance(found, torch.nn.Module) else None
 
     def _follow_encoder(self) -> None:
         """Copy the encoder, as the critics came with it, into the policy, whose loss gives it no gradient;
@@ -122,3 +116,11 @@ class SharedEncoderAlgorithm(Algorithm):
         mine, newest = ([*each.parameters(), *each.buffers()] for each in (self.policy[0], self.encoder))
         torch._foreach_copy_(mine, newest)
         type(self).after_policy_step(self)
+
+
+def _encoder_of(algorithm: Algorithm) -> Module | None:
+    """The critics' encoder, which learners have; samplers have the policy with its own. An author's class may
+    have any other names.
+    """
+    found = vars(algorithm).get("encoder")
+    return found if isinstance(found, torch.nn.Module) else None

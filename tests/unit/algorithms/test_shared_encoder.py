@@ -254,6 +254,8 @@ def test_a_policy_network_of_ones_own_stays_whole_behind_the_encoder():
 class Copied(SAC):
     """Acts by the lines of SAC's policy loss."""
 
+    _shared = "a name that no base class takes"
+
     def act(self, obs, greedy):
         """``[N, 1]``."""
         return self.actions.mode(self.head(self.policy)(self.features(obs)))
