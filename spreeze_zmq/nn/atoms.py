@@ -41,9 +41,7 @@ class _Expectation:
         self._range = v_min, v_max
 
     def in_torch(self, logits: Tensor) -> Tensor:
-        low, high = self._range
-        returns = torch.linspace(low, high, logits.shape[-1], dtype=logits.dtype, device=logits.device)
-        return (logits.softmax(-1) * returns).sum(-1)
+        return (logits.softmax(-1) * _returns(*self._range, logits.shape[-1], logits)).sum(-1)
 
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
         """The expectations, and their derivatives by ``logits`` if these may be wanted."""
@@ -92,7 +90,7 @@ def _projected_in_torch(
 ) -> Tensor:
     num_atoms = probability_t.shape[1]
     steps_per_unit = (num_atoms - 1) / (v_max - v_min)
-    returns = torch.linspace(v_min, v_max, num_atoms, dtype=r_t.dtype, device=r_t.device)
+    returns = _returns(v_min, v_max, num_atoms, r_t)
     # b of the paper: where each moved atom lies, in steps from the lowest one.
     place = (r_t.unsqueeze(1) + discount_t.unsqueeze(1) * returns - v_min) * steps_per_unit
     place = place.clamp(0.0, num_atoms - 1)
@@ -102,6 +100,15 @@ def _projected_in_torch(
     projected = torch.zeros_like(probability_t).scatter_add_(1, index, probability_t - to_above)
     # Nothing goes above the last atom: to_above is 0 there.
     return projected.scatter_add_(1, (index + 1).clamp(max=num_atoms - 1), to_above)
+
+
+def _returns(low: float | Tensor, high: float | Tensor, num: int, like: Tensor) -> Tensor:
+    """The returns ``[num]`` of the atoms, of the dtype and on the device of ``like``. Of limits that move the
+    host reads none: a GPU could record no graph of that.
+    """
+    if are_fixed((low, high)):
+        return torch.linspace(low, high, num, dtype=like.dtype, device=like.device)
+    return low + (high - low) * torch.linspace(0.0, 1.0, num, dtype=like.dtype, device=like.device)
 
 
 def end_masses(probability: Tensor) -> dict[str, Callable[[], Tensor]]:

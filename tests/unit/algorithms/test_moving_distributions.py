@@ -65,18 +65,25 @@ def test_samplers_get_the_number_as_it_is(case, how, monkeypatch):
     assert isinstance(Policy.from_message(sent.fields, sent.arrays), Policy)
 
 
+def with_slope(found, output):
+    """What was found, and its gradient by the output."""
+    return found, torch.autograd.grad(found.sum(), output, retain_graph=True)[0]
+
+
 @pytest.mark.parametrize("kind", [TanhNormal, Normal])
 def test_losses_have_the_density_of_limits_that_move(kind):
-    """A native function takes numbers: of a tensor it would get the address."""
-    output, low, high = torch.randn(5, 4), torch.tensor(-1.5), torch.tensor(0.5)
+    """A native function takes numbers: of a tensor it would get the address. So it is for gradients."""
+    output, low, high = torch.randn(5, 4, requires_grad=True), torch.tensor(-1.5), torch.tensor(0.5)
     moving, fixed = kind(BOX, low, 0.5), kind(BOX, -1.5, 0.5)
     action = torch.rand(5, *BOX.action_shape)
     for found in (moving, kind(BOX, -1.5, high), kind(BOX, low, high)):
-        torch.testing.assert_close(found.log_prob(output, action), fixed.log_prob(output, action))
+        torch.testing.assert_close(
+            *(with_slope(each.log_prob(output, action), output) for each in (found, fixed))
+        )
         drawn = []
         for each in (found, fixed):
             torch.manual_seed(1)
-            drawn.append(each.sample(output))
+            drawn.append([with_slope(one, output) for one in each.sample(output)])
         torch.testing.assert_close(*drawn)
 
 
@@ -86,6 +93,14 @@ def test_values_have_limits_that_move():
     torch.testing.assert_close(nn.expectation(logits, *limits), nn.expectation(logits, -2.0, 3.0))
     given = logits.softmax(1), torch.randn(5), torch.full((5,), 0.9)
     torch.testing.assert_close(nn.project(*given, *limits), nn.project(*given, -2.0, 3.0))
+
+
+def test_no_value_of_a_limit_that_moves_is_read_on_the_host():
+    """A GPU records no graph of that; tensors without memory have no value."""
+    logits, limits = torch.empty(5, 6, device="meta"), [torch.empty((), device="meta")] * 2
+    assert nn.expectation(logits, *limits).shape == (5,)
+    given = logits, logits[:, 0], logits[:, 0]
+    assert nn.project(*given, *limits).shape == (5, 6)
 
 
 def test_a_distribution_that_samplers_refuse_is_refused_first(monkeypatch):
