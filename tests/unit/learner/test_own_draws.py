@@ -4,6 +4,7 @@ import random
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from spreeze_zmq import nn
@@ -37,6 +38,15 @@ def updated(half, times):
     return half.weights.clone()
 
 
+@pytest.fixture
+def shared_draws_as_before():
+    """What other tests draw goes on from where it was."""
+    kept = kept_draws()
+    yield
+    go_on_drawing(kept)
+
+
+@pytest.mark.usefixtures("shared_draws_as_before")
 def test_the_same_seed_gives_the_same_bits_and_a_checkpoint_goes_on_with_them():
     """Whatever has been drawn before in the process."""
     plan = topology.load({"run": {"env": "CartPole-v1", "algorithm": f"{__name__}:Drawing", "seed": 7}})
