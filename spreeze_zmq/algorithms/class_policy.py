@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
+from spreeze_zmq.base.errors import PolicyFailure
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.policy.actor import (
     SHIPPED,
@@ -84,33 +86,35 @@ class ClassPolicy:
     ) -> None:
         import torch
 
-        from spreeze_zmq.algorithms.acting import acting_part, set_networks, withdraw_others
+        from spreeze_zmq.algorithms.acting import Withdrawn, acting_part, frozen_targets, set_networks
         from spreeze_zmq.algorithms.declared import blaming
         from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 
-        self._torch, self._blaming = torch, partial(blaming, kind)
+        self._torch, self._is_own = torch, not kind.__module__.startswith(SHIPPED)
         env = EnvironmentSpec.from_dict(description["environment"])
         # the first numbers of networks are drawn, and replaced below; the caller may have a default device
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             self.algorithm = kind(options_from(kind.Options, description["options"]), env)
-            if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
+            if not self._is_own:  # options of a stranger could ask for any size
                 _check_lists(description["options"])
                 with torch.device("meta"):
                     _check_size(acting_part(self.algorithm.networks()), arrays["parameters"])
             networks = self.algorithm.networks()
             part = acting_part(networks)
             FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
+            frozen = frozen_targets(networks)
             set_networks(self.algorithm, networks)
             num_outputs = self.algorithm.distribution().num_outputs
-            withdraw_others(self.algorithm, networks)
+            self._withdrawn = Withdrawn(self.algorithm, networks, frozen)
         self.modules, self.network = part, part[networks.acting]
-        self._acts = f"the network {networks.acting!r}"
         self._rows = ObservationScaling(description["observation"], arrays)
         self._head = make_head(description["distribution"], arrays, num_outputs)
         low, high = env.action_low, env.action_high
         self._bounds = limits_of(description["environment"]) if low is None or high is None else (low, high)
         self.acts_by_itself = kind.acts_by_itself()
         self.memory_size = kind.memory_size(self.algorithm.options)
+        acts = "act" if self.acts_by_itself else f"the network {networks.acting!r}"
+        self._blaming = partial(blaming, kind, acts, raising=PolicyFailure)
 
     def tell_env_steps(self, env_steps: int) -> None:
         """Let the algorithm's ``act`` know how far the run was, for schedules."""
@@ -153,7 +157,7 @@ class ClassPolicy:
         if self.acts_by_itself:
             return obs
         rows = self._torch.from_numpy(self._rows(obs))
-        with self._torch.no_grad(), self._blaming(self._acts):
+        with self._acting():
             if self.memory_size == 0 or memory is None:
                 output: Floats = self.network(rows).detach().numpy()
             else:
@@ -167,13 +171,25 @@ class ClassPolicy:
         refuse.
         """
         rows = self._torch.from_numpy(self._rows(obs))
-        with self._torch.no_grad(), self._blaming("act"):  # a plan may enable gradients inside
+        with self._acting():
             action: Actions = self.algorithm.act(rows, greedy).detach().numpy()
         if self._bounds is None or not np.isfinite(action).all():
             return action
         if action.shape != (len(action), *np.shape(self._bounds[0])):
             return action
         return np.clip(action, *self._bounds)
+
+    def _acting(self) -> contextlib.AbstractContextManager[Any]:
+        """Around what acts: without gradients, which a plan of a user's own may enable inside."""
+        return self._own_code() if self._is_own else self._torch.inference_mode()
+
+    @contextlib.contextmanager
+    def _own_code(self) -> Iterator[None]:
+        """Raises PolicyFailure for what a user's own code raises, which the next life may not meet, and
+        AlgorithmError for the use of a network that samplers do not get.
+        """
+        with self._torch.no_grad(), self._blaming(), self._withdrawn.refused():
+            yield
 
 
 def _check_lists(options: Mapping[str, Any]) -> None:

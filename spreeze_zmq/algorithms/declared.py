@@ -16,17 +16,13 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.acting import acting_part, check_described, set_networks, withdraw_others
 from spreeze_zmq.algorithms.algorithm import SET_BY_LIBRARY, Algorithm
 from spreeze_zmq.algorithms.declarations import PARTS, Loss, Networks
-from spreeze_zmq.algorithms.distributions import Deterministic, described
-from spreeze_zmq.algorithms.flat_networks import FlatNetworks
 from spreeze_zmq.algorithms.moving import MovingOptions, problems_of_names
 from spreeze_zmq.algorithms.own_optimisers import check_optimisers
-from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError, let_interrupts_pass
+from spreeze_zmq.base.errors import AlgorithmError, Diverged, PolicyFailure, SpreezeError, let_interrupts_pass
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.policy.heads import make_head
 
 log = logging.getLogger("spreeze")
 
@@ -45,14 +41,20 @@ class Fields(SimpleNamespace):
 
 
 @contextlib.contextmanager
-def blaming(algorithm: object, what: str, of_none: str = "") -> Iterator[None]:
-    """Turn an exception from an algorithm's own code into an AlgorithmError of one line, with the place in
-    its file; the log gets the traceback. Errors of the machine, such as too little memory, pass unchanged.
+def blaming(
+    algorithm: object,
+    what: str,
+    of_none: str = "",
+    raising: type[AlgorithmError | PolicyFailure] = AlgorithmError,
+) -> Iterator[None]:
+    """Turn an exception from an algorithm's own code into an error of one line, with the place in its file;
+    the log gets the traceback. Errors of the machine, such as too little memory, pass unchanged.
 
     Args:
         algorithm: the class or an instance.
         what: the method that runs, for the message.
         of_none: follows a message about None.
+        raising: the error.
     """
     try:
         yield
@@ -65,7 +67,7 @@ def blaming(algorithm: object, what: str, of_none: str = "") -> Iterator[None]:
             raise
         log.info("%s", traceback.format_exc())
         place, hint = _place(algorithm, error), of_none if "NoneType" in message else ""
-        raise AlgorithmError(algorithm, f"{what}: {place}{type(error).__name__}: {message}{hint}") from error
+        raise raising(algorithm, f"{what}: {place}{type(error).__name__}: {message}{hint}") from error
 
 
 def _place(algorithm: object, error: BaseException) -> str:
@@ -116,7 +118,7 @@ def declared(
 def _problems(kind: type[Algorithm], networks: Networks, options: Any) -> Iterator[str]:
     """What is wrong with the networks of an algorithm; each check relies on those before it."""
     groups = {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets}
-    yield from _problems_of_modules(kind, groups)
+    yield from _problems_of_modules(kind, groups, networks.acting)
     if networks.acting not in {**networks.critic, **networks.policy}:
         names = ", ".join(map(repr, (*networks.policy, *networks.critic)))
         problem = f"networks() has no network {networks.acting!r} to act with, it has {names or 'none'}"
@@ -137,7 +139,9 @@ def _problems(kind: type[Algorithm], networks: Networks, options: Any) -> Iterat
     yield from problems_of_names(options, {part: groups[part] for part in trained})
 
 
-def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _problems_of_modules(
+    kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]], acting: str
+) -> Iterator[str]:
     """Networks that are no modules or have no name of their own, that share parameters with one of another
     group, or that are frozen in a group that is trained.
     """
@@ -159,8 +163,9 @@ def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str
                 yield f"{what} with the parameters of {other}: {hint}"
             if group != "targets" and not parameter.requires_grad:
                 hint = "targets=... holds networks that nothing trains"
-                if any(each.requires_grad for each in module.parameters()):
+                if acting in groups[group] or any(each.requires_grad for each in module.parameters()):
                     hint = "leave it, and run what stays as it is under torch.no_grad() in forward"
+                    hint += ", with weight_decay 0"
                 yield f"{what} with parameters that need no gradient; {hint}"
 
 
@@ -205,78 +210,3 @@ def check_targets(algorithm: Algorithm, targets: Any, steps: int, envs: int) -> 
         if not isinstance(value, torch.Tensor) or value.shape[:2] != (steps, envs):
             problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
             raise AlgorithmError(algorithm, problem)
-
-
-@torch.no_grad()
-def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
-    """Make the networks of an algorithm and act on two observations of zeros, as samplers do.
-
-    Raises:
-        AlgorithmError: the networks, the distribution and ``act`` do not fit together, or do not fit ``env``.
-    """
-    with torch.random.fork_rng(devices=[]):
-        algorithm, networks = declared(kind, MovingOptions(options), env)
-        set_networks(algorithm, networks)
-        with blaming(kind, "distribution"):
-            distribution: Any = algorithm.distribution()
-        if not isinstance(getattr(distribution, "num_outputs", None), int):
-            problem = f"distribution() returned {shown(distribution)}, expected one of"
-            raise AlgorithmError(kind, f"{problem} spreeze_zmq.algorithms.distributions")
-        with blaming(kind, "distribution, as samplers get it"):
-            make_head(described(distribution), distribution.arrays(), distribution.num_outputs)
-        asked = {name for part in PARTS for name in kind.fields_of(part)}
-        if isinstance(distribution, Deterministic) and "log_prob" in asked:
-            raise AlgorithmError(
-                kind, "its fields ask for log_prob, which a Deterministic distribution has not"
-            )
-        with blaming(kind, "distribution, as samplers have it"):
-            check_described(algorithm, distribution)
-        refusing = withdraw_others(algorithm, networks)
-        published = FlatNetworks(acting_part(networks), networks.acting, trained=False)
-        try:
-            _act(algorithm, networks.acting, distribution.num_outputs)
-        finally:  # a class may return the same modules again
-            for handle in refusing:
-                handle.remove()
-            for parameter in published.parameters:
-                parameter.requires_grad_(True)
-
-
-def _act(algorithm: Algorithm, acting: str, num_outputs: int) -> None:
-    """Act on two observations of zeros by ``act``, or by the network called ``acting``."""
-    kind, env, size = type(algorithm), algorithm.env, algorithm.memory_size(algorithm.options)
-    obs = torch.zeros(2, math.prod(env.obs_shape), dtype=torch.float32)
-    if kind.acts_by_itself():
-        dtype = torch.float32 if env.action_kind == "box" else torch.int64
-        for greedy in (True, False):
-            with blaming(kind, f"act, greedy={greedy}"):
-                action = algorithm.act(obs, greedy)
-            _check_rows(kind, "act gives", obs, action, env.action_shape, dtype)
-        return
-    what = f"the network {acting!r}"
-    memory = [torch.zeros(len(obs), size, dtype=torch.float32)] if size else []
-    with blaming(kind, what):
-        outputs = getattr(algorithm, acting)(obs, *memory)
-    if memory:
-        if not isinstance(outputs, tuple) or len(outputs) != 2:
-            problem = f"{what} gives {shown(outputs)}, expected its output and the next memory"
-            raise AlgorithmError(kind, problem)
-        outputs, next_memory = outputs
-        _check_rows(kind, f"{what}, as the next memory, gives", obs, next_memory, (size,))
-    _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (num_outputs,))
-
-
-def _check_rows(
-    kind: type[Algorithm],
-    what: str,
-    obs: torch.Tensor,
-    rows: Any,
-    shape: tuple[int, ...],
-    dtype: torch.dtype = torch.float32,
-) -> None:
-    """Raise AlgorithmError unless ``rows`` has one row of ``shape`` for each observation, of ``dtype``."""
-    if not isinstance(rows, torch.Tensor) or rows.shape != (len(obs), *shape):
-        problem = f"{what} {shown(rows)} for {len(obs)} observations of {obs.shape[1]} numbers"
-        raise AlgorithmError(kind, f"{problem}, expected shape {(len(obs), *shape)}")
-    if rows.dtype != dtype:
-        raise AlgorithmError(kind, f"{what} {rows.dtype}, expected {dtype}: end it with .to({dtype})")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from spreeze_zmq import nn
+from spreeze_zmq.algorithms.acting import frozen_targets, targets_alike
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks, TensorPlaces
@@ -102,6 +103,7 @@ class LearnerNetworks:
         acting = {**own, **other}[networks.acting]
         self.layers = None if kind.acts_by_itself() else nn.describe(acting)
         self._own_names, self._target_names = own.keys(), networks.targets.keys()
+        self._frozen = frozen_targets(networks)
         self.own = FlatNetworks(own, networks.acting, trained=True)
         self.other = FlatNetworks(other, networks.acting, trained=False)
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
@@ -189,7 +191,8 @@ class LearnerNetworks:
     @contextlib.contextmanager
     def looking_at_targets(self, what: str) -> Iterator[None]:
         """Inside, remark on the targets that ``what``, a method of the policy's part, calls: what
-        ``after_critic_step`` does to them is not done in this learner.
+        ``after_critic_step`` does to them is not done in this learner. Frozen ones that ``networks()`` makes
+        the same each time, as from a file, do not move.
         """
         called: dict[str, None] = {}
         with contextlib.ExitStack() as hooks:
@@ -200,7 +203,8 @@ class LearnerNetworks:
 
                 hooks.callback(self.modules[name].register_forward_pre_hook(note).remove)
             yield
-        for name in called:
+        fixed = targets_alike(self.algorithm, self.modules, called.keys() & self._frozen)
+        for name in (each for each in called if each not in fixed):
             hint = "an nn.Number or another float buffer of critic=... is sent"
             self.remarks.add(
                 f"{what} reads the target {name!r}, which has its first weights in the actor-learner: what "

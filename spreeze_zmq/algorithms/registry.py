@@ -226,7 +226,7 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     if (size := memory_size(kind, options)) and not kind.on_policy():
         _check_sequences(kind, options, env, size)
     if not _is_shipped(kind) or tables_by_network(options):  # shipped ones are tested: this imports torch
-        from spreeze_zmq.algorithms.declared import rehearse
+        from spreeze_zmq.algorithms.first_actions import rehearse
         from spreeze_zmq.algorithms.relabelled import rehearse_relabel
 
         try:

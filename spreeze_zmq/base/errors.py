@@ -13,6 +13,7 @@ SpreezeError                exit code 1: the run failed
 │   ├── Unguarded           (an OSError too) nothing would end what this process starts
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
+├── PolicyFailure           a policy's own code raised while it acted
 ├── StateNotKept            what an environment is in the middle of cannot be kept, or put back
 ├── WireError               a refused message; the reader counts it and continues
 ├── ChannelError            an endpoint that cannot be bound or reached
@@ -94,9 +95,7 @@ class AlgorithmError(InputError):
     """An algorithm's networks, losses or targets are not what the library can train."""
 
     def __init__(self, algorithm: object, problem: str):
-        kind = algorithm if isinstance(algorithm, type) else type(algorithm)
-        name = algorithm if isinstance(algorithm, str) else f"{kind.__module__}:{kind.__qualname__}"
-        super().__init__(f"{name}: {problem}")
+        super().__init__(f"{_name_of(algorithm)}: {problem}")
 
 
 class Diverged(AlgorithmError):
@@ -159,6 +158,13 @@ class Unguarded(InputError, OSError):
         )
 
 
+class PolicyFailure(SpreezeError):
+    """An algorithm's own network or ``act`` raised while it acted in a run, perhaps in a rare state alone."""
+
+    def __init__(self, algorithm: object, problem: str):
+        super().__init__(f"{_name_of(algorithm)}: {problem}")
+
+
 class StateNotKept(SpreezeError):
     """What an environment is in the middle of cannot be kept, or a new one be brought there; says why."""
 
@@ -190,6 +196,14 @@ class PeerTimeout(SpreezeError):
 
 class ComponentFailed(SpreezeError):
     """A process of the run crashed more often than its topology allows."""
+
+
+def _name_of(algorithm: object) -> str:
+    """``module:Class`` of an algorithm's class or instance; a name stays as it is."""
+    if isinstance(algorithm, str):
+        return algorithm
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def place_of(error: BaseException) -> str:

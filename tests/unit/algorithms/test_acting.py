@@ -8,6 +8,7 @@ import torch
 
 from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm, Networks, ReplayOptions
+from spreeze_zmq.algorithms.algorithm import TRANSITION_FIELDS
 from spreeze_zmq.algorithms.class_policy import ClassPolicy
 from spreeze_zmq.algorithms.distributions import Normal, TanhNormal
 from spreeze_zmq.algorithms.ppo import PPO
@@ -197,6 +198,22 @@ class Weighing(TanhNormal):
         return self.sample(output)[0]
 
 
+class Safer(TanhNormal):
+    """Other numbers for losses alone, which samplers compute by themselves."""
+
+    def log_prob(self, output, action):
+        """Of no more than 5."""
+        return super().log_prob(output, action).clamp(max=5.0)
+
+    def noise(self, mean):
+        """The same for all."""
+        return torch.ones_like(mean)
+
+    def _parts(self, output):
+        """As it is."""
+        return super()._parts(output)
+
+
 class Acting(Modelled):
     """Acts by a distribution of another class."""
 
@@ -241,6 +258,11 @@ def test_a_distribution_by_which_samplers_would_not_act_is_refused():
     for fine in (Described, Weighing):
         checked(type("Fine", (Acting,), {"of": fine}))
     checked(ItsOwn)
+    weighted = type("Weighted", (Acting,), {"of": Safer})
+    checked(weighted)
+    weighted.critic_fields = (*TRANSITION_FIELDS, "log_prob")
+    with pytest.raises(AlgorithmError, match=r"not by its log_prob; .*, or define describe\(\), too, if"):
+        checked(weighted)
     said = r"-1\.0.*, but targets_of, which Exploring inherits, takes densities of self\.actions, .*-10"
     with pytest.raises(AlgorithmError, match=said):
         checked(Exploring)
@@ -261,63 +283,3 @@ def test_what_acts_beside_a_policy_loss_is_in_the_policys_part():
     said = "'policy' acts and is in the critic part, .*; move it to policy=..., or train 'model' in critic"
     with pytest.raises(AlgorithmError, match=said):
         checked(Elsewhere)
-
-
-class ByGradient(Modelled):
-    """Plans by the gradient of an action."""
-
-    def act(self, obs, greedy):
-        """``[N, 1]``, half of the way to the best one."""
-        with torch.enable_grad():
-            action = torch.ones(len(obs), 1, requires_grad=True)
-            (slope,) = torch.autograd.grad((self.policy(obs).sum() * 0.0 + action.square()).sum(), action)
-            return action - 0.25 * slope
-
-
-class InDouble(Modelled):
-    """Gives what no replay keeps."""
-
-    def act(self, obs, greedy):
-        """``[N, 1]`` float64."""
-        return torch.zeros(len(obs), 1, dtype=torch.float64)
-
-
-class DoubleOutputs(Modelled):
-    """Its network gives float64."""
-
-    def networks(self):
-        """By its last layer."""
-
-        class Doubled(torch.nn.Linear):
-            def forward(self, x):
-                return super().forward(x).double()
-
-        return Networks(super().networks().critic, {"policy": Doubled(3, 2)})
-
-
-class Failing(Modelled):
-    """Raises once it has learned."""
-
-    def act(self, obs, greedy):
-        """``[N, 1]``."""
-        return self.policy(obs)[:, :1] if self.env_steps == 0 else self.policy(obs[:, :2])
-
-
-def test_act_is_checked_as_it_acts():
-    """Gradients may be enabled inside, actions are of the dtype that the environment takes."""
-    checked(ByGradient)
-    assert drawn(published(ByGradient)).tolist() == [[0.5]] * 4
-    with pytest.raises(AlgorithmError, match=r"act gives torch\.float64, expected torch\.float32"):
-        checked(InDouble)
-    with pytest.raises(AlgorithmError, match=r"'policy', which acts, gives torch\.float64, expected"):
-        checked(DoubleOutputs)
-
-
-def test_an_error_of_act_is_one_line_in_a_sampler_too():
-    """With its place, and no traceback for the launcher to count."""
-    checked(Failing)
-    policy = published(Failing)
-    policy.tell_env_steps(1)
-    said = r"test_acting:Failing: act: .*test_acting\.py:\d+: RuntimeError: mat1 and mat2"
-    with pytest.raises(AlgorithmError, match=said):
-        drawn(policy)
