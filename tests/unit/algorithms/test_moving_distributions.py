@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms import Algorithm, Networks, ReplayOptions, option
@@ -95,12 +96,28 @@ def test_values_have_limits_that_move():
     torch.testing.assert_close(nn.project(*given, *limits), nn.project(*given, -2.0, 3.0))
 
 
+class Operations(TorchDispatchMode):
+    """Notes the names of torch's operations inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Run one and note it."""
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 def test_no_value_of_a_limit_that_moves_is_read_on_the_host():
-    """A GPU records no graph of that; tensors without memory have no value."""
-    logits, limits = torch.empty(5, 6, device="meta"), [torch.empty((), device="meta")] * 2
-    assert nn.expectation(logits, *limits).shape == (5,)
-    given = logits, logits[:, 0], logits[:, 0]
-    assert nn.project(*given, *limits).shape == (5, 6)
+    """A GPU records no graph of that, and a linspace of tensors reads both of its ends."""
+    logits, limits = torch.randn(5, 6), (torch.tensor(-2.0), torch.tensor(3.0))
+    with Operations() as called:
+        nn.expectation(logits, *limits)
+        nn.project(logits.softmax(1), torch.randn(5), torch.full((5,), 0.9), *limits)
+    assert "aten.linspace.default" in called.names
+    reading = {"aten._local_scalar_dense.default", "aten.linspace.Tensor_Tensor"}
+    assert not called.names & reading
 
 
 def test_a_distribution_that_samplers_refuse_is_refused_first(monkeypatch):
