@@ -197,8 +197,9 @@ class Algorithm(ABC):
         """Choose actions where no distribution of the acting network's output fits.
 
         Such a policy is published by the name of its class: samplers in Python import it, others refuse it.
-        They have the networks of the acting one's part alone; use of another one raises AlgorithmError. It is
-        called without gradients, which ``torch.enable_grad`` turns on inside.
+        They have the networks of the acting one's part, and frozen targets that :meth:`networks` makes the
+        same each time; use of another one raises AlgorithmError. It is called without gradients, which
+        ``torch.enable_grad`` turns on inside.
 
         Args:
             obs: ``[N, size]``, normalised rows.
