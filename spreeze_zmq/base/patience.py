@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
@@ -13,16 +14,17 @@ from spreeze_zmq.base.errors import DiskFull
 
 log = logging.getLogger("spreeze")
 
-#: Longest wait for room on a disk, so short that no machine of a run, which is lost after 5 s without a beat,
-#: nor the whole run seems to stand still meanwhile; and the time between two tries.
-PATIENCE_S, RETRY_S = 3.0, 0.2
+#: Longest wait for room on a disk, so short that no process seems to stand still meanwhile, which would take
+#: 5 s; that of whoever owes other machines a beat, without which one is lost after 5 s; and the time between
+#: two tries.
+PATIENCE_S, BETWEEN_BEATS_S, RETRY_S = 4.5, 3.0, 0.2
 
 T = TypeVar("T")
 
 
-def patient(write: Callable[[], T], path: Path) -> T:
-    """Do ``write`` while the disk of ``path`` is full, at most ``PATIENCE_S``; a line says that it waited.
-    It may be done again, or goes on where it was.
+def patient(write: Callable[[], T], path: Path, most_s: float = math.inf) -> T:
+    """Do ``write`` while the disk of ``path`` is full, for ``PATIENCE_S`` or, if that is less, ``most_s``; a
+    line says that it waited. It may be done again, or goes on where it was.
 
     Raises:
         Exception: what ``write`` raises; where a full disk led to that, its OSError names a file.
@@ -35,7 +37,7 @@ def patient(write: Callable[[], T], path: Path) -> T:
         except Exception as error:
             if (cause := DiskFull.cause(error)) is None:
                 raise
-            if time.monotonic() - began_s > PATIENCE_S:
+            if time.monotonic() - began_s > min(PATIENCE_S, most_s):
                 cause.filename = cause.filename or str(path)
                 raise
             waits = True

@@ -104,7 +104,7 @@ class DiskWatch:
         if not self._full_s and free <= 0:
             self._full_s = now_s
             return (
-                f"{self._shown}: its disk is full: each process waits {PATIENCE_S:.0f} s for room to write, "
+                f"{self._shown}: its disk is full: each process waits {PATIENCE_S:g} s for room to write, "
                 "then the run ends; make room there"
             )
         if self._full_s and free >= ENOUGH_BYTES:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import ChannelError, DiskFull, InputError, WireError
 from spreeze_zmq.base.parent_death import is_within
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.patience import BETWEEN_BEATS_S, patient
 from spreeze_zmq.base.provenance import installed
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
@@ -190,7 +190,8 @@ class Membership:
         name = fields["name"]
         try:
             spec = self.place.spec(fields)
-            self.processes[name] = patient(partial(self.spawner.spawn, spec), spec.log_path)
+            begin = partial(self.spawner.spawn, spec)
+            self.processes[name] = patient(begin, spec.log_path, BETWEEN_BEATS_S)
             self.logs[name] = spec.log_path
         except (InputError, OSError) as error:
             if isinstance(error, DiskFull):

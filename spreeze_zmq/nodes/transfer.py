@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import TEMPORARY, replacing
-from spreeze_zmq.base.patience import patient
+from spreeze_zmq.base.patience import BETWEEN_BEATS_S, patient
 from spreeze_zmq.wire import Message
 
 #: One piece, and the most that is under way. A machine is lost after 5 s without a message: a link that takes
@@ -185,7 +185,8 @@ class Incoming:
             while rest:
                 rest = rest[os.write(self._file.fileno(), rest) :]
 
-        patient(write_rest, self._root / path)  # one wait for all of it: nobody is heard meanwhile
+        # one wait for all of it: nobody is heard meanwhile
+        patient(write_rest, self._root / path, BETWEEN_BEATS_S)
 
     def _finish(self) -> None:
         assert self._file is not None

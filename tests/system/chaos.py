@@ -138,10 +138,15 @@ def clean(run):
             path.unlink()
 
 
+def train_on(run, before, what="further updates"):
+    """Wait for more updates than ``before``."""
+    run.until(lambda: run.updates() > before + 100, what)
+
+
 def survive(run, mishap, num_events, chance):
     """Have a mishap come over a run again and again; each time it must train on."""
     for number in range(1, num_events + 1):
-        updates = run.updates()
+        updates, what = run.updates(), f"updates after {mishap} {number}"
         if mishap == "full":
             filler = run.folder.parent / "filler"
             fill(filler)
@@ -149,7 +154,7 @@ def survive(run, mishap, num_events, chance):
             filler.unlink()
         else:
             freeze(run, FROZEN_S)
-        run.until(lambda before=updates: run.updates() > before + 100, f"updates after {mishap} {number}")
+        train_on(run, updates, what)
 
 
 def cleaned(folder, num_events):
@@ -158,7 +163,8 @@ def cleaned(folder, num_events):
     """
     run = start(folder / "run0")
     for number in range(1, num_events + 1):
-        try:
+        try:  # what is not ready yet could not join any more
+            train_on(run, run.updates())
             clean(run)
             conclude(run, code=1)
             assert "somebody removed the run's sockets (" in run.output.read_text().splitlines()[-1]

@@ -41,7 +41,7 @@ def test_a_full_disk_is_said_when_it_begins_and_when_it_is_over():
         said.append(watch.news())
         assert watch.news() == ""
     assert [bool(line) for line in said] == [False, True, False, False, False, False, True, False, True]
-    assert said[1].startswith("run: its disk is full: each process waits 3 s for room")
+    assert said[1].startswith("run: its disk is full: each process waits 4.5 s for room")
     assert said[6] == "run: its disk has room again, after 2 s"
 
 
