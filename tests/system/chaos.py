@@ -60,7 +60,7 @@ SETTLED_S = 8.0
 #: What may come over a whole run instead: its disk is full for some seconds, it stands still as a container
 #: that is paused does, or a cleaner removes its sockets, which ends it: another run goes on from it.
 MISHAPS = ("full", "freeze", "cleaner")
-DISK, FULL_S, FROZEN_S = "256m", (1.0, 4.0), 40.0
+DISK, FULL_S, FREE_S, FROZEN_S = "256m", (1.0, 4.0), 1.0, 40.0
 
 
 def start(folder, road=LEARNING, *more):
@@ -152,6 +152,7 @@ def survive(run, mishap, num_events, chance):
             fill(filler)
             time.sleep(chance.uniform(*FULL_S))
             filler.unlink()
+            time.sleep(FREE_S)  # else the next one is the same to whoever did not try meanwhile
         else:
             freeze(run, FROZEN_S)
         train_on(run, updates, what)
