@@ -23,7 +23,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 class Family:
     """The CPU time and memory of this process, ``own``, and its descendants: a sampler's workers are its own
-    load.
+    load. New descendants are looked for every :data:`LOOK_INTERVAL_S`, and count wholly once they are found.
 
     The CPU time of a descendant is part of its parent's once the parent has waited for it, and lost if it
     never does; the sum then continues from its last value. All calls come from the main thread.

@@ -171,9 +171,10 @@ def test_the_work_of_its_workers_is_its_own(peers):
             break
         position *= 2  # a quick core has had too little to do
         publish_zero(peers, until={"*": position})
-    said_s = peers.later_report()["cpu_s"]
+    # It looks for child processes that are new to it every few seconds.
+    said_s = peers.later_report(lambda fields: fields["cpu_s"] >= sum(before_s) - 0.05)["cpu_s"]
     after_s = [sum(one.cpu_times()[:4]) for one in family]
-    assert sum(before_s) - 0.05 <= said_s <= sum(after_s) + 0.05
+    assert said_s <= sum(after_s) + 0.05
 
 
 SLOW = (
