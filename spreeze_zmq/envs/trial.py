@@ -6,6 +6,7 @@ is named in one message, with its file and line.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 
 #: Steps that are timed, and the longest time for them.
 TIMED_STEPS, TIMED_S = 3, 1.0
+#: More of them where they are quick, since the first are the slowest.
+MORE_STEPS, MORE_S = 50, 0.01
 #: With a slower reset no more of them are made to find what is odd, so that seeds are not looked at.
 SLOW_RESET_S = 1.0
 #: Wrappers that change nothing of what passes.
@@ -89,6 +92,10 @@ def look_at(
         return Look(spec, Timing(batch.backend, **making), fault), None
     timing = replace(timed(batch), **making)
     facts, remarks = _odd(batch, spec, timing.reset_s)
+    if timing.step_s * TIMED_STEPS < MORE_S:
+        with contextlib.suppress(EnvironmentFailure):  # a remark has it, or a run's samplers will
+            step_s, step_computes = _usual_step(batch, MORE_STEPS, MORE_S)
+            timing = replace(timing, step_s=step_s, step_computes=step_computes)
     few = observations if observations is not None and observations.nbytes <= OBSERVATIONS_BYTES else None
     return Look(spec, timing, observations=few, facts=facts, remarks=remarks), batch
 
@@ -113,15 +120,20 @@ def timed(one: BatchedEnv) -> Timing:
     began_s, began_cpu_s = served_s(), time.process_time()
     one.reset(seed=0)
     reset_s = served_s() - began_s
-    steps: list[tuple[float, float]] = []
-    until_s = time.monotonic() + TIMED_S
-    while not steps or (len(steps) < TIMED_STEPS and time.monotonic() < until_s):
-        step_began_s, cpu_s = served_s(), time.process_time()
-        one.step(one.random_actions())
-        steps.append((served_s() - step_began_s, time.process_time() - cpu_s))
-    step_s, step_computes = statistics.median_low(steps)
+    step_s, step_computes = _usual_step(one, TIMED_STEPS, TIMED_S)
     computes = (time.process_time() - began_cpu_s) / max(served_s() - began_s, 1e-9)
     return Timing(one.backend, reset_s=reset_s, step_s=step_s, step_computes=step_computes, computes=computes)
+
+
+def _usual_step(one: BatchedEnv, most: int, most_s: float) -> tuple[float, float]:
+    """Seconds and CPU seconds of the median of at most ``most`` steps in ``most_s``; of one at least."""
+    steps: list[tuple[float, float]] = []
+    until_s = time.monotonic() + most_s
+    while not steps or (len(steps) < most and time.monotonic() < until_s):
+        began_s, cpu_s = served_s(), time.process_time()
+        one.step(one.random_actions())
+        steps.append((served_s() - began_s, time.process_time() - cpu_s))
+    return statistics.median_low(steps)
 
 
 def fault_of(

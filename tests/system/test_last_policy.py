@@ -93,6 +93,12 @@ def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own, tmp_pa
     assert f"when it was saved: {best['mean_return']:.2f} in 30 fresh episodes" in said
 
 
+def plays(run):
+    """Whether the evaluator has had a policy to play since its last report."""
+    rows = (line.get("processes", {}) for line in read_journal(run.folder / "metrics.jsonl"))
+    return any(row.get("evaluator-0", {}).get("busy", 0.0) > 0.5 for row in rows)
+
+
 def test_a_second_ctrl_c_leaves_the_last_policy_out(launch, own):
     """The first one ends the run and would play episodes of a thousand slow steps. The broker writes the
     summary all the same.
@@ -102,6 +108,7 @@ def test_a_second_ctrl_c_leaves_the_last_policy_out(launch, own):
     slow += ("--set", "components.evaluator.stop_grace_s=60")
     run = launch(*slow, *RARELY, topology="cartpole_dqn")
     run.until(lambda: run.summary().get("samples", {}).get("produced", 0) > 0, "samples")
+    run.until(lambda: plays(run), "the first evaluation")
     run.interrupt()
     run.until(lambda: "the last policy is evaluated" in run.output.read_text(), "the last evaluation")
     run.interrupt()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from spreeze_zmq.commands.setting import Setting, setting_of
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
+from spreeze_zmq.plan.topology import algorithm
 from spreeze_zmq.plan.tuning import subject_of
 from spreeze_zmq.run.curves import AXES, Curve
 from spreeze_zmq.run.folder import RunFolder
@@ -100,10 +102,11 @@ def test_the_machine_of_a_run_is_no_setting(plan, tmp_path):
         assert setting(made, tmp_path) == setting(plan, tmp_path)
 
 
-def test_the_samplers_of_a_round_are_part_of_its_setting(tmp_path):
+def test_the_samplers_of_a_round_are_part_of_its_setting(tmp_path, monkeypatch):
     """Where each round takes a rollout of each, another machine's number of them learns otherwise; on-policy
-    it has the same one.
+    it has the same one, where no step is slow.
     """
+    monkeypatch.setattr(algorithm, "SLOW_STEP_S", math.inf)
     auto = "components.sampler.count=auto"
     for name, mode, same in (("hopper_ppo", "free", True), ("pendulum", "lockstep", False)):
         plans = [topology.load(name, [auto, f"balance.mode={mode}"], cores=cores) for cores in (2, 16)]

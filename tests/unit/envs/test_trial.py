@@ -38,6 +38,19 @@ class FailsLater(mistaken.Right):
         return *super().step(action)[:4], {"height": 1.0}
 
 
+class SlowAtFirst(mistaken.Right):
+    """Its first steps load what all of them need."""
+
+    taken = 0
+
+    def step(self, action):
+        """As the class says."""
+        self.taken += 1
+        if self.taken <= 4:
+            time.sleep(0.002)
+        return super().step(action)
+
+
 class SlowReset(mistaken.Right):
     """A reset takes longer than those that are made once more to see what seeds do."""
 
@@ -57,6 +70,11 @@ class Talks(mistaken.Right):
     def step(self, action):
         """As the class says."""
         return *super().step(action)[:4], {f"number {n}": 1.0 for n in range(70)} | {"height": 1.0}
+
+
+def test_the_first_steps_do_not_make_an_environment_slow():
+    """By which an on-policy run's samplers would be as many as of one that waits for a robot."""
+    assert envs.look(f"{__name__}:SlowAtFirst").timing.step_s < 0.001
 
 
 @pytest.mark.parametrize(
