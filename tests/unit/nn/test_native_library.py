@@ -386,16 +386,13 @@ def test_two_processes_compile_once_and_choose_alike(tmp_path):
 @pytest.mark.usefixtures("quick_compiler")
 def test_what_was_compiled_with_the_package_needs_no_compiler(chosen, tmp_path, monkeypatch):
     """It is found by the sources and the flags: a file of other sources is passed over."""
-    best = native_library.runnable()[0]
-    [built] = build_into(tmp_path / "built", [best])
-    carried = f"library.CARRIED = library.Path({str(built.parent)!r})\nnetwork ="
-    script = CHOOSE.replace("network =", carried, 1)
-    line, _ = child(script, tmp_path, PATH="/nonexistent").splitlines()
-    assert f"({best})" in line
-    assert list(tmp_path.rglob("*.so")) == [built]
-    built.rename(built.with_name("native-0123456789abcdef0123.so"))
+    monkeypatch.setattr(native_library, "cpu_flags", frozenset)
+    [built] = build_into(tmp_path / "built", ["plain"])
     monkeypatch.setattr(native_library, "CARRIED", built.parent)
     monkeypatch.setenv("PATH", "/nonexistent")
+    assert "(plain)" in chosen()[0]
+    assert list(tmp_path.rglob("*.so")) == [built]
+    built.rename(built.with_name("native-0123456789abcdef0123.so"))
     assert "no compiler" in chosen()[0]
 
 
@@ -522,6 +519,7 @@ def test_wrong_results_are_never_chosen(tmp_path, monkeypatch, caplog):
     )
     monkeypatch.setattr(native_library, "SOURCES", sources)
     monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path)
+    monkeypatch.setattr(native_library, "cpu_flags", frozenset)  # which compiles in a fraction of the time
     wrong = native_library.library.__wrapped__()
     monkeypatch.setattr(native_choice, "library", lambda: wrong)
     for module in ("native_calls", "native_layers"):
