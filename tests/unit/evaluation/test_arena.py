@@ -112,16 +112,18 @@ def test_a_lower_limit_makes_no_episode_longer(make, asked, given, expected):
     assert next(step for step in range(1, 101) if batch.step(action)[3][0]) == expected
 
 
+#: Arguments, the limit that is asked for, the length of an episode and its rewards.
+LIMITS = [
+    ({}, None, 7, 7),
+    ({"max_episode_steps": 9}, None, 9, 9),
+    ({}, 3, 3, 7),
+    ({"max_episode_steps": 9}, 3, 3, 9),
+]
+
+
 @pytest.mark.parametrize(
-    ("kwargs", "asked", "length", "reward"),
-    [
-        ({}, None, 7, 7),
-        ({"max_episode_steps": 9}, None, 9, 9),
-        ({}, 3, 3, 7),
-        ({"max_episode_steps": 9}, 3, 3, 9),
-    ],
+    ("kwargs", "asked", "length", "reward", "num_workers"), [*((*c, 0) for c in LIMITS), (*LIMITS[-1], 1)]
 )
-@pytest.mark.parametrize("num_workers", [0, 1])
 def test_the_evaluations_limit_is_no_argument_of_the_environment(
     make, kwargs, asked, length, reward, num_workers
 ):
