@@ -47,9 +47,7 @@ CASES = {
 
 #: Of each kind of layer and loss one, as torch's bf16 is slow on a CPU.
 IN_BF16 = ("sac c51 norm", "td3", "dqn c51 dueling", "ppo", "dqn parts")
-OTHERS_APART = [
-    pytest.param(name, marks=[] if name in IN_BF16 else [pytest.mark.thorough]) for name in CASES
-]
+OTHERS_APART = [pytest.param(name, marks=[] if name in IN_BF16 else [pytest.mark.thorough]) for name in CASES]
 
 
 def half_of(case, part, native, seed, precision):
