@@ -58,7 +58,7 @@ def test_the_untouched_descriptions_are_policies():
         assert len(policy.mode(np.zeros((2, 3)))) == 2
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(range(len(DESCRIPTIONS))), st.data())
 def test_well_formed_nonsense_is_refused_with_a_word(which, data):
     """A value somewhere is exchanged for any other, or left out."""
