@@ -87,6 +87,9 @@ MARKED = [
     for option in options_of(algorithms.get(name).Options)
     if option.schedule
 ]
+#: Each option in one algorithm, and each algorithm with one option.
+ONCE = list({each: pair for pair in MARKED for each in pair}.values())
+OTHERS_APART = [pytest.param(*pair, marks=[pytest.mark.thorough] * (pair not in ONCE)) for pair in MARKED]
 
 
 @pytest.mark.parametrize(("name", "option"), MARKED)
@@ -206,7 +209,7 @@ def test_a_measured_batch_scales_both_ends():
     assert (made.learning_rate, made.algorithm.options.tau.item()) == (1.5, 0.1875)
 
 
-@pytest.mark.parametrize(("name", "option"), MARKED)
+@pytest.mark.parametrize(("name", "option"), OTHERS_APART)
 def test_a_number_that_is_set_while_it_trains_holds_from_the_next_update_on(name, option):
     """Also in updates that are replayed, and when it is set once more: as if that number had been stated and
     the weights been the same.
