@@ -1,7 +1,7 @@
 // Plays the parts of the sampler in C++ without a run.
 //     probe act < frames and observations        one line of numbers for each observation
 //     probe places INDEX COUNT        one number for each environment
-//     probe play ENV NQ NV NOISE IS_NORMAL SEED < actions        one JSON line for each step and reset
+//     probe play ENV NQ NV NOISE IS_NORMAL SEED COUNT < actions        one JSON line for each step and reset
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -69,20 +69,21 @@ int play(char** words) {
     const double noise = std::atof(words[3]);
     const bool is_normal = std::atoi(words[4]);
     Random random(std::seed_seq{std::atoi(words[5])}), twin(std::seed_seq{std::atoi(words[5])});
-    const auto envs = make_environments(plan, 3);  // three in turn: none may disturb another
+    const int count = std::atoi(words[6]);
+    const auto envs = make_environments(plan, count);  // in turn: none may disturb another
     std::vector<float> obs(envs->num_obs()), action(envs->num_actions());
     const auto reset = [&](int n) {
         envs->reset(n, random, obs.data());
         std::cout << Json{{"env", n}, {"noise", noise_of(twin, nq, nv, noise, is_normal)}, {"obs", obs}}.dump() << "\n";
     };
-    for (int n = 0; n < 3; ++n) reset(n);
+    for (int n = 0; n < count; ++n) reset(n);
     for (int step = 0; std::cin.read(reinterpret_cast<char*>(action.data()), 4 * action.size()); ++step) {
         const std::vector<double> given(action.begin(), action.end());
-        const Outcome outcome = envs->step(step % 3, given.data(), obs.data());
-        std::cout << Json{{"env", step % 3}, {"reward", outcome.reward}, {"terminated", outcome.terminated}, {"obs", obs}}
+        const Outcome outcome = envs->step(step % count, given.data(), obs.data());
+        std::cout << Json{{"env", step % count}, {"reward", outcome.reward}, {"terminated", outcome.terminated}, {"obs", obs}}
                          .dump()
                   << "\n";
-        if (outcome.terminated) reset(step % 3);
+        if (outcome.terminated) reset(step % count);
     }
     return 0;
 }
@@ -95,7 +96,7 @@ int main(int argc, char** argv) {
             for (const float place : places_of(std::atoi(argv[2]), std::atoi(argv[3])))
                 std::printf("%.9g\n", place);
         else
-            return argc == 8 ? play(argv + 2) : act(argc > 2 ? std::atoi(argv[2]) : 16);
+            return argc == 9 ? play(argv + 2) : act(argc > 2 ? std::atoi(argv[2]) : 16);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 2;
