@@ -11,7 +11,7 @@ import pytest
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import RecordingReader
-from tests.system.conftest import said_in
+from tests.system.conftest import Run, said_in
 from tests.system.terminal import DEADLINE_S, Terminal, place_of_update
 from tests.system.test_dial import LOCKSTEP
 
@@ -49,20 +49,16 @@ def replay(*arguments, **options):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded(tmp_path_factory, forked_launchers):
     """The folder of a run in lock-step, with recordings of both learners and of one sampler."""
-    folder = tmp_path_factory.mktemp("recorded") / "run"
     names = [word for name in ("critic_learner", "actor_learner", "sampler-1") for word in ("--record", name)]
-    command = [sys.executable, "-m", "spreeze_zmq.commands.launch", "pendulum", "--run-dir", str(folder)]
-    done = subprocess.run(
-        [*command, *LOCKSTEP, *FEW, *names, "--without", "evaluator"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    words = [*LOCKSTEP, *FEW, *names, "--without", "evaluator"]
+    run = Run(tmp_path_factory.mktemp("recorded") / "run", *words)
+    try:
+        assert run.end(DEADLINE_S) == 0, run.said()
+    finally:
+        run.clear()
+    return run.folder
 
 
 @pytest.mark.long("a whole run is recorded")
