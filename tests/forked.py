@@ -79,6 +79,11 @@ class Servers:
             spec = ProcessSpec("server", (), Path(os.devnull), memory)
             self._servers.append(ForkServer(programs, spec, sets_threads=sets_threads))
 
+    @property
+    def components(self):
+        """Those that fork shipped components."""
+        return self._servers[:2]
+
     def life(self, name, command, log, lock):
         """A :class:`Life`, of whatever command."""
         spec = ProcessSpec(name, tuple(map(str, command)), log)

@@ -14,6 +14,7 @@ import pytest
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.commands import launch as launching
+from spreeze_zmq.launcher import warm
 from tests.system.joining import Machine
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
@@ -179,6 +180,12 @@ def forked_launchers(servers):
     Run.begin = staticmethod(servers.launcher)
     yield
     Run.begin = staticmethod(by_command)
+
+
+@pytest.fixture
+def served(servers, monkeypatch):
+    """A run whose launcher is the test's own process has its components forked, too."""
+    monkeypatch.setattr(warm, "_servers", servers.components)
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_processes_run_where_the_layout_says(tmp_path):
 
 @pytest.mark.long("a learner must starve for as long as the broker's rule looks back")
 @pytest.mark.timeout(180)
-def test_a_live_run_gets_the_samplers_that_it_starves_for(nothing_measured, tmp_path, monkeypatch):
+def test_a_live_run_gets_the_samplers_that_it_starves_for(served, nothing_measured, tmp_path, monkeypatch):
     """From one sampler of a slow environment, where an earlier run is said to have settled, to more within
     what the topology allows, and back to nothing.
     """
