@@ -1,7 +1,6 @@
 """A run whose disk fills up: one line, exit code 2, and what was saved stays."""
 
 import contextlib
-import json
 import subprocess
 import time
 
@@ -9,7 +8,7 @@ import pytest
 
 from spreeze_zmq.run.history import read_run
 from tests.system import chaos
-from tests.system.conftest import LAUNCH
+from tests.system.conftest import NAPPING, said_in
 
 FULL = "its disk is full; make room there"
 
@@ -25,51 +24,50 @@ def small(tmp_path):
         yield folder
 
 
+@pytest.fixture
+def begun(small, launch):
+    """Begins a run there that lasts some minutes, and waits for its first summary; what the launcher says is
+    on another disk.
+    """
+
+    def begin(minutes):
+        words = (*NAPPING["cartpole_dqn"], "--set", "components.sampler.count=1")
+        words += ("--set", f"run.stop.minutes={minutes}", "--run-dir", str(small / "run"))
+        run = launch(*words, topology="cartpole_dqn")
+        run.folder = small / "run"
+        run.until(run.summary, "summary", 100)
+        return run
+
+    return begin
+
+
 @pytest.mark.thorough
-def test_a_disk_that_has_room_again_ends_no_run(small):
+def test_a_disk_that_has_room_again_ends_no_run(small, begun):
     """Somebody makes room within seconds: what is due is written then, and it is said that it waited."""
-    run = small / "run"
-    command = [*LAUNCH, "cartpole_dqn", "--set", "run.stop.minutes=0.3", "--run-dir", str(run)]
-    launcher = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        until_s = time.monotonic() + 100
-        while not (run / "summary.json").exists() and time.monotonic() < until_s:
-            time.sleep(0.1)
-        chaos.fill(small / "filler")
-        time.sleep(2.0)
-        (small / "filler").unlink()
-        shown, said = launcher.communicate(timeout=100)
-    finally:
-        launcher.kill()
-    assert launcher.returncode == 0, said
-    assert read_run(run).summary["restarts"] == 0
-    assert f"{run}: its disk is full: each process waits" in shown, shown
-    assert f"{run}: its disk has room again" in shown
-    assert "was full for" in (run / "logs" / "broker-0.log").read_text()
+    run = begun(0.3)
+    chaos.fill(small / "filler")
+    time.sleep(2.0)
+    (small / "filler").unlink()
+    assert run.end() == 0, run.said()
+    shown = run.output.read_text()
+    assert read_run(run.folder).summary["restarts"] == 0
+    assert f"{run.folder}: its disk is full: each process waits" in shown, shown
+    assert f"{run.folder}: its disk has room again" in shown
+    assert "was full for" in (run.folder / "logs" / "broker-0.log").read_text()
 
 
 @pytest.mark.long("room is waited for, and a run and the next one are begun")
-def test_a_full_disk_ends_the_run_with_one_line(small):
+def test_a_full_disk_ends_the_run_with_one_line(small, begun, tmp_path):
     """Neither logs nor journal take another page; the folder is named, and a run cannot begin there."""
-    run = small / "run"
-    command = [*LAUNCH, "cartpole_dqn", "--set", "run.stop.minutes=2", "--run-dir"]
-    launcher = subprocess.Popen(
-        [*command, str(run)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        until_s = time.monotonic() + 100
-        while not (run / "summary.json").exists() and time.monotonic() < until_s:
-            time.sleep(0.1)
-        chaos.fill(small / "filler")
-        said = launcher.communicate(timeout=60)[1]
-    finally:
-        launcher.kill()
-    assert launcher.returncode == 2, said
-    assert f"{run}: {FULL}" in said.splitlines()[-1]
+    run = begun(2)
+    chaos.fill(small / "filler")
+    assert run.end(60) == 2, run.said()
+    said = run.output.read_text()
+    assert f"{run.folder}: {FULL}" in said.splitlines()[-1]
     assert "Traceback" not in said
-    assert FULL in read_run(run).exit_reason
-    assert json.loads((run / "summary.json").read_text())["failures"]
+    assert FULL in read_run(run.folder).exit_reason
+    assert run.summary()["failures"]
     chaos.fill(small / "filler2")
-    again = subprocess.run([*command, str(small / "again")], capture_output=True, text=True, check=False)
-    assert (again.returncode, "Traceback" in again.stderr) == (2, False)
-    assert f"{small / 'again'}: {FULL}" in again.stderr
+    code, _, errors = said_in(tmp_path, "cartpole_dqn", "--run-dir", small / "again")
+    assert (code, "Traceback" in errors) == (2, False)
+    assert f"{small / 'again'}: {FULL}" in errors
