@@ -14,6 +14,7 @@ import zmq
 from spreeze_zmq.base.endpoints import read_keys, write_keys
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.channels import make_keys
+from tests.forked import COMPONENTS
 from tests.ports import free_ports
 from tests.system.conftest import NAPPING, adds_up, said_in
 
@@ -34,21 +35,31 @@ def keys(tmp_path, monkeypatch):
     return read_keys()
 
 
-def assert_a_friend_with_other_keys_ends_and_says_why(run, tmp_path):
-    """A sampler of the same run with other keys, which would else wait in silence."""
-    other = write_keys(make_keys(), tmp_path / "other.json")
-    command = [sys.executable, "-m", "spreeze_zmq.components.sampler", str(run.folder / "run.json"), "7"]
-    friend = subprocess.Popen(
-        command, env={**os.environ, "SPREEZE_KEYS": str(other)}, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        _, said = friend.communicate(timeout=60)
-    finally:
-        friend.kill()
-        friend.wait()
-    assert friend.returncode == 2, said
-    last = said.strip().splitlines()[-1]
-    assert last.startswith("sampler: tcp://127.0.0.1:"), said
+@pytest.fixture
+def friend(servers, tmp_path, monkeypatch):
+    """Starts a sampler of a run with other keys; returns these and it."""
+    lives = []
+
+    def start(run):
+        other = write_keys(make_keys(), tmp_path / "other.json")
+        command = [sys.executable, COMPONENTS / "sampler", run.folder / "run.json", "7"]
+        with monkeypatch.context() as its:
+            its.setenv("SPREEZE_KEYS", str(other))
+            lives.append(servers.life("sampler-7", command, tmp_path / "friend.log", tmp_path / "no.lock"))
+        return other, lives[-1]
+
+    yield start
+    for life in lives:
+        if not life.ended:
+            life.process.kill()
+            life.process.wait()
+
+
+def assert_a_friend_with_other_keys_ends_and_says_why(other, life):
+    """It would else wait in silence."""
+    assert life.process.wait(60) == 2, life.words()
+    last = life.words()[-1]
+    assert last.startswith("sampler: tcp://127.0.0.1:"), life.words()
     assert f"does not accept our keys ({other}), so nothing is sent or received" in last
 
 
@@ -74,7 +85,7 @@ def assert_strangers_are_counted_everywhere(run):
 
 
 @pytest.mark.long("a stranger tries ten handshakes")
-def test_a_run_with_keys_trains_and_lets_no_stranger_in(launch, keys, tmp_path):
+def test_a_run_with_keys_trains_and_lets_no_stranger_in(launch, keys, friend):
     """Its messages travel as ever; a forged request to stop does nothing and is told; no file holds a key."""
     places, words = endpoints(), []
     for name, endpoint in places.items():
@@ -91,7 +102,7 @@ def test_a_run_with_keys_trains_and_lets_no_stranger_in(launch, keys, tmp_path):
     run.until(lambda: "refused somebody who does not hold our keys" in run.said(), "refusal of the stranger")
     run.until(lambda: handshakes(run.summary().get("refusals", ())), "refusal in the summary")
     assert set(handshakes(run.summary()["refusals"])) == {"broker-0"}
-    assert_a_friend_with_other_keys_ends_and_says_why(run, tmp_path)
+    assert_a_friend_with_other_keys_ends_and_says_why(*friend(run))
     before = run.summary()["env_steps"]
     run.until(lambda: run.summary()["env_steps"] > before, "more samples")
     context.destroy()
