@@ -13,6 +13,8 @@ from pathlib import Path
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.commands import begin, launch  # noqa: F401 - it is loaded before the fork
+from spreeze_zmq.envs import in_process, probing  # noqa: F401 - so is what looks at environments
+from spreeze_zmq.envs.tasks import classic  # noqa: F401
 from spreeze_zmq.launcher import warm
 from spreeze_zmq.supervisor import forkserver
 from spreeze_zmq.supervisor.forking import ForkServer
@@ -83,6 +85,8 @@ def main():
             if server.asked is not None:
                 return server.serve()
             warm._servers.append(server)
+    # This process has torch, but none of its threads: environments are looked at in a fork, as a user's are.
+    probing.may_fork = lambda: True
     return begin.spreeze_launch()
 
 
