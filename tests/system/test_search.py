@@ -1,7 +1,6 @@
 """``spreeze search`` as a user calls it."""
 
 import contextlib
-import os
 import re
 import shlex
 import signal
@@ -13,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.commands.search import trials
 from tests.system.conftest import LIGHT, said_in
 
 ROOT = Path(__file__).parents[2]
@@ -47,17 +48,40 @@ def end(search):
         search.wait()
 
 
+class Forks:
+    """Starts the runs of a search as other launchers of the tests are started, on whatever cores are free."""
+
+    def __init__(self, servers):
+        self.servers = servers
+
+    def spawn(self, spec):
+        """Fork a launcher."""
+        run = self.servers.launcher(spec.command[len(PROGRAM) + 1 :], spec.log_path)
+        run.signal = run.send_signal
+        return run
+
+    def close(self):
+        """Nothing is left to be ended."""
+
+
+@pytest.fixture
+def forks(servers, monkeypatch):
+    """A search in the test's own process forks its runs."""
+    monkeypatch.setattr(trials, "GroupSpawner", lambda: Forks(servers))
+
+
 @pytest.mark.long("three whole runs, and one that is interrupted")
 @pytest.mark.timeout(600)
-def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_path):
+def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_path, forks, monkeypatch):
     """Ctrl-C in a trial ends it and its processes, and prints the command that goes on: that tries the same
     values again, plays the best trial and the topology as it is with fresh seeds, and says which is better.
     """
-    go, seen = tmp_path / "go", {**os.environ, "PYTHONPATH": str(ROOT)}
+    go = tmp_path / "go"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     held = ("run.env=tests.system.holding:pole", f"run.env_kwargs.until={go}", "components.sampler.envs=4")
     settings = [word for each in (*LIGHT, *held) for word in ("--set", each)]
     command = [*SPREEZE, "search", "cartpole_dqn", *OVER, *settings, *SHORT, "--png", "found.png"]
-    search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=seen)
+    search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         deadline = time.monotonic() + 200
         while not list(tmp_path.glob("runs/search-*/trial-0000/run.json")):
@@ -72,19 +96,18 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
     assert not psutil.wait_procs(below, timeout=30)[1]
     again = shlex.split(re.search(r"it goes on with: \S*spreeze (.*)", out)[1])
     go.touch()  # until then each trial is slow
-    command = [*SPREEZE, *again]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=seen)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "trials: 1, 1 at a time, 0 of them before" in done.stdout
-    assert re.search(r"^as it is +-?[\d,.]+ ", done.stdout, re.MULTILINE), done.stdout
+    code, out, errors = said_in(tmp_path, *again, main=spreeze.main)
+    assert code == 0, out + errors
+    assert "trials: 1, 1 at a time, 0 of them before" in out
+    assert re.search(r"^as it is +-?[\d,.]+ ", out, re.MULTILINE), out
     ends = ("nothing that was tried is better than cartpole_dqn as it is", "wrote ")
-    assert done.stdout.splitlines()[-1].startswith(ends)
+    assert out.splitlines()[-1].startswith(ends)
     assert (tmp_path / "found.png").stat().st_size > 5_000
     found = (tmp_path / "cartpole_dqn_found.toml").exists()
-    assert found == done.stdout.splitlines()[-1].startswith("wrote ")
+    assert found == out.splitlines()[-1].startswith("wrote ")
 
 
-def test_trials_that_fail_one_after_the_other_end_a_search_with_what_it_has_found(tmp_path):
+def test_trials_that_fail_one_after_the_other_end_a_search_with_what_it_has_found(tmp_path, forks):
     """And with the command that goes on; here there is a file in the place of each one's folder."""
     (tmp_path / "mine").mkdir()
     for number in range(3):
