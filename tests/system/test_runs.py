@@ -2,8 +2,8 @@
 
 import json
 import re
-import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,22 +25,23 @@ def test_resume_goes_on_from_the_last_checkpoint(launch, tmp_path):
     The first is slow until it has been looked at.
     """
     one = ("--set", "run.stop.return=1000", "--set", "components.sampler.count=1")  # little is under way
-    one += ("--set", "algorithm.learning_starts=300", "--set", "run.env=tests.system.holding:pole")
+    one += ("--set", "algorithm.learning_starts=100", "--set", "run.env=tests.system.holding:pole")
     one += ("--set", f"run.env_kwargs.until={tmp_path}/run0/policy.safetensors")
-    first = launch(*one, "--set", "run.stop.env_steps=6000", topology="cartpole_dqn")
+    one += ("--set", "components.evaluator.episodes=2", "--set", "components.evaluator.confirm_episodes=2")
+    first = launch(*one, "--set", "run.stop.env_steps=3000", topology="cartpole_dqn")
     assert first.end() == 0, first.said()
     before = first.summary()
-    further = ("--resume", str(first.folder), "--set", "run.stop.env_steps=12000")
+    further = ("--resume", str(first.folder), "--set", "run.stop.env_steps=6000")
     second = launch(*one, *further, topology="cartpole_dqn")
     assert second.end() == 0, second.said()
     after = second.summary()
-    assert 12000 <= after["env_steps"] < 12000 + 4000
+    assert 6000 <= after["env_steps"] < 6000 + 4000
     assert after["critic_updates"] > before["critic_updates"]
-    assert after["samples"]["received"] < after["env_steps"] - 5000
+    assert after["samples"]["received"] < after["env_steps"] - 2500
     assert adds_up(after["samples"])
     assert "going on from" in second.said()
     [refill] = re.findall(r"updates go on after (\d+) transitions", second.said())
-    assert 600 <= int(refill) < 1000
+    assert 300 <= int(refill) < 600
     resumed, curve, looks = after["resumed"], before["evaluations"], after["evaluations"]
     assert resumed["run"] == str(first.folder)
     assert resumed["t_s"] < min(after["wall_s"], before["wall_s"])
@@ -53,7 +54,7 @@ def test_resume_goes_on_from_the_last_checkpoint(launch, tmp_path):
     accumulator.Reload()
     steps = [event.step for event in accumulator.Scalars("eval/mean_reward")]
     assert steps[: len(curve)] == [look[0] for look in curve]
-    assert steps[-1] > 6000
+    assert steps[-1] > 3000
 
 
 @pytest.mark.thorough
@@ -129,29 +130,43 @@ def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
     assert run.plan()["environment"]["kwargs"] == {"width": 2.0}
 
 
-@pytest.mark.long("a sampler says after five seconds what it waits for, and two programs start by themselves")
-def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, monkeypatch):
-    """It settles a run of its own and says how to join; a sampler joins and names what it still waits for."""
+@pytest.fixture
+def start(servers, tmp_path, monkeypatch):
+    """Starts a component with these arguments, as somebody does who types that; ends those that are left."""
     monkeypatch.chdir(tmp_path)
-    alone = subprocess.Popen(
-        [sys.executable, str(ROOT / "components/critic_learner"), "pendulum"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    run_file = alone.stderr.readline().split("-m spreeze_zmq.components.ROLE ")[1].strip()
+    lives = []
+
+    def begin(role, *arguments):
+        command = [sys.executable, ROOT / "components" / role, *arguments]
+        lives.append(servers.life(role, command, tmp_path / f"{role}.log", tmp_path / "no.lock"))
+        return lives[-1]
+
+    yield begin
+    for life in lives:
+        if not life.ended:
+            life.process.kill()
+            life.process.wait()
+
+
+def line_of(life, words):
+    """The line of a component's log with these words, once it is there."""
+    while not (found := [line for line in life.words() if words in line]):
+        assert not life.ended, life.ending()
+        time.sleep(0.05)
+    return found[0]
+
+
+@pytest.mark.long("a sampler says after five seconds what it waits for, and two programs start by themselves")
+def test_a_component_given_a_topology_stands_alone_and_others_join(start):
+    """It settles a run of its own and says how to join; a sampler joins and names what it still waits for."""
+    alone = start("critic_learner", "pendulum")
+    run_file = line_of(alone, "-m spreeze_zmq.components.ROLE ").split()[-1]
     sockets = Path(json.loads(Path(run_file).read_text())["socket_dir"])
-    joined = subprocess.Popen(
-        [sys.executable, str(ROOT / "components/sampler"), run_file], stderr=subprocess.PIPE, text=True
-    )
-    said = ""
-    while "has waited" not in said:
-        said = joined.stderr.readline()
-        assert said, "it ended"
-    assert "a policy from actor_learner" in said
-    for process in (joined, alone):
-        process.terminate()
-        assert process.wait(30) == 0
-        process.stderr.close()
+    joined = start("sampler", run_file)
+    assert "a policy from actor_learner" in line_of(joined, "has waited")
+    for life in (joined, alone):
+        life.process.terminate()
+        assert life.process.wait(30) == 0
     assert not sockets.exists()
 
 
