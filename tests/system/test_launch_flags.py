@@ -12,6 +12,7 @@ from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
+import psutil
 import pytest
 
 import spreeze_zmq
@@ -22,7 +23,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.document import shipped_topologies
 from spreeze_zmq.run.curves import AXES, read_curve
 from spreeze_zmq.run.history import find_runs, read_run
-from tests.system.conftest import LAUNCH, said_in
+from tests.system.conftest import LAUNCH, Run, said_in
 
 #: One learner.
 DQN = ("--algorithm", "dqn")
@@ -61,12 +62,17 @@ def test_a_launcher_needs_no_torch():
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory):
     """Two runs without a topology file; the folder that it was started in, and what was printed."""
-    folder = tmp_path_factory.mktemp("seeds")
-    command = [*LAUNCH, "--env", "CartPole-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, done.stderr
-    assert "spreeze-launch --resume runs/" in done.stderr
-    return folder, done.stdout
+    folder, output = tmp_path_factory.mktemp("seeds"), tmp_path_factory.mktemp("said") / "said.txt"
+    with contextlib.chdir(folder):
+        words = ("--env", "CartPole-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK)
+        launcher = Run.begin(words, output)
+    try:
+        assert launcher.wait(170) == 0, output.read_text()
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            launcher.kill()
+    assert "spreeze-launch --resume runs/" in output.read_text()
+    return folder, output.read_text()
 
 
 def spreeze(folder, *arguments):
@@ -96,7 +102,8 @@ def test_seeds_run_one_after_another_without_a_topology_file(seeds):
     [parent] = (folder / "runs").iterdir()
     assert parent.name.startswith("CartPole-v1-")
     assert sorted(path.name for path in parent.iterdir()) == ["seed-7", "seed-8"]
-    for seed, line in zip((7, 8), said.splitlines()[-2:], strict=True):
+    ends = [line for line in said.splitlines() if line.startswith("seed ")]
+    for seed, line in zip((7, 8), ends, strict=True):
         run = f"runs/{parent.name}/seed-{seed}"
         assert re.fullmatch(rf"seed {seed}: .* env steps \(1,500 env steps reached\); {run}", line), line
         assert read_run(folder / run).plan["run"]["seed"] == seed
