@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,8 +10,10 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.checkpoint import latest
+from tests.system.conftest import said_in
 
 ROOT = Path(__file__).parents[2]
 #: No look is paid for after the first one.
@@ -50,6 +50,7 @@ def own(tmp_path, monkeypatch):
     """The arguments of a run in an environment of a user's own."""
     (tmp_path / "own.py").write_text(OWN)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}", prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
     return ("--set", "run.env=own:Own")
 
 
@@ -82,9 +83,9 @@ def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own, tmp_pa
     assert [event.value for event in curves.Scalars("eval/info/steps")] == [20] * len(looks)
     assert curves.Scalars("eval/success_rate")[-1].step == looks[-1]["env_steps"]
     assert curves.Scalars("eval/best_mean_reward")[-1].value == pytest.approx(best["mean_return"])
-    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
-    command += ["--seed", kept.metadata["evaluation_seed"]]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = ("eval", run.folder, "--seed", kept.metadata["evaluation_seed"])
+    code, said, errors = said_in(tmp_path, *words, main=spreeze.main)
+    assert code == 0, errors
     assert f"mean return {best['mean_return']:.2f}" in said
     assert "these begin as the episodes of its score did" in said
     assert f"between {best['interval_low']:.2f} and {best['interval_high']:.2f}" in said
