@@ -3,7 +3,8 @@
 import gymnasium
 import numpy as np
 
-STEPS = 8
+#: Twelve steps, as rollouts and sequences have them, are no whole episodes.
+STEPS = 5
 
 
 class Recall(gymnasium.Env):
