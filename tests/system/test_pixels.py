@@ -3,12 +3,12 @@
 import json
 import re
 import subprocess
-import sys
 
 import pytest
 
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.policy import Policy
-from tests.system.conftest import LAUNCH, adds_up, reached, thorough_but
+from tests.system.conftest import LAUNCH, adds_up, reached, said_in, thorough_but
 from tests.system.drift import BEST_RETURN
 
 DRIFT = (
@@ -55,9 +55,9 @@ def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology, settin
     policy = Policy.load(run.folder / "policy.safetensors")
     assert policy.description["observation"]["stack"] == 2
     assert policy.description["observation"]["channels_last"] is True
-    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
-    command += ["--seed", policy.metadata["evaluation_seed"]]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    seed = policy.metadata["evaluation_seed"]
+    code, said, errors = said_in(run.folder, "eval", run.folder, "--seed", seed, main=spreeze.main)
+    assert code == 0, errors
     again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
     assert again == claimed
 
@@ -101,5 +101,5 @@ def test_a_pendulum_is_swung_up_and_held_by_its_images(tmp_path):
     assert reached(json.loads((folder / "summary.json").read_text()), -250), done.stdout
     kinds = [layer["kind"] for layer in Policy.load(folder).description["layers"]]
     assert kinds.count("conv2d") == 2
-    spreeze = [LAUNCH[0], "-m", "spreeze_zmq.commands.spreeze"]
-    subprocess.run([*spreeze, "export", str(folder), "--onnx", str(onnx)], check=True, timeout=60)
+    code, _, errors = said_in(tmp_path, "export", folder, "--onnx", onnx, main=spreeze.main)
+    assert code == 0, errors
