@@ -121,8 +121,8 @@ def test_one_option_chooses_otherwise(spec):
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", [DQN, pytest.param(PPO, marks=pytest.mark.thorough)])
 def test_what_no_part_tells_alone_is_learned(spec, kind, tmp_path):
-    """To 14 of 16, in one process with the real parts; without one of the parts nothing beats 11. The exported
-    policy acts as the learned one.
+    """To 14 of 16, in one process with the real parts; without one of the parts nothing beats 11. What
+    is exported acts as the learned policy.
     """
     settings = {
         "hidden_sizes": (64,),
