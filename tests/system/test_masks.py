@@ -1,13 +1,12 @@
 """Action masks through real processes: from the environment to the policy that is taken away."""
 
-import subprocess
-
 import numpy as np
 import pytest
 
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.policy import Policy
 from tests.masked import LENGTH, Game
-from tests.system.conftest import LAUNCH, adds_up, reached, thorough_but
+from tests.system.conftest import adds_up, reached, said_in, thorough_but
 
 WORDS = (
     *("--set", "run.env=tests.masked:Game"),
@@ -34,9 +33,8 @@ def test_a_run_learns_a_game_that_illegal_moves_end(launch, tmp_path, name):
     assert summary["failures"] == []
     policy, onnx = Policy.load(run.folder), tmp_path / "policy.onnx"
     assert policy.takes_masks
-    spreeze = [LAUNCH[0], "-m", "spreeze_zmq.commands.spreeze"]
-    command = [*spreeze, "export", str(run.folder), "--onnx", str(onnx)]
-    said = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+    code, said, errors = said_in(tmp_path, "export", run.folder, "--onnx", onnx, main=spreeze.main)
+    assert code == 0, errors
     assert "flattened by gymnasium.spaces.flatten and action_mask bool [batch, 4] to action" in said
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
@@ -52,12 +50,12 @@ def test_a_run_learns_a_game_that_illegal_moves_end(launch, tmp_path, name):
             assert reward == 1.0
 
 
-def test_a_wrong_mask_is_one_line_before_anything_starts():
+def test_a_wrong_mask_is_one_line_before_anything_starts(tmp_path):
     """Exit code 2, with the environment, the step and the place."""
-    command = [*LAUNCH, "--env", "tests.masked:Game", "--set", "run.env_kwargs.fault=zeros", "--check"]
-    command += ["--algorithm", "dqn", "--set", "run.env_kwargs.at=1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == 2, said
+    words = ["--env", "tests.masked:Game", "--set", "run.env_kwargs.fault=zeros", "--check"]
+    words += ["--algorithm", "dqn", "--set", "run.env_kwargs.at=1"]
+    code, *both = said_in(tmp_path, *words)
+    said = "".join(both)
+    assert code == 2, said
     assert "returned from step info['action_mask'] = [0 0 0 0], which allows no action" in said
     assert "Traceback" not in said
