@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-SIZE, STEPS, PACE, RADIUS = 3, 50, 0.15, 0.1
+SIZE, STEPS, PACE, RADIUS = 3, 50, 0.15, 0.2
 
 
 class Maze(gymnasium.Env):

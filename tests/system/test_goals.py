@@ -12,7 +12,7 @@ SETTINGS = {
     "run.env": '"tests.system.maze:Maze"',
     "run.stop.minutes": 10,
     "run.stop.return": "none",
-    "run.stop.env_steps": 60_000,  # hindsight takes 20,000 to 40,000
+    "run.stop.env_steps": 30_000,  # hindsight takes 10,000 to 24,000
     "algorithm.hidden_sizes": "[64, 64]",
     "algorithm.batch_size": 256,
     "algorithm.gamma": 0.95,
@@ -33,7 +33,7 @@ def started(launch, **more):
     )
 
 
-def successes(policy, episodes=200):
+def successes(policy, episodes=100):
     """The share of episodes that are at the goal in the end."""
     env, found = Maze(), 0
     for seed in range(episodes):
