@@ -85,6 +85,7 @@ def policy(request, monkeypatch):
 APART = (
     "sac",
     "td3 memory",
+    "ppo memory",
     "dqn stack",
     "dqn masks c51",
     "ppo bounded in part",
