@@ -31,12 +31,14 @@ def _begin(module: str, *, warm: bool = False) -> int:
         sys.argv[1:] = importlib.import_module("spreeze_zmq.base.command_line").taken(sys.argv[1:])
         servers = importlib.import_module("spreeze_zmq.launcher.warm")
         servers.start(sys.argv[1:])
-    main = importlib.import_module(f"spreeze_zmq.commands.{module}").main
+    program = importlib.import_module(f"spreeze_zmq.commands.{module}")
+    if not warm:
+        program.chosen(sys.argv[1:])
     if interruptible:
         errors = importlib.import_module("spreeze_zmq.base.errors")
         signal.signal(signal.SIGINT, errors.interrupt)
     try:
-        return leave(int(main()))
+        return leave(int(program.main()))
     finally:
         if warm:
             servers.stop()

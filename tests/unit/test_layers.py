@@ -161,6 +161,14 @@ def test_a_run_imports_no_library_that_few_runs_need():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 
+def test_a_command_imports_the_modules_of_no_other():
+    """All of them together take a second of each command's start."""
+    code = "import sys; from spreeze_zmq.commands import spreeze; "
+    code += "name, _ = spreeze.chosen(['--', 'keys', 'runs']); "
+    code += "print(name, *{'keys', 'runs', 'compare'} & {each.rpartition('.')[2] for each in sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["keys", "keys"]
+
+
 def test_nothing_is_pickled():
     """No module of the system imports pickle or asks another to use it."""
     for path in (*MODULES, *(ROOT / "components").rglob("*.py")):
