@@ -17,30 +17,10 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import FILM, PAGE, first_index
 from spreeze_zmq.plan.roles import LEARNERS
 from tests.system.maze import Maze
-from tests.unit.envs.mistaken_environments import Right
+from tests.unit.envs.ported import Port
 
 HERE = "tests.unit.envs.test_numbering"
-
-
-class Port(Right):
-    """A simulator of which one alone can have a port; it observes that."""
-
-    taken: set[int] = set()  # noqa: RUF012
-
-    def __init__(self, port=5000, name="", steps=3):
-        super().__init__()
-        self.port, self.name = port, name
-        if port in Port.taken:
-            raise OSError(98, "Address already in use")
-        Port.taken.add(port)
-
-    def reset(self, *, seed=None, options=None):
-        """The port as an observation."""
-        return np.full(3, (self.port - 5000) / 100, np.float32), {}
-
-    def close(self):
-        """Free the port."""
-        Port.taken.discard(self.port)
+PORT = "tests.unit.envs.ported:Port"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +51,14 @@ def test_the_number_stands_for_its_placeholder(value, expected):
 def test_another_placeholder_is_refused(value, said):
     """The line says which there is, and how the text itself is written."""
     with pytest.raises(InvalidEnvironment, match=said):
-        envs.look(f"{HERE}:Port", {"name": value})
+        envs.look(PORT, {"name": value})
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_each_environment_of_a_batch_has_its_own(num_workers):
     """From the first one's on, also in workers."""
     kwargs = {"port": "{index}", "name": "at {index}"}
-    with closing(envs.make(f"{HERE}:Port", 3, num_workers=num_workers, first_index=5004, **kwargs)) as batch:
+    with closing(envs.make(PORT, 3, num_workers=num_workers, first_index=5004, **kwargs)) as batch:
         obs, _ = batch.reset()
     assert np.round(obs[:, 0] * 100).tolist() == [4, 5, 6]
 
@@ -88,7 +68,7 @@ def test_the_second_of_a_kind_that_cannot_be_made_says_how_to_number_them():
     with pytest.raises(
         InvalidEnvironment, match=r"Address already in use.*3 here.*port = \"\{index\}\".*sampler.workers"
     ):
-        envs.make(f"{HERE}:Port", 3)
+        envs.make(PORT, 3)
     Port.taken.clear()
 
 
