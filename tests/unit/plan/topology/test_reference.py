@@ -9,6 +9,7 @@ import pytest
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import TopologyError
 from spreeze_zmq.commands.check import FirstLook
+from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.plan.topology.reference import (
@@ -118,17 +119,20 @@ def test_values_of_a_caller_are_left_as_they_are():
     assert tables == {"run": {"env": "Pendulum-v1", "seed": 3}}
 
 
-def test_the_command_prints_what_json_readers_can_use():
+def test_the_command_prints_what_json_readers_can_use(capsys):
     """``spreeze options --json`` is the list itself; of one algorithm its own keys alone."""
-    command = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "options")
-    printed = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
-    assert {entry["key"] for entry in json.loads(printed)} == KEYS
-    own = subprocess.run([*command, "td3"], capture_output=True, text=True, check=True).stdout
+
+    def printed(*words):
+        assert main(["options", *words]) == 0
+        return capsys.readouterr().out
+
+    assert {entry["key"] for entry in json.loads(printed("--json"))} == KEYS
+    own = printed("td3")
     assert own.splitlines()[0] == '[algorithm]  for algorithm = "td3"'
     for option in algorithm_table("td3").options:
         assert f"\n{option.name} " in own
-    sampler = subprocess.run([*command, "sampler"], capture_output=True, text=True, check=True).stdout
-    assert sampler.startswith("[components.sampler]\nkey ")
+    assert printed("sampler").startswith("[components.sampler]\nkey ")
+    command = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "options")
     head = subprocess.run(f"{' '.join(command)} | head -1", shell=True, capture_output=True, text=True)
     assert (head.stdout, head.stderr) == ("[run]\n", "")
 
