@@ -4,6 +4,7 @@ import json
 import re
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,20 +25,31 @@ OWN = "tests.unit.envs.own_environments"
 
 def save(path, env_id, **kwargs):
     """Save an untrained policy for Pendulum whose file names the environment ``env_id``."""
-    spec = envs.probe("Pendulum-v1", {})
-    save_for(path, {**spec.to_dict(), "id": env_id, "kwargs": kwargs}, "sac")
+    save_for(path, {**pendulum().to_dict(), "id": env_id, "kwargs": kwargs}, "sac")
+
+
+@cache
+def pendulum():
+    """What is known of Pendulum-v1, looked at once."""
+    return envs.probe("Pendulum-v1", {})
 
 
 def save_for(path, spec, name, **more):
     """Save an untrained policy of an algorithm for an environment."""
-    kind = algorithms.get(name)
-    part = "policy" if kind.has_policy_loss() else "critic"
-    env = envs.EnvironmentSpec.from_dict(spec)
-    half = algorithms.make(part, kind, kind.Options(hidden_sizes=(8,)), env, "cpu", 1)
-    fields = {"version": 1, "description": half.description(), "extras": {}}
     about = {"environment": json.dumps(spec)}
     about |= {"mean_return": "-1", "num_episodes": "2", "evaluation_seed": "3"}
-    Policy.from_message(fields, half.policy_arrays()).save(path, about | more)
+    untrained(json.dumps(spec), name).save(path, about | more)
+
+
+@cache
+def untrained(spec, name):
+    """A policy of an algorithm for an environment, made once: a learner's half tries its layers."""
+    kind = algorithms.get(name)
+    part = "policy" if kind.has_policy_loss() else "critic"
+    env = envs.EnvironmentSpec.from_dict(json.loads(spec))
+    half = algorithms.make(part, kind, kind.Options(hidden_sizes=(8,)), env, "cpu", 1)
+    fields = {"version": 1, "description": half.description(), "extras": {}}
+    return Policy.from_message(fields, half.policy_arrays())
 
 
 @pytest.mark.parametrize("randomize", ["[[1, 2]]", "[]", "5", '"mass"', "{"])
