@@ -18,21 +18,27 @@ def sockets():
     return tuple(each.detach() for each in socket.socketpair())
 
 
-@pytest.mark.parametrize("connected", [os.pipe, sockets], ids=["pipe", "socket"])
 @pytest.mark.parametrize(
-    "words",
+    ("words", "connected"),
     [
-        ("launch", "--list"),
-        ("launch", "--help"),
-        ("spreeze", "runs", "."),
+        ("launch --list", os.pipe),
+        ("launch --help", sockets),
+        ("spreeze runs .", os.pipe),
+        *(
+            pytest.param(words, connected, marks=pytest.mark.thorough)
+            for words, connected in (
+                ("launch --list", sockets),
+                ("launch --help", os.pipe),
+                ("spreeze runs .", sockets),
+            )
+        ),
     ],
-    ids=" ".join,
 )
 def test_a_reader_that_has_left_is_no_error(words, connected, tmp_path):
     """No traceback, also where all of the output fits into the buffer that is flushed at the end."""
     reader, writer = connected()
     os.close(reader)
-    command = (sys.executable, "-m", f"spreeze_zmq.commands.{words[0]}", *words[1:])
+    command = f"{sys.executable} -m spreeze_zmq.commands.{words}".split()
     ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -44,12 +50,22 @@ def shell(words, redirected, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
-@pytest.mark.parametrize("words", [("runs", "."), ("options",), ("--help",)], ids=" ".join)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        ("runs .", ""),
+        ("options", "1"),
+        ("--help", ""),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in (("runs .", "1"), ("options", ""), ("--help", "1"))
+        ),
+    ],
+)
 def test_a_full_disk_behind_the_output_is_a_line(words, unbuffered, tmp_path, monkeypatch):
     """And exit code 1: what was asked for is not there."""
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    ended = shell(["-m", "spreeze_zmq.commands.spreeze", *words], "> /dev/full", tmp_path)
+    ended = shell(["-m", "spreeze_zmq.commands.spreeze", *words.split()], "> /dev/full", tmp_path)
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()
     assert line.endswith(": what it prints, or a file, cannot be written: No space left on device")
