@@ -14,12 +14,11 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from gymnasium.envs.classic_control import CartPoleEnv
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.commands import spreeze
-from spreeze_zmq.commands.bench import bench, isolated, start
+from spreeze_zmq.commands.bench import bench, isolated, physics, start
 from spreeze_zmq.commands.bench import channels as bench_channels
 from spreeze_zmq.commands.bench import figures as bench_figures
 from spreeze_zmq.commands.bench import sampler as bench_sampler
@@ -29,21 +28,18 @@ from spreeze_zmq.plan import topology
 from tests.pace import slowness
 
 
-class Working(CartPoleEnv):
-    """Each step computes for 2 ms."""
-
-    def step(self, action):
-        until_s = time.thread_time() + 0.002
-        while time.thread_time() < until_s:
-            pass
-        return super().step(action)
-
-
 def run(*words):
     """The command in this process; its exit code."""
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
     return bench.main(parser.parse_args(words))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A sampler of few environments, whose actions are found and limit is measured in few states."""
+    monkeypatch.setattr(bench_sampler, "NUM_ENVS", 4)
+    monkeypatch.setattr(physics, "NUM_STATES", 8)
 
 
 def figures_of(path):
@@ -67,7 +63,7 @@ def figures_of(path):
         pytest.param("Pendulum-v1", "one Gymnasium environment", marks=pytest.mark.thorough),
     ],
 )
-def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, tmp_path, capsys):
+def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, few, tmp_path, capsys):
     """The engine, and a real sampler's process that pushes to the bench, by the clock and by CPU time. The
     table has at most 100 columns, and the machine in its first line as in the file.
     """
@@ -118,7 +114,7 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
     assert {name for name, choices in in_choices.items() if choices} == {"discrete_sac", "dqn", "pqn"}
 
 
-def test_another_algorithm_is_measured_alone(tmp_path, capsys):
+def test_another_algorithm_is_measured_alone(few, tmp_path, capsys):
     """With discrete actions and one half; its policy is what the sampler acts with."""
     words = ("--env", "CartPole-v1", "--algorithm", "dqn", "--seconds", "0.1")
     assert run("sampler", "learner", *words, "--json", str(tmp_path / "b.json")) == 0
@@ -159,7 +155,9 @@ def test_the_first_gpu_is_meant_where_none_is_named(monkeypatch):
 
 
 def test_an_environment_beside_is_found_and_no_neighbour_is_run_for_a_library(tmp_path, monkeypatch):
-    """By none of the processes that the sections start in the current folder."""
+    """By none of the processes that the sections start in the current folder; of one that fails its last
+    words are said, not a traceback of the command.
+    """
     (tmp_path / "mine.py").write_text("from gymnasium.envs.classic_control import CartPoleEnv as Make\n")
     for library in ("msgpack", "gymnasium", "statistics"):
         (tmp_path / f"{library}.py").write_text(f"raise SystemExit('the neighbour {library}')\n")
@@ -174,7 +172,7 @@ def test_an_environment_beside_is_found_and_no_neighbour_is_run_for_a_library(tm
 
 def test_the_cpu_time_of_a_sampler_has_that_of_its_workers():
     """Which step the environments, and take nearly all of it where these compute long."""
-    run = {"env": "tests.unit.commands.bench.test_bench:Working", "algorithm": "dqn"}
+    run = {"env": "tests.unit.commands.bench.working:Working", "algorithm": "dqn"}
     plan = topology.load({"run": run, "components": {"sampler": {"count": 1, "envs": 4, "workers": 2}}})
     with bench_sampler.running_sampler(plan, bench_sampler.policy_message(plan)) as whole:
         sampler, *workers = whole.processes()
@@ -187,12 +185,6 @@ def test_the_cpu_time_of_a_sampler_has_that_of_its_workers():
     rates = {way: [rate] for way in ("limit", "engine", "sampler")}
     *_, of_a_core = bench_sampler.figures(rates, "numpy", len(workers) + 1)
     assert of_a_core.note == f"of {len(workers) + 1} processes"
-
-
-def test_a_section_that_fails_in_its_process_says_why():
-    """Its last words, not a traceback of the command."""
-    with pytest.raises(InputError, match="no such environment is registered"):
-        isolated.figures_of("replay", Job("NoSuch-v0", "sac", 1.0))
 
 
 def test_long_figures_fit_the_table():
