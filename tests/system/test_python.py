@@ -16,7 +16,7 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.base import errors
-from tests.system.conftest import LAUNCH, adds_up, reached
+from tests.system.conftest import LAUNCH, adds_up, reached, thorough_but
 from tests.unit.supervisor import lives
 
 
@@ -73,7 +73,7 @@ MODULE = """
 """
 
 
-def until(condition, process, what, deadline_s=90):
+def until(condition, process, what, deadline_s=150):
     """Wait for a condition while the process lives."""
     until_s = time.monotonic() + deadline_s
     while not condition():
@@ -82,8 +82,8 @@ def until(condition, process, what, deadline_s=90):
         time.sleep(0.05)
 
 
-@pytest.mark.long("a script is started twice, and its run trains in both")
-@pytest.mark.timeout(180)
+@pytest.mark.long("a script starts a run, which trains")
+@pytest.mark.timeout(400)
 def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     """A script without a main guard, an environment of a module beside it, started from elsewhere: Ctrl-C
     ends the run with its last checkpoint, and nothing of it stays.
@@ -128,39 +128,49 @@ UNGUARDED = """
     import os
 
     import spreeze_zmq
-    from gymnasium.envs.classic_control import CartPoleEnv
-    from spreeze_zmq.algorithms.dqn import DQN
+    {imports}
 
     with open("imports", "a") as imports:
         imports.write("x")
     if os.path.getsize("imports") > 4:
         os._exit(9)
 
-    class Pole(CartPoleEnv):
-        pass
-
-    class Mine(DQN):
-        pass
-
-    class Heard(spreeze_zmq.Callback):
+    class Mine({base}):
         pass
 
     spreeze_zmq.train({arguments})
 """
+ENV, ALGORITHM, CALLBACK = (
+    ("from gymnasium.envs.classic_control import CartPoleEnv", "CartPoleEnv"),
+    ("from spreeze_zmq.algorithms.dqn import DQN", "DQN"),
+    ("", "spreeze_zmq.Callback"),
+)
+#: What is the script's own, the arguments of its call, and what is started.
 OF_ITSELF = {
-    "environment": ("'my_script:Pole'", "my_script.py"),
-    "algorithm": ("'CartPole-v1', algorithm='my_script:Mine'", "my_script.py"),
-    "callback": ("'CartPole-v1', callbacks=['my_script:Heard']", "my_script.py"),
-    "environment of a command": ("'my_script:Pole'", *LAUNCH[1:], "--env=my_script:Pole"),
-    "callback of a command": ("'CartPole-v1'", *LAUNCH[1:], "cartpole", "--callback=my_script:Heard"),
+    "environment": (ENV, "'my_script:Mine'", "my_script.py"),
+    "algorithm": (ALGORITHM, "'CartPole-v1', algorithm='my_script:Mine'", "my_script.py"),
+    "callback": (CALLBACK, "'CartPole-v1', callbacks=['my_script:Mine']", "my_script.py"),
+    "environment of a command": (ENV, "'my_script:Mine'", *LAUNCH[1:], "--env=my_script:Mine"),
+    "callback of a command": (
+        CALLBACK,
+        "'CartPole-v1'",
+        *LAUNCH[1:],
+        "cartpole",
+        "--callback=my_script:Mine",
+    ),
 }
 
 
-@pytest.mark.parametrize("named", OF_ITSELF)
+#: By whom a script is imported: its own process, a launcher, and the fork that looks at an environment.
+IMPORTED = ("callback", "algorithm", "environment of a command")
+
+
+@pytest.mark.parametrize("named", thorough_but(*IMPORTED, of=OF_ITSELF))
 def test_a_script_that_a_run_imports_begins_no_run_there(named, tmp_path):
     """One that names itself, or that a command names: launchers without end would follow one another."""
-    arguments, *words = OF_ITSELF[named]
-    (tmp_path / "my_script.py").write_text(textwrap.dedent(UNGUARDED).format(arguments=arguments))
+    (imports, base), arguments, *words = OF_ITSELF[named]
+    script = textwrap.dedent(UNGUARDED).format(imports=imports, base=base, arguments=arguments)
+    (tmp_path / "my_script.py").write_text(script)
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, *words], cwd=tmp_path, env=path, capture_output=True, text=True, timeout=60
