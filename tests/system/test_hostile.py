@@ -11,13 +11,13 @@ from tests.system.conftest import NAPPING
 from tests.system.hostile import MESSAGES, attack, raw
 
 
-@pytest.mark.long("thousands of messages are made and refused, and memory is watched")
+@pytest.mark.long("hundreds of messages are made and refused, and memory is watched")
 def test_a_hostile_peer_changes_nothing(tmp_path):
-    """Five thousand messages here; ``python -m tests.system.hostile --count 1000000`` sends millions."""
-    found = attack(tmp_path / "run", 2500)
+    """Sixteen hundred messages here; ``python -m tests.system.hostile --count 1000000`` sends millions."""
+    found = attack(tmp_path / "run", 800)
     assert found["exit_code"] == 0, found
     assert found["nobody_restarted"], found
-    assert sum(found["refused"].values()) > 1000, found
+    assert sum(found["refused"].values()) > 320, found
     for samples in found["samples_by_channel"].values():
         assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
     for name, (before_mb, after_mb) in found["memory_mb"].items():

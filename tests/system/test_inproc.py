@@ -44,7 +44,8 @@ def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
 @pytest.mark.timeout(400)
 def test_a_breakpoint_in_any_component_holds_the_run(tmp_path):
     """pdb asks in the learner's thread; afterwards the run goes on, and Ctrl-C ends it."""
-    begun = "import pdb; from spreeze_zmq.commands.launch import main; pdb.run('main()')"
+    # while it is debugged torch would be imported for as long as all the rest takes
+    begun = "import pdb, torch; from spreeze_zmq.commands.launch import main; pdb.run('main()')"
     words = [sys.executable, "-c", begun, "cartpole_dqn", *SMALL]
     words += [
         "--run-dir",
