@@ -22,6 +22,7 @@ _MAX_BYTES = 1 << 20
 
 _NAME = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
+_BARE = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
 _PAIR = re.compile(rf"[ \t]*({_KEY})[ \t]*=")
 # The tokens of a value; strings and comments come first, so that brackets and newlines in them do not count.
@@ -227,6 +228,8 @@ def split_key(text: str) -> Key:
     Raises:
         tomllib.TOMLDecodeError: the text is not a TOML key.
     """
+    if _BARE.fullmatch(text):  # as nearly all are; to parse one takes 20 times as long
+        return tuple(text.split("."))
     if "\n" in text:
         raise tomllib.TOMLDecodeError("a key stands on one line")
     names: list[str] = []

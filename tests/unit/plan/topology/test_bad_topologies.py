@@ -5,12 +5,13 @@ import re
 import pytest
 
 from spreeze_zmq.base.errors import InvalidEnvironment, TopologyError
+from spreeze_zmq.commands.check import FirstLook
 from spreeze_zmq.plan.topology import load
 
 RUN = '[run]\nenv = "Pendulum-v1"\n'
 
 #: What is wrong, the text, and what the line of the message must hold, in any order. The command itself is
-#: given each of them in ``tests/system/test_bad_input.py``.
+#: given some of them in ``tests/system/test_bad_input.py``.
 TOPOLOGIES = {
     "unknown_key": (RUN + "sede = 1", ["bad.toml:3 run.sede: unknown key", 'did you mean "seed"?']),
     "unknown_table": ("[runn]\nx = 1\n" + RUN, ["bad.toml:1 runn: unknown key"]),
@@ -321,6 +322,20 @@ def write(tmp_path, monkeypatch):
         return "bad.toml"
 
     return write
+
+
+def test_a_mistake_is_one_line_at_its_place(write):
+    """Whatever the mistake; with what was expected."""
+    look = FirstLook()  # once at each environment
+    said = {name: mistakes_of(write(text), look=look) for name, (text, _) in TOPOLOGIES.items()}
+    assert {name: lines for name, lines in said.items() if len(lines) != 1} == {}
+    lacks = {
+        name: (fragment, said[name])
+        for name, (_, fragments) in TOPOLOGIES.items()
+        for fragment in fragments
+        if fragment not in said[name][0]
+    }
+    assert lacks == {}
 
 
 def test_all_mistakes_are_reported_at_once(write):
