@@ -19,6 +19,9 @@ from spreeze_zmq.launcher import warm
 from spreeze_zmq.supervisor import forkserver
 from spreeze_zmq.supervisor.forking import ForkServer
 
+#: The variable that names the terminal of a launcher that has one.
+TERMINAL = "TESTS_TERMINAL"
+
 
 class Child:
     """A forked child of this process, with the methods of :class:`subprocess.Popen` that a server needs."""
@@ -76,6 +79,12 @@ class ForkedServer(ForkServer):
 
 def main():
     """Launch, or serve: every process that is forked on the way returns from here."""
+    if terminal := os.environ.pop(TERMINAL, ""):
+        slave = os.open(terminal, os.O_RDWR)  # the first that a session opens is its own
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            os.dup2(slave, number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+        os.close(slave)
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [place for place in given if place and place not in sys.path]
     if not set(warm.IDLE) & set(sys.argv):

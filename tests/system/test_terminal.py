@@ -22,6 +22,7 @@ import pytest
 from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
+from tests.launching import TERMINAL
 from tests.system.conftest import LEARNERS_OF, NAPPING, PATIENCE
 from tests.system.returning import SEEN, returning_broker
 
@@ -39,27 +40,38 @@ ONE_LEARNER = tuple(role for role in ROLES if role != "actor learner")
 class Terminal:
     """A command in a pseudo-terminal of ``rows`` x ``columns``, and the screen that a person would see.
 
+    Args:
+        launcher: forks the launcher with these arguments; without it the command is a new program.
+
     Attributes:
         screens: every state of the screen at which output paused, as lines without trailing blanks.
         written: everything that the command wrote, escape sequences included.
     """
 
-    def __init__(self, command, *, rows=24, columns=80, **environment):
+    def __init__(self, command, *, rows=24, columns=80, launcher=None, **environment):
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
         self.stream = pyte.ByteStream(self.screen)
-        self.screens, self.written = [], b""
+        self.screens, self.written, self.held = [], b"", None
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, "TERM": "xterm-256color", **environment},
-        )
-        os.close(slave)
+        environment = {**os.environ, "TERM": "xterm-256color", **environment}
+        if launcher:
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in (environment | {TERMINAL: os.ttyname(slave)}).items():
+                    patch.setenv(name, value)
+                self.process = launcher(command, os.devnull)
+            self.held = slave  # until the launcher has opened it, and says something
+        else:
+            self.process = subprocess.Popen(
+                command,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                env=environment,
+            )
+            os.close(slave)
 
     def resize(self, rows, columns):
         """As a person drags the window."""
@@ -107,6 +119,9 @@ class Terminal:
             chunk = os.read(self.master, 65_536)
         except OSError:
             return False
+        if self.held is not None:
+            os.close(self.held)
+            self.held = None
         self.written += chunk
         self.stream.feed(chunk)
         return True
@@ -128,10 +143,10 @@ class Terminal:
 
 
 def watched(topology, run, *arguments):
-    """The command of a run that leaves most of the cores to others, however late it gets one."""
+    """The arguments of a run that leaves most of the cores to others, however late it gets one."""
     patience = (PATIENCE.format(role) for role in LEARNERS_OF[topology])
     sets = (word for each in (*patience, "components.sampler.count=1") for word in ("--set", each))
-    return [*LAUNCH, topology, "--run-dir", str(run), *sets, *NAPPING[topology], *arguments]
+    return [topology, "--run-dir", str(run), *sets, *NAPPING[topology], *arguments]
 
 
 @pytest.fixture
@@ -189,15 +204,15 @@ def is_at_work_again_after_its_death(terminal, run, broker):
 
 @pytest.mark.long("a run is resized, loses its broker and outlives its terminal")
 def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_terminal(
-    keep, tmp_path, terminal_of
+    keep, tmp_path, terminal_of, servers
 ):
     """From the first second, through the death of its broker and two changes of size, to the hang-up: it ends
     with a checkpoint.
     """
     run, broker = tmp_path / "run", returning_broker(tmp_path / "broker")
     seen = ("--set", f"components.broker.use={broker}", "--set", "run.stop.minutes=30")
-    command = watched("pendulum", run, "--set", "run.stop.return=0", *seen)
-    terminal = terminal_of(command, rows=24, columns=80)
+    arguments = watched("pendulum", run, "--set", "run.stop.return=0", *seen)
+    terminal = terminal_of(arguments, rows=24, columns=80, launcher=servers.launcher)
     start = terminal.until(shows("importing", "tensorboard --logdir", *ROLES), "processes at the start")
     keep(start, "80x24 at the start")
     assert shows("run folder", "napping:make  sac  seed 1")(start)
@@ -240,7 +255,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path
     """A shell's job: its prompt has a cursor, and the run goes on, before ``fg`` and after it."""
     run = tmp_path / "run"
     timeout = f"components.broker.heartbeat_timeout_s={HEARTBEAT_S}"
-    command = watched("cartpole_dqn", run, "--set", "run.stop.return=1000", "--set", timeout)
+    command = [*LAUNCH, *watched("cartpole_dqn", run, "--set", "run.stop.return=1000", "--set", timeout)]
     terminal = terminal_of(["bash", "--norc", "-i"], rows=30, columns=100)
     terminal.type(" ".join(command) + "\n")
     terminal.until(shows("critic loss", "busy", *ONE_LEARNER), "training")
