@@ -7,8 +7,8 @@ import re
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.conftest import ROOT
 from tests.system.conftest import Run
-from tests.system.test_bad_algorithms import ROOT
 
 GLITCHING = """
 from pathlib import Path

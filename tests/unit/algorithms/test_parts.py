@@ -118,6 +118,7 @@ def test_one_option_chooses_otherwise(spec):
         algorithms.make("critic", PPO, PPO.Options(memory_size=4), spec, "cpu", 1)
 
 
+@pytest.mark.long("a task is learned")
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", [DQN, pytest.param(PPO, marks=pytest.mark.thorough)])
 def test_what_no_part_tells_alone_is_learned(spec, kind, tmp_path):

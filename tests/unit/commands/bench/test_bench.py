@@ -114,6 +114,7 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
     assert {name for name, choices in in_choices.items() if choices} == {"discrete_sac", "dqn", "pqn"}
 
 
+@pytest.mark.long("a learner and three samplers are measured")
 def test_another_algorithm_is_measured_alone(few, tmp_path, capsys):
     """With discrete actions and one half; its policy is what the sampler acts with."""
     words = ("--env", "CartPole-v1", "--algorithm", "dqn", "--seconds", "0.1")
@@ -126,6 +127,7 @@ def test_another_algorithm_is_measured_alone(few, tmp_path, capsys):
     assert "one Gymnasium environment" in said
 
 
+@pytest.mark.long("a whole run, as typed")
 def test_a_run_to_its_first_update_is_timed_whole():
     """From Enter to its end, all of its processes; in starts a minute, and in seconds for a person."""
     reached = start.whole(Job("CartPole-v1", "dqn", 0.1))
