@@ -102,7 +102,10 @@ class Guard:
     _numbers = itertools.count()
 
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
-        self._lines, read = socket.socketpair()
+        try:
+            self._lines, read = socket.socketpair()
+        except OSError as error:
+            raise Unguarded(SHELL, error.strerror or error) from error
         script = [SHELL, "-c", SCRIPT, "spreeze-guard", str(GRACE_S), *map(str, leftovers)]
         null = subprocess.DEVNULL
         try:

@@ -33,8 +33,8 @@ ROUNDS = 7
 #: twice that of torch's results in the same format.
 TOLERANCE = 1e-4
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-#: What :func:`_agrees` has found.
-_agreeing: dict[tuple[object, ...], bool] = {}
+#: What :func:`_agrees` has found right.
+_agreeing: set[tuple[object, ...]] = set()
 #: Flags of /proc/cpuinfo for bf16 products in hardware; without one torch emulates them many times slower.
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 #: The compute capability from which on a GPU's tensor cores take TF32.
@@ -189,8 +189,8 @@ def _is_right(part: NativeSequential, dtype: torch.dtype, native: NativeLibrary)
 
 
 def _agrees(step: Step, dtype: torch.dtype, native: NativeLibrary) -> bool:
-    """Whether the results of a step's native code are torch's: looked at once in a process for all steps that
-    the same code computes, as a learner makes its networks several times before it trains.
+    """Whether the results of a step's native code are torch's. Code that was right is not asked again in this
+    process, as a learner makes its networks several times before it trains.
     """
     shape = step.num, step.inputs, *map(tuple, step.layers)
     about = native, dtype, torch.get_default_dtype(), type(step), shape
@@ -198,8 +198,10 @@ def _agrees(step: Step, dtype: torch.dtype, native: NativeLibrary) -> bool:
         compute = _gradients(step, FEW_ROWS)
         exact = compute(torch.float32, False)
         allowed = max(TOLERANCE, 2.0 * distance(compute(dtype, False), exact))
-        _agreeing[about] = distance(compute(dtype, True), exact) <= allowed
-    return _agreeing[about]
+        if not distance(compute(dtype, True), exact) <= allowed:
+            return False
+        _agreeing.add(about)
+    return True
 
 
 def _fastest(

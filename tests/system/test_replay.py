@@ -74,6 +74,7 @@ def test_every_process_that_was_asked_for_is_recorded(recorded):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (recorded / "recordings").iterdir())
 
 
+@pytest.mark.long("a learner imports torch")
 @pytest.mark.parametrize("name", ["critic_learner-0", "actor_learner-0", "sampler-1"])
 def test_a_replay_in_lockstep_sends_the_same_bits(recorded, name, tmp_path):
     """Every critic, policy and rollout; the checkpoint that the learner writes is the same file."""

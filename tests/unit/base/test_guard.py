@@ -1,5 +1,6 @@
 """What a process has started ends with it."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -8,8 +9,8 @@ import sys
 
 import pytest
 
-from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.guard import SHELL, guarded
+from spreeze_zmq.base.errors import InputError, Unguarded
+from spreeze_zmq.base.guard import SHELL, Guard, guarded
 from spreeze_zmq.nodes.building import build
 from tests.unit.supervisor.lives import gone, numbers_in, until
 
@@ -46,19 +47,35 @@ def test_a_program_that_is_ended_may_remove_what_it_has_half_written(tmp_path):
     assert not half.exists()
 
 
+@contextlib.contextmanager
+def no_more_files_than(number):
+    """So many can be opened meanwhile, whatever numbers those have that are open."""
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = [os.dup(0)]
+    while taken[-1] < highest + number:
+        taken.append(os.dup(0))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, before[1]))
+    try:
+        for _ in range(number):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for each in taken:
+            os.close(each)
+
+
 def test_a_shell_that_cannot_be_started_is_not_taken_for_the_build(tmp_path):
     """Here no more files may be opened than a component.toml takes; as well there may be no process more."""
     (tmp_path / "component.toml").write_text(COMPONENT.replace("{folder}/driver", "true"))
-    os.close(free := os.dup(0))
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, before[1]))
-    try:
-        with pytest.raises(InputError) as caught:
-            build(tmp_path, print)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with no_more_files_than(2), pytest.raises(InputError) as caught:
+        build(tmp_path, print)
     assert str(caught.value).startswith(f"{SHELL} cannot be started")
     assert "Too many open files" in str(caught.value)
+    for number in range(2):
+        with no_more_files_than(number), pytest.raises(Unguarded, match="Too many open files"):
+            Guard()
 
 
 @pytest.mark.timeout(300)

@@ -114,7 +114,7 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
     assert {name for name, choices in in_choices.items() if choices} == {"discrete_sac", "dqn", "pqn"}
 
 
-@pytest.mark.long("a learner and three samplers are measured")
+@pytest.mark.long("a learner and what it acts in are measured")
 def test_another_algorithm_is_measured_alone(few, tmp_path, capsys):
     """With discrete actions and one half; its policy is what the sampler acts with."""
     words = ("--env", "CartPole-v1", "--algorithm", "dqn", "--seconds", "0.1")
