@@ -5,7 +5,8 @@
 Arguments after ``--`` are further ones of the command. Each figure is printed as it was at the start, the
 median of the looks between a tenth and a fifth of the time, since replays fill until then, and at the end, of
 those in the last tenth. ``page_s`` is the time until the page's server answers, ``status_age_s`` that since
-the newest line of the journal was written. All looks are in ``looks.jsonl`` beside the run.
+the newest line of the journal was written. All looks are in
+``soak.looks.jsonl`` beside the run.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -144,11 +146,12 @@ def main():
     parser.add_argument("topology")
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--run-dir", type=Path, default=Path("soak"))
-    parser.add_argument("more", nargs="*")
-    arguments = parser.parse_args()
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:at])
     run = arguments.run_dir.resolve()
     overrides = ["run.stop.return=1e9", f"run.stop.minutes={arguments.minutes}"]
-    command = [*whole_runs.launch(arguments.topology, run, overrides), *arguments.more]
+    command = [*whole_runs.launch(arguments.topology, run, overrides), *words[at + 1 :]]
     with run.with_name(f"{run.name}.out").open("w") as output:
         launcher = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -156,6 +159,8 @@ def main():
     finally:
         launcher.send_signal(signal.SIGINT)
         code = launcher.wait()
+    if not looks:
+        raise SystemExit(f"nothing was seen of the run: {output.name} has what it said")
     for name, start, end in rows(looks):
         if start is not None or end is not None:
             print(f"{name:40} {start or 0:14.3f} {end or 0:14.3f}")

@@ -47,7 +47,7 @@ class SlowAtFirst(mistaken.Right):
         """As the class says."""
         self.taken += 1
         if self.taken <= 4:
-            time.sleep(0.002)
+            time.sleep(0.0012)
         return super().step(action)
 
 
