@@ -28,6 +28,8 @@ from spreeze_zmq.base.journal import read_journal
 
 #: Seconds between two looks.
 LOOK_S = 20.0
+#: With less time there are too few looks at its start.
+LEAST_MINUTES = 10.0
 #: Shares of the time that are its start and its end.
 START, END = (0.1, 0.2), (0.9, 1.0)
 COUNTERS = ("env_steps", "trained_transitions", "critic_updates", "actor_updates")
@@ -149,6 +151,8 @@ def main():
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:at])
+    if arguments.minutes < LEAST_MINUTES:
+        parser.error(f"--minutes: expected at least {LEAST_MINUTES:g}, got {arguments.minutes:g}")
     run = arguments.run_dir.resolve()
     overrides = ["run.stop.return=1e9", f"run.stop.minutes={arguments.minutes}"]
     command = [*whole_runs.launch(arguments.topology, run, overrides), *words[at + 1 :]]
