@@ -33,7 +33,7 @@ def _begin(module: str, *, warm: bool = False) -> int:
         servers.start(sys.argv[1:])
     program = importlib.import_module(f"spreeze_zmq.commands.{module}")
     if not warm:
-        program.chosen(sys.argv[1:])
+        program.chosen(sys.argv[1:])  # imports it, which Ctrl-C still ends at once
     if interruptible:
         errors = importlib.import_module("spreeze_zmq.base.errors")
         signal.signal(signal.SIGINT, errors.interrupt)

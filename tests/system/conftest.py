@@ -15,6 +15,7 @@ import pytest
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.commands import launch as launching
 from spreeze_zmq.launcher import warm
+from tests.forked import COMPONENTS
 from tests.system.joining import Machine
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.begin")
@@ -192,6 +193,25 @@ def served(servers, monkeypatch):
 def as_typed(monkeypatch):
     """A test's launchers are started by their commands."""
     monkeypatch.setattr(Run, "begin", staticmethod(by_command))
+
+
+@pytest.fixture
+def component(servers, tmp_path):
+    """Starts a shipped component with these arguments, as somebody does who types that; ends those that are
+    left.
+    """
+    lives = []
+
+    def start(role, *arguments):
+        command = [sys.executable, COMPONENTS / role, *arguments]
+        lives.append(servers.life(role, command, tmp_path / f"{role}.log", tmp_path / "no.lock"))
+        return lives[-1]
+
+    yield start
+    for life in lives:
+        if not life.ended:
+            life.process.kill()
+            life.process.wait()
 
 
 @pytest.fixture

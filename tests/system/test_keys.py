@@ -14,7 +14,6 @@ import zmq
 from spreeze_zmq.base.endpoints import read_keys, write_keys
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.channels import make_keys
-from tests.forked import COMPONENTS
 from tests.ports import free_ports
 from tests.system.conftest import NAPPING, adds_up, said_in
 
@@ -36,23 +35,16 @@ def keys(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def friend(servers, tmp_path, monkeypatch):
+def friend(component, tmp_path, monkeypatch):
     """Starts a sampler of a run with other keys; returns these and it."""
-    lives = []
 
     def start(run):
         other = write_keys(make_keys(), tmp_path / "other.json")
-        command = [sys.executable, COMPONENTS / "sampler", run.folder / "run.json", "7"]
         with monkeypatch.context() as its:
             its.setenv("SPREEZE_KEYS", str(other))
-            lives.append(servers.life("sampler-7", command, tmp_path / "friend.log", tmp_path / "no.lock"))
-        return other, lives[-1]
+            return other, component("sampler", run.folder / "run.json", "7")
 
-    yield start
-    for life in lives:
-        if not life.ended:
-            life.process.kill()
-            life.process.wait()
+    return start
 
 
 def assert_a_friend_with_other_keys_ends_and_says_why(other, life):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -130,24 +129,6 @@ def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
     assert run.plan()["environment"]["kwargs"] == {"width": 2.0}
 
 
-@pytest.fixture
-def start(servers, tmp_path, monkeypatch):
-    """Starts a component with these arguments, as somebody does who types that; ends those that are left."""
-    monkeypatch.chdir(tmp_path)
-    lives = []
-
-    def begin(role, *arguments):
-        command = [sys.executable, ROOT / "components" / role, *arguments]
-        lives.append(servers.life(role, command, tmp_path / f"{role}.log", tmp_path / "no.lock"))
-        return lives[-1]
-
-    yield begin
-    for life in lives:
-        if not life.ended:
-            life.process.kill()
-            life.process.wait()
-
-
 def line_of(life, words):
     """The line of a component's log with these words, once it is there."""
     while not (found := [line for line in life.words() if words in line]):
@@ -157,12 +138,13 @@ def line_of(life, words):
 
 
 @pytest.mark.long("a sampler says after five seconds what it waits for, and two programs start by themselves")
-def test_a_component_given_a_topology_stands_alone_and_others_join(start):
+def test_a_component_given_a_topology_stands_alone_and_others_join(component, tmp_path, monkeypatch):
     """It settles a run of its own and says how to join; a sampler joins and names what it still waits for."""
-    alone = start("critic_learner", "pendulum")
+    monkeypatch.chdir(tmp_path)
+    alone = component("critic_learner", "pendulum")
     run_file = line_of(alone, "-m spreeze_zmq.components.ROLE ").split()[-1]
     sockets = Path(json.loads(Path(run_file).read_text())["socket_dir"])
-    joined = start("sampler", run_file)
+    joined = component("sampler", run_file)
     assert "a policy from actor_learner" in line_of(joined, "has waited")
     for life in (joined, alone):
         life.process.terminate()
