@@ -9,7 +9,7 @@ import numpy as np
 from spreeze_zmq.algorithms.declared import blaming
 from spreeze_zmq.base.errors import AlgorithmError, InvalidEnvironment
 from spreeze_zmq.envs.goals import goal_places, is_goal_dict
-from spreeze_zmq.envs.packed import Packing
+from spreeze_zmq.envs.packed import Packing, sent
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.replay import Episode, Goals, Transitions, misfit
 from spreeze_zmq.replay.episodes import MASK
@@ -62,7 +62,7 @@ class _NoReward:
 
 
 def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
-    """Relabel an episode of zeros, if the algorithm does. Raises AlgorithmError."""
+    """Relabel an episode of zeros and first options, if the algorithm does. Raises AlgorithmError."""
     kind, options = type(algorithm), algorithm.options
     if not kind.relabels(options):
         return
@@ -73,7 +73,9 @@ def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
     except InvalidEnvironment as error:
         raise AlgorithmError(kind, f"relabel: {error}") from None
     action = np.zeros((STEPS, *env.action_shape), "float32" if env.action_kind == "box" else "int64")
-    obs, reward = np.zeros((STEPS + 1, *env.obs_shape), np.float32), np.zeros(STEPS, np.float32)
+    shape, dtype = sent(env)
+    obs, packing = np.zeros((STEPS + 1, *shape), dtype), Packing.of(env)
+    obs, reward = obs if packing is None else packing.flat(obs), np.zeros(STEPS, np.float32)
     fields = kind.fields_of("critic")
     more: dict[str, NDArray[Any]] = {name: reward for name in fields if name == "log_prob"}
     if env.action_mask:

@@ -16,7 +16,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.broker.receipts import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
-from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, sent
+from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, odd_choice, sent
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.policy.legal import illegal
@@ -201,7 +201,12 @@ class Intake:
 
     def _misfit(self, rollout: Rollout) -> str:
         """Why a rollout does not fit the environment or this learner; empty if it does."""
-        return self._wrong_shape(rollout) or self._wrong_action(rollout) or self.unfit(rollout)
+        return (
+            self._wrong_shape(rollout)
+            or self._wrong_action(rollout)
+            or odd_choice(rollout, self.packing)
+            or self.unfit(rollout)
+        )
 
     def _wrong_action(self, rollout: Rollout) -> str:
         """Why actions are not the environment's; empty if they are."""

@@ -31,6 +31,7 @@ def flat(env: EnvironmentSpec, found: list[Message]) -> list[Message]:
             expect(
                 fits, f"{name} is {array.dtype} {list(array.shape)}, packed rows have {packing.width} bytes"
             )
+            expect(not (odd := packing.odd_choice(array)), f"{name} holds {odd}")
             arrays[name] = packing.flat(array)
         flattened.append(message._replace(arrays=arrays))
     return flattened

@@ -1,5 +1,5 @@
-"""The table of a replay of observations that are flattened from images and other numbers: pixels are kept as
-the bytes that they were.
+"""The table of a replay of observations that are flattened from images, choices of many options and other
+numbers: pixels are kept as the bytes that they were, choices as the number of their option.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.envs.packed import Packing
+from spreeze_zmq.envs.packed import Packing, Stretch
 from spreeze_zmq.replay.ring import Column, Ring
 
 
@@ -39,10 +39,10 @@ class PackedRing(Ring):
         super().__init__(capacity, each, *about)
 
     def unfit(self, rollout: Rollout) -> str:
-        """Which pixel of a rollout is none; empty if all are, as of one that came packed."""
+        """Which pixel or choice of a rollout is none; empty if all are, as of one that came packed."""
         for name in ("obs", "final_obs"):
             array = getattr(rollout, name)
-            if array is not None and array.dtype != np.uint8 and (odd := self._packing.odd_pixel(array)):
+            if array is not None and array.dtype != np.uint8 and (odd := self._packing.odd_entry(array)):
                 return f"{name} holds {odd}"
         return ""
 
@@ -57,10 +57,17 @@ class PackedRing(Ring):
             self._whole = torch.empty(shape, device=self.device)
         for name, whole in zip(self._names, self._whole, strict=True):
             rows = packed[name]
-            self._packing.unpack(rows, rows[..., : 4 * self._packing.num_numbers].view(torch.float32), whole)
+            numbers = rows[..., : 4 * self._packing.num_numbers].view(torch.float32)
+            self._packing.unpack(rows, numbers, whole, _choose)
         return {**packed, **dict(zip(self._names, self._whole, strict=True))}
 
     def looked_up(self, name: str, places: NDArray[np.float64]) -> NDArray[Any]:
         """As of every ring, unpacked."""
         found = super().looked_up(name, places)
         return self._packing.flat(found) if name in self._names else found
+
+
+def _choose(out: torch.Tensor, numbers: torch.Tensor, stretch: Stretch) -> None:
+    """As :func:`spreeze_zmq.envs.packed.choose`."""
+    last, firsts = (torch.as_tensor(each, device=out.device) for each in (stretch.lasts, stretch.firsts))
+    out.zero_().scatter_(-1, numbers.long().clamp_(min=0).minimum(last).add_(firsts), 1.0)

@@ -115,7 +115,7 @@ def _some_legal(more: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 def misfit(given: Transitions, returned: Any, packing: Packing | None = None) -> str:
     """Why what a relabelling returned for ``given`` cannot be kept, in words; empty if it can. It may have
     any number of rows; every array has as many, of the shape and dtype that it had. Observations with a
-    ``packing`` have pixels where they had them.
+    ``packing`` have pixels and choices where they had them.
     """
     if returned is None:
         return ""
@@ -137,7 +137,7 @@ def misfit(given: Transitions, returned: Any, packing: Packing | None = None) ->
             return f"returned {name} of {array.dtype}, expected {old.dtype}"
         odd = odd_number(array)
         if packing is not None and name in ("obs", "next_obs"):
-            odd = odd or packing.odd_pixel(array)
+            odd = odd or packing.odd_entry(array)
         if odd:
             return f"returned {name} with {odd}"
     return ""

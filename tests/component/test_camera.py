@@ -1,5 +1,8 @@
-"""A camera beside joints between real samplers and learners: pixels travel as bytes, numbers as they are."""
+"""A camera beside joints, and places of many, between real samplers and learners: pixels travel as bytes, a
+choice as one number, others as they are.
+"""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -84,3 +87,52 @@ def test_a_learner_takes_either_form_and_refuses_others_in_a_line(learner):
         pass
     mean = whole.obs[:-1].reshape(128, -1).mean(0)
     np.testing.assert_allclose(policy.arrays["observation_mean"], mean, rtol=1e-4, atol=1e-5)
+
+
+TAXI = ["run.env=Taxi-v4", "components.sampler.count=1", "algorithm.hidden_sizes=[16]"]
+
+
+def test_a_sampler_sends_one_number_for_a_choice_of_five_hundred(tmp_path, forked):
+    """Of which each follows from the one before, by the game's own table."""
+    one_number = 4
+    run = Run(tmp_path / "run", [*TAXI, "components.sampler.rollout_steps=15"], "cartpole_dqn")
+    try:
+        start(run)
+        message, table = run.next("rollout", CRITIC), gymnasium.make("Taxi-v4").unwrapped.P
+        envs = message.fields["num_envs"]
+        assert message.arrays["obs"].nbytes == 16 * envs * one_number
+        rollout = flat(rollout_from(message), Packing.of(run.plan.environment))
+        assert rollout.obs.shape == (16, envs, 500)
+        assert (rollout.obs.sum(2) == 1).all()
+        place, ended = rollout.obs.argmax(2), rollout.terminated | rollout.truncated
+        assert not ended.all()
+        for t, n in np.argwhere(~ended):
+            [(_, following, reward, _)] = table[place[t, n]][rollout.action[t, n]]
+            assert (place[t + 1, n], rollout.reward[t, n]) == (following, reward)
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("name", ["cartpole_dqn", "cartpole"], ids=["replay", "rounds"])
+def test_a_learner_refuses_the_number_of_no_option(tmp_path, forked, name):
+    """And takes one that is, in either form."""
+    run = Run(tmp_path / "run", TAXI, name)
+    try:
+        feed, other = played(run, run.plan.learning.learners[0])
+        packing = Packing.of(run.plan.environment)
+        sound = random_rollout(run.plan.environment, 8, 16).obs
+        odd = sound.copy()
+        packing.numbers_of(odd)[3, 2, 0] = 500.0
+        run.start()
+        for obs in (sound, odd, packing.flat(sound), sound):
+            final = {"final_obs": obs[0, :0]} if "final_obs" in feed.rollout.arrays else {}
+            push_one(run, feed, garbage.frames_of(feed.next(obs=obs, **final)))
+        if run.plan.learning.on_policy:
+            run.meanwhile = other.follow
+        report = run.report(lambda fields: fields["counters"].get("env_steps", 0) >= 3 * 128)
+        [row] = report["refused"]
+        assert (row["word"], row["count"]) == ("misfit", 1)
+        assert row["first"] == "obs holds 500 at [3, 2, 0], expected the number of an option, from 0"
+    finally:
+        run.close()
+        print(run.logs())

@@ -1,4 +1,6 @@
-"""A replay of images beside numbers takes and keeps pixels as bytes, and gives what one of float32 would."""
+"""A replay of images, wide choices and numbers takes and keeps pixels as bytes and a choice as one number,
+and gives what one of float32 would.
+"""
 
 import json
 from dataclasses import replace
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from spreeze_zmq.algorithms import SequenceOptions
-from spreeze_zmq.envs.packed import Packing, flat, packed, sent
+from spreeze_zmq.envs.packed import Packing, flat, odd_choice, packed, sent
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 from spreeze_zmq.replay.packed_ring import PackedRing
@@ -17,11 +19,19 @@ from tests.unit.replay.made import options, save, spec
 
 IMAGE, CHOICE = {"shape": [3, 5, 3], "pixels": True}, {"shape": [], "sizes": [4], "start": [0]}
 NUMBERS = {"shape": [3]}
+ROOM, BOARD = (
+    {"shape": [], "sizes": [500], "start": [0]},
+    {"shape": [2, 4], "sizes": [5] * 8, "start": [0] * 8},
+)
+DIALS = {"shape": [3], "sizes": [4, 30, 7], "start": [0, 1, 0]}
 #: Parts of an observation, in some orders, with the bytes of a row.
 PARTS = [
     ([IMAGE, NUMBERS, CHOICE], 4 * 7 + 45 + 3),
     ([NUMBERS, IMAGE, CHOICE, IMAGE], 4 * 7 + 90 + 2),
     ([IMAGE, NUMBERS, IMAGE], 4 * 3 + 90 + 2),
+    ([NUMBERS, DIALS, ROOM, IMAGE, BOARD], 4 * (3 + 3 + 1 + 8) + 45 + 3),
+    ([DIALS, NUMBERS, BOARD, CHOICE, ROOM], 4 * (3 + 3 + 8 + 4 + 1)),
+    ([ROOM], 4),
 ]
 
 
@@ -37,7 +47,7 @@ def rollout_of(env, memory_size=0):
     rollout = flat(random_rollout(env, 6, 4, memory_size=memory_size), Packing.of(env))
     terminated = np.array(rollout.terminated)
     terminated[2, 1] = True
-    others = {"final_obs": rollout.obs[:1, 0] * 0 + 7, "final_index": np.array([[2, 1]], np.int32)}
+    others = {"final_obs": rollout.obs[5:6, 2], "final_index": np.array([[2, 1]], np.int32)}
     return replace(rollout, terminated=terminated, **others)
 
 
@@ -107,9 +117,49 @@ def test_what_is_no_pixel_is_refused(where, odd):
     assert found.endswith("4], expected a pixel of 0 to 255")
 
 
+@pytest.mark.parametrize(
+    ("options_of_it", "said"),
+    [
+        ([0, 0, 0, 0, 0], "0 at [6, 3, 3]"),
+        ([1, 0, 0, 1, 0], "1 at [6, 3, 3]"),
+        ([0, 0, 0.5, 0.5, 0], "0.5 at [6, 3, 5]"),
+        ([np.nan, 0, 0, 0, 0], "nan at [6, 3, 3]"),
+    ],
+)
+def test_what_is_no_choice_is_refused(options_of_it, said):
+    """Instead of being kept as an option that nobody chose."""
+    env, _ = env_of([NUMBERS, BOARD])
+    rollout, replay = rollout_of(env), Replay(env, options(30))
+    assert replay.unfit(rollout) == ""
+    obs = np.array(rollout.obs)
+    obs[-1, -1, 3:8] = options_of_it
+    found = replay.unfit(replace(rollout, obs=obs))
+    assert found == f"obs holds {said}, expected 1 for one of 5 options and 0 for all others"
+
+
+@pytest.mark.parametrize("odd", [-1.0, 0.5, 30.0, 1e9, np.nan, -np.inf])
+@pytest.mark.parametrize("where", ["obs", "final_obs"])
+def test_a_number_of_no_option_is_refused(where, odd):
+    """By the place of its choice in a flat observation; read all the same it breaks nothing."""
+    env, _ = env_of([NUMBERS, DIALS, IMAGE])
+    packing = Packing.of(env)
+    rollout = packed(rollout_of(env), packing)
+    assert odd_choice(rollout, packing) == ""
+    rows = np.array(getattr(rollout, where))
+    packing.numbers_of(rows)[..., -1, 3 + 1] = odd
+    wrong = replace(rollout, **{where: rows})
+    found = odd_choice(wrong, packing)
+    assert found.startswith(f"{where} holds {odd:.6g} at [")
+    assert found.endswith(f"{3 + 4}], expected the number of an option, from 0")
+    assert packing.odd_entry(packing.flat(rows)) == ""
+    replay = Replay(env, options(30))
+    replay.add(wrong)
+    assert packing.odd_entry(replay.sample(64).obs.numpy()) == ""
+
+
 def test_pixels_that_came_packed_are_stored_as_they_are(monkeypatch):
-    """Without a conversion of each."""
-    env, _ = env_of(PARTS[1][0])
+    """Without a conversion of each; choices too."""
+    env, _ = env_of(PARTS[3][0])
     rollout, replay = rollout_of(env), Replay(env, options(30))
     rows = packed(rollout, Packing.of(env))
     monkeypatch.setattr(Packing, "numbers_of", None)
