@@ -18,8 +18,9 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 
 #: The arrays of a rollout that hold observations.
 OBSERVATIONS = tuple(name for name, form in ARRAY_FIELDS.items() if form.entry == "obs")
-#: The choices of a part are packed where their options are this many, and this many for each choice.
-LEAST_OPTIONS, LEAST_GAIN = 32, 4
+#: The choices of a part are packed where they have this many options on average; with fewer, unpacking costs
+#: more time than reading them flat.
+LEAST_OPTIONS = 32
 
 
 class Stretch(NamedTuple):
@@ -217,7 +218,7 @@ def _wide_choices(env: EnvironmentSpec) -> Iterator[slice]:
     parts = [part for part in env.obs_parts if part.get("sizes")]
     for span, part in zip(env.spans_of("sizes"), parts, strict=False):
         sizes = part["sizes"]
-        if sum(sizes) >= max(LEAST_OPTIONS, LEAST_GAIN * len(sizes)):
+        if sum(sizes) >= LEAST_OPTIONS * len(sizes):
             ends = accumulate(sizes, initial=span.start)
             yield from (slice(*each) for each in pairwise(ends))
 

@@ -37,6 +37,14 @@ class PackedRing(Ring):
             for column in columns
         ]
         super().__init__(capacity, each, *about)
+        self._options = {
+            stretch.at.start: [
+                torch.as_tensor(of_each, device=self.device)
+                for of_each in (0 * stretch.lasts, stretch.lasts, stretch.firsts)
+            ]
+            for stretch in packing.stretches
+            if stretch.sizes
+        }
 
     def unfit(self, rollout: Rollout) -> str:
         """Which pixel or choice of a rollout is none; empty if all are, as of one that came packed."""
@@ -58,7 +66,7 @@ class PackedRing(Ring):
         for name, whole in zip(self._names, self._whole, strict=True):
             rows = packed[name]
             numbers = rows[..., : 4 * self._packing.num_numbers].view(torch.float32)
-            self._packing.unpack(rows, numbers, whole, _choose)
+            self._packing.unpack(rows, numbers, whole, self._choose)
         return {**packed, **dict(zip(self._names, self._whole, strict=True))}
 
     def looked_up(self, name: str, places: NDArray[np.float64]) -> NDArray[Any]:
@@ -66,8 +74,7 @@ class PackedRing(Ring):
         found = super().looked_up(name, places)
         return self._packing.flat(found) if name in self._names else found
 
-
-def _choose(out: torch.Tensor, numbers: torch.Tensor, stretch: Stretch) -> None:
-    """As :func:`spreeze_zmq.envs.packed.choose`."""
-    last, firsts = (torch.as_tensor(each, device=out.device) for each in (stretch.lasts, stretch.firsts))
-    out.zero_().scatter_(-1, numbers.long().clamp_(min=0).minimum(last).add_(firsts), 1.0)
+    def _choose(self, out: torch.Tensor, numbers: torch.Tensor, stretch: Stretch) -> None:
+        """As :func:`spreeze_zmq.envs.packed.choose`."""
+        none, lasts, firsts = self._options[stretch.at.start]
+        out.zero_().scatter_(-1, torch.clamp(numbers.long(), none, lasts).add_(firsts), 1.0)

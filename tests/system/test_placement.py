@@ -5,14 +5,13 @@ import json
 import os
 import signal
 
-import psutil
 import pytest
 
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import RecordingReader
 from tests.system.conftest import NAPPING, adds_up
-from tests.unit.supervisor.lives import words_of
+from tests.unit.supervisor.lives import still_running, words_of
 
 ACTOR = "actor_learner-0"
 #: The critic-learner here keeps every policy that it got.
@@ -99,13 +98,13 @@ def test_the_actor_learner_runs_on_one_machine_after_another(launch, machine, tm
     story.checkpoints(1)
     processes = first.processes()
     first.half.send_signal(signal.SIGTERM)
-    assert psutil.wait_procs(processes, 12)[1] == []
+    assert still_running(processes, 12) == []
     run.until(lambda: actor(second), "the actor-learner on the other machine")
     run.until(lambda: len(lives(run)) == 3, "its third life", 90)
     story.checkpoints(2)
     processes = second.processes()
     summary = ends_well(run)
-    assert psutil.wait_procs(processes, 12)[1] == []
+    assert still_running(processes, 12) == []
     assert second.half.wait(12) == 0
     assert (
         "transitions outlived the process before this one"
@@ -156,7 +155,7 @@ def test_all_learners_and_the_evaluator_move_together(launch, machine):
     story.checkpoints(2)
     processes = first.processes()
     first.half.kill()
-    assert psutil.wait_procs(processes, 12)[1] == []
+    assert still_running(processes, 12) == []
     run.until(lambda: run.output.read_text().count(f"{ACTOR} waits for a machine") == 2, "that it waits")
     before = run.summary()["critic_updates"]
     machine(run)

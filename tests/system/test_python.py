@@ -121,7 +121,7 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     plan = json.loads((folder / "run.json").read_text())
     assert (plan["run"]["env"], plan["run"]["env_kwargs"]) == ("my_pole:Mine", {"length": 90})
     assert len(children) > 3
-    assert not psutil.wait_procs(children, 30)[1]
+    assert lives.still_running(children, 30) == []
 
 
 UNGUARDED = """

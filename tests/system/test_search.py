@@ -16,6 +16,7 @@ from spreeze_zmq.base.importing import PROGRAM
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.commands.search import trials
 from tests.system.conftest import LIGHT, said_in
+from tests.unit.supervisor.lives import still_running
 
 ROOT = Path(__file__).parents[2]
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
@@ -93,7 +94,7 @@ def test_a_search_that_is_interrupted_goes_on_and_ends_with_what_is_best(tmp_pat
     finally:
         end(search)
     assert search.returncode == 0, out
-    assert not psutil.wait_procs(below, timeout=30)[1]
+    assert still_running(below, 30) == []
     again = shlex.split(re.search(r"it goes on with: \S*spreeze (.*)", out)[1])
     go.touch()  # until then each trial is slow
     code, out, errors = said_in(tmp_path, *again, main=spreeze.main)

@@ -21,9 +21,9 @@ IMAGE, CHOICE = {"shape": [3, 5, 3], "pixels": True}, {"shape": [], "sizes": [4]
 NUMBERS = {"shape": [3]}
 ROOM, BOARD = (
     {"shape": [], "sizes": [500], "start": [0]},
-    {"shape": [2, 4], "sizes": [5] * 8, "start": [0] * 8},
+    {"shape": [2, 4], "sizes": [40] * 8, "start": [0] * 8},
 )
-DIALS = {"shape": [3], "sizes": [4, 30, 7], "start": [0, 1, 0]}
+DIALS = {"shape": [3], "sizes": [4, 30, 70], "start": [0, 1, 0]}
 #: Parts of an observation, in some orders, with the bytes of a row.
 PARTS = [
     ([IMAGE, NUMBERS, CHOICE], 4 * 7 + 45 + 3),
@@ -120,10 +120,10 @@ def test_what_is_no_pixel_is_refused(where, odd):
 @pytest.mark.parametrize(
     ("options_of_it", "said"),
     [
-        ([0, 0, 0, 0, 0], "0 at [6, 3, 3]"),
-        ([1, 0, 0, 1, 0], "1 at [6, 3, 3]"),
-        ([0, 0, 0.5, 0.5, 0], "0.5 at [6, 3, 5]"),
-        ([np.nan, 0, 0, 0, 0], "nan at [6, 3, 3]"),
+        ([0] * 40, "0 at [6, 3, 43]"),
+        ([1] * 2 + [0] * 38, "1 at [6, 3, 43]"),
+        ([0] * 38 + [0.5] * 2, "0.5 at [6, 3, 81]"),
+        ([np.nan] + [0] * 39, "nan at [6, 3, 43]"),
     ],
 )
 def test_what_is_no_choice_is_refused(options_of_it, said):
@@ -132,9 +132,9 @@ def test_what_is_no_choice_is_refused(options_of_it, said):
     rollout, replay = rollout_of(env), Replay(env, options(30))
     assert replay.unfit(rollout) == ""
     obs = np.array(rollout.obs)
-    obs[-1, -1, 3:8] = options_of_it
+    obs[-1, -1, 43:83] = options_of_it
     found = replay.unfit(replace(rollout, obs=obs))
-    assert found == f"obs holds {said}, expected 1 for one of 5 options and 0 for all others"
+    assert found == f"obs holds {said}, expected 1 for one of 40 options and 0 for all others"
 
 
 @pytest.mark.parametrize("odd", [-1.0, 0.5, 30.0, 1e9, np.nan, -np.inf])
@@ -229,7 +229,7 @@ def test_episodes_are_the_same_in_either_form():
 
 def test_others_are_kept_as_they_are():
     """Numbers alone, and parts of which the sizes do not add up."""
-    env, plain = env_of([NUMBERS, CHOICE])
+    env, plain = env_of([NUMBERS, CHOICE, {"shape": [90], "sizes": [31] * 90, "start": [0] * 90}])
     other = replace(plain, obs_parts=({"path": [], **IMAGE},))
     for one in (env, plain, other, spec((45,), "uint8")):
         assert Packing.of(one) is None

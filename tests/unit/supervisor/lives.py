@@ -100,6 +100,16 @@ def gone(pid):
         return True
 
 
+def still_running(processes, wait_s):
+    """Those of ``processes`` that still run after up to ``wait_s``, whoever reaps the others, and when: the
+    first process of a container may never do so.
+    """
+    deadline_s = time.monotonic() + wait_s
+    while (left := [each for each in processes if not gone(each.pid)]) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return left
+
+
 def words_of(process):
     """The command line of a process; no words once it has ended."""
     try:

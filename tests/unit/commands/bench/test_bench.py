@@ -26,6 +26,7 @@ from spreeze_zmq.commands.bench.figures import Job, Rate, Section, in_turn, pair
 from spreeze_zmq.nn.native.library import prepare
 from spreeze_zmq.plan import topology
 from tests.pace import slowness
+from tests.unit.supervisor.lives import still_running, until, words_of
 
 
 def run(*words):
@@ -306,17 +307,17 @@ def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "bench", section, "--seconds", "60"]
     places = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True)
-    children = []
-    deadline_s = time.monotonic() + 60
-    while not children and time.monotonic() < deadline_s:
-        if psutil.Process(process.pid).children(recursive=True):
-            time.sleep(0.7)  # what asks for the machine's name is gone by then
-            children = psutil.Process(process.pid).children(recursive=True)
-        time.sleep(0.05)
+    others = {"sampler": "components/sampler", "channels": "commands.bench.channels"}
+    own = others.get(section, "commands.bench.isolated")
+
+    def begun():
+        children = psutil.Process(process.pid).children(recursive=True)
+        return children if any(own in " ".join(words_of(each)) for each in children) else []
+
+    children = until(begun, "the section's own process", 60 * slowness())
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert children
     assert (process.returncode, said) == (130, "")
-    assert not psutil.wait_procs(children, timeout=30)[1]
+    assert still_running(children, 30) == []
     left = [path for path in tmp_path.rglob("*") if path.name != f"spreeze-{os.getuid()}"]
     assert left == []
