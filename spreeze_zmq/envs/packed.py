@@ -23,7 +23,7 @@ OBSERVATIONS = tuple(name for name, form in ARRAY_FIELDS.items() if form.entry =
 LEAST_OPTIONS = 32
 
 
-class Stretch(NamedTuple):
+class Numbers(NamedTuple):
     """Consecutive numbers of an observation that are alike.
 
     Attributes:
@@ -39,18 +39,18 @@ class Stretch(NamedTuple):
     @property
     def firsts(self) -> NDArray[np.int64]:
         """Of packed choices, where the options of each begin within ``place``."""
-        ends = np.cumsum(self.sizes)
-        return ends - np.asarray(self.sizes)
+        found: NDArray[np.int64] = np.cumsum(self.sizes) - self.sizes
+        return found
 
     @property
     def lasts(self) -> NDArray[np.int64]:
         """Of packed choices, the number of the last option of each."""
         return np.asarray(self.sizes) - 1
 
-    def joined(self, place: slice) -> Stretch:
+    def joined(self, place: slice) -> Numbers:
         """Together with the choice whose options follow."""
         sizes = (*self.sizes, place.stop - place.start)
-        return Stretch(slice(self.place.start, place.stop), slice(self.at.start, self.at.stop + 1), sizes)
+        return Numbers(slice(self.place.start, place.stop), slice(self.at.start, self.at.stop + 1), sizes)
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,18 @@ class Packing:
         return cls(env.obs_shape[0], pixels, choices) if pixels or choices else None
 
     @cached_property
-    def stretches(self) -> tuple[Stretch, ...]:
+    def stretches(self) -> tuple[Numbers, ...]:
         """All that is no pixel, in order."""
-        found: list[Stretch] = []
+        found: list[Numbers] = []
         at = end = 0
         cuts = sorted((*self.pixels, *self.choices), key=lambda cut: cut.start)
         for cut in (*cuts, slice(self.size, self.size)):
             if end < cut.start:
-                found.append(Stretch(slice(end, cut.start), slice(at, at + cut.start - end), ()))
+                found.append(Numbers(slice(end, cut.start), slice(at, at + cut.start - end), ()))
                 at = found[-1].at.stop
             if cut in self.choices:
                 follows = found and found[-1].sizes and found[-1].place.stop == cut.start
-                before = found.pop() if follows else Stretch(slice(cut.start, cut.start), slice(at, at), ())
+                before = found.pop() if follows else Numbers(slice(cut.start, cut.start), slice(at, at), ())
                 found.append(before.joined(cut))
                 at += 1
             end = cut.stop
@@ -164,7 +164,7 @@ class Packing:
         rows[..., end:] = 0
         return rows
 
-    def unpack(self, rows: Any, numbers: Any, out: Any, choose: Callable[[Any, Any, Stretch], None]) -> None:
+    def unpack(self, rows: Any, numbers: Any, out: Any, choose: Callable[[Any, Any, Numbers], None]) -> None:
         """Write ``rows`` ``[..., width]``, whose ``numbers`` are a view of them, as observations to ``out``
         ``[..., size]``: arrays, or tensors of one device, where ``choose`` does what :func:`choose` does to
         arrays.
@@ -188,7 +188,7 @@ class Packing:
         return out
 
 
-def choose(out: NDArray[Any], numbers: NDArray[Any], stretch: Stretch) -> None:
+def choose(out: NDArray[Any], numbers: NDArray[Any], stretch: Numbers) -> None:
     """Write the choices of ``numbers`` ``[..., C]`` to ``out``, one-hot; a number that is of no option is
     taken for the nearest, or the first.
     """
@@ -202,7 +202,8 @@ def choose(out: NDArray[Any], numbers: NDArray[Any], stretch: Stretch) -> None:
 def _options(obs: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.int64]:
     """``[..., C]``: the option that each choice has in ``obs``, which are one-hot, one after the other."""
     if min(sizes) == max(sizes):
-        return obs.reshape(*obs.shape[:-1], len(sizes), sizes[0]).argmax(-1)
+        chosen: NDArray[np.int64] = obs.reshape(*obs.shape[:-1], len(sizes), sizes[0]).argmax(-1)
+        return chosen
     each = np.split(obs, np.cumsum(sizes)[:-1], -1)
     return np.stack([options.argmax(-1) for options in each], -1)
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.envs.packed import Packing, Stretch
+from spreeze_zmq.envs.packed import Packing, Numbers
 from spreeze_zmq.replay.ring import Column, Ring
 
 
@@ -74,7 +74,7 @@ class PackedRing(Ring):
         found = super().looked_up(name, places)
         return self._packing.flat(found) if name in self._names else found
 
-    def _choose(self, out: torch.Tensor, numbers: torch.Tensor, stretch: Stretch) -> None:
+    def _choose(self, out: torch.Tensor, numbers: torch.Tensor, stretch: Numbers) -> None:
         """As :func:`spreeze_zmq.envs.packed.choose`."""
         none, lasts, firsts = self._options[stretch.at.start]
         out.zero_().scatter_(-1, torch.clamp(numbers.long(), none, lasts).add_(firsts), 1.0)
