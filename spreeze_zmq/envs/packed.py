@@ -39,8 +39,7 @@ class Numbers(NamedTuple):
     @property
     def firsts(self) -> NDArray[np.int64]:
         """Of packed choices, where the options of each begin within ``place``."""
-        found: NDArray[np.int64] = np.cumsum(self.sizes) - self.sizes
-        return found
+        return np.cumsum(self.sizes, dtype=np.int64) - np.asarray(self.sizes, np.int64)
 
     @property
     def lasts(self) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.envs.packed import Packing, Numbers
+from spreeze_zmq.envs.packed import Numbers, Packing
 from spreeze_zmq.replay.ring import Column, Ring
 
 
