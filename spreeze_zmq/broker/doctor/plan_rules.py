@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from spreeze_zmq.algorithms.encoders import LEAST_PART, LEAST_PIXELS
 from spreeze_zmq.broker.doctor.experience_rules import outside_box
@@ -18,6 +19,9 @@ from spreeze_zmq.envs.spec import BYTE_MAX
 
 #: Parts of an observation with at least these sides are images.
 IMAGE_SIDE = 8
+#: With a choice of 12,291 options DQN made 2.7 times as many updates a second where it is looked up, with one
+#: of 500 three quarters as many.
+WIDE_CHOICE = 4096
 #: Bytes that are all at most this share of the largest one that is declared are small for networks.
 SMALL_BYTES = 0.1
 #: Wrappers of Gymnasium that keep running statistics.
@@ -104,6 +108,26 @@ def flat_image(vitals: Vitals) -> Finding | None:
     )
 
 
+def wide_choice(vitals: Vitals) -> Finding | None:
+    """A choice of so many options that a perceptron takes long over its one-hot vector."""
+    if vitals.algorithm.get("network") not in ("auto", "mlp") or _is_own(vitals):
+        return None  # networks of one's own may look it up
+    images = any(_has_sides(shape, LEAST_PART, (3,)) for _, shape in _parts(vitals))
+    if vitals.number("memory_size", 0) or (images and vitals.algorithm["network"] == "auto"):
+        return None
+    choices = [max(whole_numbers(part.get("sizes")), default=0) for part in _plain_parts(vitals)]
+    most = max(choices, default=0)
+    if most < WIDE_CHOICE:
+        return None
+    path = _parts(vitals)[choices.index(most)][0]
+    what = f"the part {path}" if path else "an observation"
+    return Finding(
+        f"{what} is one of {most:,}, each a number of its own for the network",
+        "each update multiplies all of them, though one alone is 1, and most of its time goes there",
+        'algorithm.network = "parts", which looks up a learned vector for each option',
+    )
+
+
 def small_bytes(vitals: Vitals) -> Finding | None:
     """Observations of uint8 of which all are far below what their space declares."""
     largest = int(numbers(vitals.tried).get("largest_byte", 0))
@@ -186,6 +210,7 @@ PLAN_RULES: tuple[Rule, ...] = (
     action_mask,
     image_beside_vector,
     flat_image,
+    wide_choice,
     small_bytes,
     wrapper_statistics,
     ignored_seed,
@@ -196,10 +221,15 @@ PLAN_RULES: tuple[Rule, ...] = (
 )
 
 
-def _parts(vitals: Vitals) -> list[tuple[str, tuple[int, ...]]]:
-    """Path and shape of each part of a flattened observation."""
+def _plain_parts(vitals: Vitals) -> list[Mapping[str, Any]]:
+    """The parts of a flattened observation."""
     parts = vitals.environment.get("obs_parts")
-    found = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+
+
+def _parts(vitals: Vitals) -> list[tuple[str, tuple[int, ...]]]:
+    """Path and shape of each of them."""
+    found = _plain_parts(vitals)
     paths = [part["path"] if isinstance(part.get("path"), list) else [] for part in found]
     return [
         (".".join(map(str, path)), whole_numbers(part.get("shape")))

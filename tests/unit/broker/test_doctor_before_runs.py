@@ -150,6 +150,31 @@ def test_no_rollout_cuts_the_sums_of_data_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("space", "options", "said"),
+    [
+        (Dict(word=Discrete(9000), x=Box(-1.0, 1.0, (2,))), {}, "the part word is one of 9,000, each"),
+        (Discrete(4096), {}, "an observation is one of 4,096, each"),
+        (Discrete(9000), {"network": "mlp"}, "an observation is one of 9,000, each"),
+        (Discrete(4095), {}, ""),
+        (Box(-1.0, 1.0, (9000,)), {}, ""),
+        (Discrete(9000), {"network": "parts"}, ""),
+        (Discrete(9000), {"memory_size": 8, "batch_size": 64}, ""),
+        (Dict(word=Discrete(9000), eye=Box(0, 255, (20, 20, 3), np.uint8)), {}, ""),
+    ],
+)
+def test_a_wide_choice_that_is_not_looked_up_is_named(space, options, said):
+    """With the option that does; the plan with that has nothing to say."""
+    plan = json.loads(topology.load("cartpole_dqn").to_json())
+    plan["algorithm"] |= options
+    spec = spec_of("Words", {}, flatten_space(space), Discrete(2), 100, (space, Discrete(2)))
+    plan["environment"] = spec.to_dict()
+    found = [finding for finding in findings_at_start(plan) if finding.name == "wide_choice"]
+    assert [finding.seen.startswith(said) for finding in found] == [True] * bool(said)
+    plan["algorithm"]["network"] = "parts"
+    assert "wide_choice" not in {finding.name for finding in findings_at_start(plan)}
+
+
+@pytest.mark.parametrize(
     ("name", "env"),
     [
         ("goal_observation", "Goal"),
