@@ -17,7 +17,7 @@ from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outlet
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
-from spreeze_zmq.wire import Message
+from spreeze_zmq.wire import MAX_COUNT, Message
 
 
 @dataclass
@@ -223,7 +223,8 @@ class Experience(ABC):
         """Add to ``env_steps``. The last sample of the run is reported at once, so that the broker ends the
         run before samplers collect more.
         """
-        before, self.counts.env_steps = self.counts.env_steps, self.counts.env_steps + transitions
+        before = self.counts.env_steps
+        self.counts.env_steps = min(before + transitions, MAX_COUNT - 1)  # what a message can say
         if before < self.enough <= self.counts.env_steps:
             self.component.send_report()
 

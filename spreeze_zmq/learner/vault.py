@@ -113,7 +113,7 @@ class Vault:
         return state
 
     def _on_request(self, fields: Mapping[str, Any]) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):
+        if not re.fullmatch(r"\w[\w.-]{,199}", fields["folder"], re.ASCII):
             log.warning("no checkpoint: %r is no valid folder name", fields["folder"][:80])
             return
         self._request, at = fields, fields.get("at")

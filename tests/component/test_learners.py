@@ -19,6 +19,7 @@ from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.peers.players import OtherLearner, Sampler
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
+from spreeze_zmq.wire import MAX_COUNT
 from spreeze_zmq.wire.channels import open_channel
 from tests.component.conftest import DEADLINE_S
 from tests.pace import slowness
@@ -59,6 +60,23 @@ def test_the_critic_learner_keeps_the_ratio_and_waits_for_samples(peers):
     assert {"critic_loss", "q_mean"} <= later["gauges"].keys()  # q_mean of an earlier update than the last
     assert later["clock_s"]["starved"] - settled["clock_s"]["starved"] > 0.2
     assert later["cpu_s"] - settled["cpu_s"] < 0.2 * slowness()
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_no_count_grows_beyond_what_a_message_can_say(peers):
+    """The broker says that the run has the most env steps that there may be, and more come."""
+    feed, _ = played(peers, "critic_learner")
+
+    def both():
+        feed.push(1)
+        peers.publish("control", "status", env_steps=MAX_COUNT - 1)
+
+    peers.meanwhile = both
+    peers.start()
+    report = peers.report(lambda fields: fields["counters"].get("sampled_transitions", 0) > 2048)
+    assert report["counters"]["env_steps"] == MAX_COUNT - 1
+    while peers.next("critic").fields["env_steps"] < MAX_COUNT - 1:
+        pass
 
 
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
@@ -178,8 +196,10 @@ def test_a_learner_restores_what_it_saved(peers):
     first = peers.start()
     while peers.next("critic").fields["critic_updates"] < 5:
         pass
-    peers.publish("control", "checkpoint", folder="1")
+    for folder in ("", "../1", "x" * 201, "x" * 60_000, "é", "1"):  # the last is a name
+        peers.publish("control", "checkpoint", folder=folder)
     part = peers.next("part").fields
+    assert part["folder"] == "1"
     assert list(part["part"]) == ["critic_learner.pt"]
     first.kill()
     first.wait()
