@@ -20,7 +20,7 @@ from spreeze_zmq.base.parent_death import is_bound
 from spreeze_zmq.component.failures import ToldFailures
 from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.long_work import reporting_while
-from spreeze_zmq.component.process import Charge, begin_recording, claim_name, limit_of
+from spreeze_zmq.component.process import Clock, begin_recording, claim_name, limit_of
 from spreeze_zmq.component.reporting import REPORT_INTERVAL_S, Reporting
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
@@ -188,7 +188,7 @@ class Component(Reporting):
         writable: Collection[Any] = (),
         *,
         timeout_s: float = 0.0,
-        charge: Charge = "idle",
+        charge: Clock = "idle",
         waiting_for: str = "",
         draining: bool = False,
     ) -> set[Any]:
@@ -205,7 +205,7 @@ class Component(Reporting):
         Returns:
             The channels that are ready; empty at the timeout, or after a stop without ``draining``.
         """
-        began_s = now_s = self.waits.begin()
+        began_s = now_s = self.waits.turn(charge)
         own = [*self._publishers, self._control] if self._control is not None else self._publishers
         listening = [*readable, *own]
         while True:
@@ -219,7 +219,7 @@ class Component(Reporting):
                 self.send_report()
             if ready or now_s >= began_s + timeout_s or (self.stop_reason and not draining):
                 break
-        self.waits.end(began_s, now_s, charge)
+        self.waits.turn("busy")
         if waiting_for:
             self.waits.note("" if ready else waiting_for, began_s)
         return ready

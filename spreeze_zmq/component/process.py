@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.plan.plan import Plan
@@ -20,7 +20,7 @@ REPORTED_WAIT_S, PATIENCE_S = 1.0, 5.0
 
 log = logging.getLogger("spreeze")
 
-Charge = Literal["blocked", "starved", "idle"]
+Clock = Literal["busy", "blocked", "starved", "idle"]
 
 
 class Waits:
@@ -28,25 +28,22 @@ class Waits:
 
     Attributes:
         clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take messages), ``starved`` (a peer does
-            not send any) and ``idle``.
+            not send any) and ``idle``, up to the last :meth:`turn`.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.clock_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
-        self._awake_s = time.monotonic()
+        self.clock_s: dict[Clock, float] = dict.fromkeys(get_args(Clock), 0.0)
+        self._runs: Clock = "busy"
+        self._turned_s = time.monotonic()
         self._for, self._since_s, self._complained = "", 0.0, False
 
-    def begin(self) -> float:
-        """Start a wait; returns the time of the monotonic clock."""
-        began_s = time.monotonic()
-        self.clock_s["busy"] += began_s - self._awake_s
-        return began_s
-
-    def end(self, began_s: float, now_s: float, charge: Charge) -> None:
-        """End a wait and charge it to the clock ``charge``."""
-        self.clock_s[charge] += now_s - began_s
-        self._awake_s = now_s
+    def turn(self, clock: Clock | None = None) -> float:
+        """Have another clock run, by default the one that does; returns the time of the monotonic clock."""
+        now_s = time.monotonic()
+        self.clock_s[self._runs] += now_s - self._turned_s
+        self._runs, self._turned_s = clock or self._runs, now_s
+        return now_s
 
     def note(self, waiting_for: str, began_s: float) -> None:
         """Note what this process waits for; empty for nothing. A new wait counts from ``began_s``."""

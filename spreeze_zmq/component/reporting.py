@@ -69,12 +69,13 @@ class Reporting:
         """The fields of a report."""
         figures = {name: dict(value()) for name, value in self.figures.items()}
         counters = {"reports_dropped": self.reports_dropped, **figures.pop("counters", {})}
+        now_s = self.waits.turn()  # most reports come in the middle of a wait
         return {
             "role": self.role,
             "name": self.name,
             "pid": os.getpid(),
             "time_s": time.time(),
-            "uptime_s": self.uptime_s,
+            "uptime_s": now_s - self._began_s,
             "cpu_s": self.cpu_s,
             "rss_bytes": self._family.rss_bytes(),
             "clock_s": dict(self.waits.clock_s),

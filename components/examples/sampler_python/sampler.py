@@ -179,12 +179,12 @@ def attend(charge="busy", waiting_for=None, what=""):
             greet()
         if kind == "stop" and {"sampler", "*"} & set(fields["roles"]):
             stopping = stopping or fields["reason"]
-    if time.monotonic() >= report_due_s:
-        report_due_s = time.monotonic() + 0.5
-        dropped += not report.send("report", about_me(), {})
-        tell_episodes()
     awake_s = time.monotonic()
     clock_s[charge] += awake_s - from_s
+    if awake_s >= report_due_s:
+        report_due_s = awake_s + 0.5
+        dropped += not report.send("report", about_me(), {})
+        tell_episodes()
 
 
 def wait_for_place(outlet):

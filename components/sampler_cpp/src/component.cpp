@@ -68,7 +68,7 @@ Component::Component(const std::string& role_, std::string run_file, std::option
     identity.incarnation = random_incarnation();
     claim_name(wanted);
     identity.name = role + "-" + std::to_string(index);
-    awake_s_ = began_s_;
+    charged_s_ = began_s_;
     next_report_s_ = began_s_ + REPORT_INTERVAL_S;
     control_.emplace(context_, channel("control"));
     outbox_.emplace(context_, channel("report"), identity);
@@ -147,9 +147,16 @@ bool Component::is_unheard(const Json& status) const {
     return is_known && hello_s_ > 0 && now_s() - hello_s_ > UNHEARD_S;
 }
 
+/// Charges the time since the last call to a clock: a report in the middle of a wait has it so far.
+void Component::charge(Clock clock) {
+    const double time_s = now_s();
+    clock_s_[int(clock)] += time_s - charged_s_;
+    charged_s_ = time_s;
+}
+
 bool Component::poll(const Wait& wait) {
-    const double began_s = now_s();
-    clock_s_[int(Clock::busy)] += began_s - awake_s_;
+    charge(Clock::busy);
+    const double began_s = charged_s_;
     bool is_ready = false;
     for (double time_s = began_s;;) {
         const double left_s = std::max(0.0, std::min(began_s + wait.timeout_s, next_report_s_) - time_s);
@@ -160,12 +167,11 @@ bool Component::poll(const Wait& wait) {
             is_ready = wait.channel && items[1].revents != 0;
             hear();
         }
-        time_s = now_s();
+        charge(wait.clock);
+        time_s = charged_s_;
         if (time_s >= next_report_s_) send_report();
         if (is_ready || time_s >= began_s + wait.timeout_s || (!running() && !wait.draining)) break;
     }
-    awake_s_ = now_s();
-    clock_s_[int(wait.clock)] += awake_s_ - began_s;
     if (!wait.waiting_for.empty()) note_wait(is_ready ? "" : wait.waiting_for, began_s);
     return is_ready;
 }

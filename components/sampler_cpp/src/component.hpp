@@ -65,6 +65,7 @@ class Component {
     void hear();
     void say_hello();
     bool is_unheard(const Json& status) const;
+    void charge(Clock clock);
     Json own_report() const;
     void send_report();
     void report_failures();
@@ -75,7 +76,7 @@ class Component {
     std::optional<Subscriber> control_;
     std::optional<Pusher> outbox_;
     std::string stop_reason_;
-    double began_s_, awake_s_, next_report_s_;
+    double began_s_, charged_s_, next_report_s_;
     double hello_s_ = 0;  // when it was said last; 0 before
     double clock_s_[4] = {};
     std::string waiting_for_;

@@ -5,8 +5,15 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 
+import pytest
+
+from spreeze_zmq.component import Component
+from spreeze_zmq.component.long_work import reporting_while
 from spreeze_zmq.component.reporting import Reporting
+from spreeze_zmq.plan import topology
+from spreeze_zmq.run.folder import RunFolder, write_plan
 
 
 def test_components_of_one_process_report_the_cpu_time_of_their_threads():
@@ -63,3 +70,46 @@ def test_a_broker_that_has_not_heard_the_hello_is_told_again():
     assert not own._is_unheard({})
     own._hello_s = time.monotonic()
     assert not is_unheard()  # it is on its way
+
+
+@pytest.fixture
+def sampler(tmp_path, monkeypatch):
+    """One that reports each 40 ms, without peers; what it reports is in ``told``."""
+    for module in ("component", "long_work"):
+        monkeypatch.setattr(f"spreeze_zmq.component.{module}.REPORT_INTERVAL_S", 0.04)
+    plan, sockets = write_plan(topology.load("pendulum"), RunFolder.create("alone", str(tmp_path / "run")))
+    made, made.told = Component("sampler", plan, 0), []
+    monkeypatch.setattr(made, "report", lambda kind, fields, *more: made.told.append(fields))
+    yield made
+    for channel in made._channels.values():
+        channel.close()
+    sockets.remove()
+
+
+def _spans(told):
+    """By report after the first: seconds that its clocks have gone on, and those that have passed."""
+    sums = [(sum(each["clock_s"].values()), each["uptime_s"]) for each in told]
+    return [(clocks - before, now - then) for (before, then), (clocks, now) in pairwise(sums)]
+
+
+def test_a_report_has_the_wait_that_goes_on(sampler):
+    """It comes in the middle of most waits: without that half of the reports of a learner that starves for
+    seven tenths of its time say that it is busy for all of it, on as many cores as its CPU time is more than
+    the little that is left.
+    """
+    for wait_s in (0.07, 0.09):
+        sampler.poll(timeout_s=wait_s, charge="starved")
+    assert len(sampler.told) >= 2
+    for clocks_s, passed_s in _spans(sampler.told):
+        assert clocks_s == pytest.approx(passed_s, abs=1e-6)
+    first, *_, last = (each["clock_s"] for each in sampler.told)
+    assert last["starved"] >= first["starved"] + 0.03
+    assert last["busy"] == pytest.approx(first["busy"], abs=0.03)
+
+
+def test_a_report_has_the_work_that_goes_on(sampler):
+    """As the files of a checkpoint, which a thread writes."""
+    reporting_while(sampler, lambda: time.sleep(0.15))
+    assert len(sampler.told) >= 2
+    for clocks_s, passed_s in _spans(sampler.told):
+        assert clocks_s == pytest.approx(passed_s, abs=1e-6)
