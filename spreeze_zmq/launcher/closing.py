@@ -112,8 +112,7 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     summary = _summary(folder)
     if not summary:
         return "no env step was taken: the run ended before its broker had begun"
-    before = (summary.get("resumed") or {}).get("counts", {}).get("trained_transitions", 0)
-    if summary["samples"]["produced"] > 0 or summary["trained_transitions"] > before:
+    if summary["samples"]["produced"] > 0 or _own(summary, "trained_transitions") > 0:
         return ""
     waiting = [
         f"{name} waited for {process.get('waiting_for') or 'its own start'}"
@@ -122,7 +121,7 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     ]
     refused = [row["line"] for row in mistakes(summary)]
     why = "; ".join(waiting + refused) or "the run ended before the first rollout was sent"
-    return f"no env step was taken in {lasted(summary['wall_s'])}: {why}"
+    return f"no env step was taken in {lasted(_own(summary, 'wall_s'))}: {why}"
 
 
 def why_no_episode(folder: RunFolder) -> str:
@@ -134,7 +133,7 @@ def why_no_episode(folder: RunFolder) -> str:
     roles = {row["name"].rpartition("-")[0] for row in rows}
     began_s = (summary.get("resumed") or {}).get("t_s", -1.0)
     looks = [look for look in summary.get("evaluations", ()) if look[0] > round(began_s, 3)]
-    if summary.get("episodes") or looks or not {SAMPLER, EVALUATOR} <= roles:
+    if _own(summary, "episodes") or looks or not {SAMPLER, EVALUATOR} <= roles:
         return ""
     return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
 
@@ -170,6 +169,15 @@ def _survived(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
 def _survived_kinds(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The kinds of failures that processes report of their environments, and survive."""
     return [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
+
+
+def _own(summary: Mapping[str, Any], name: str) -> float:
+    """A count of summary.json, or its time, of this run alone: there they are those of all runs that go on
+    from each other.
+    """
+    resumed = summary.get("resumed") or {}
+    before = {**resumed.get("counts", {}), "wall_s": resumed.get("t_s", 0.0)}
+    return float(summary.get(name, 0) - before.get(name, 0))
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.launcher import closing
 from spreeze_zmq.launcher.closing import why_no_episode, why_no_step
 from spreeze_zmq.launcher.outcome import Outcome
@@ -11,26 +12,27 @@ from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
 
-RESUMED = {"t_s": 60.12345, "counts": {"env_steps": 500, "trained_transitions": 4096}}
-#: What a run shows that goes on from another one and has done nothing since.
-INHERITED = {
-    "samples": {"produced": 0},
-    "trained_transitions": 4096,
-    "evaluations": [[30.0, 250, -900.0, 1.0], [60.123, 500, -800.0, 1.0]],
-    "episodes": 0,
-    "wall_s": 63.0,
-    "refusals": [],
-    "resumed": RESUMED,
-}
+RESUMED = {"t_s": 60.12345, "counts": {"env_steps": 500, "trained_transitions": 4096, "episodes": 5}}
+LOOKS = [{"env_steps": 250, "mean_return": -900.0}, {"env_steps": 500, "mean_return": -800.0}]
 
 
 @pytest.fixture
-def folder(tmp_path):
+def inherited():
+    """What a run shows that goes on from another one and has done nothing in the three seconds since."""
+    run = RunRecord(topology.load("pendulum"))
+    for t_s, look in zip((30.0, 60.12345), LOOKS, strict=True):
+        run.evaluations.take({**look, "std_return": 1.0, "num_episodes": 5, "best": False}, t_s)
+    run.resume(RESUMED)
+    return run.summary("", RESUMED["t_s"] + 3.0, final=True)
+
+
+@pytest.fixture
+def folder(tmp_path, inherited):
     """Writes the summary of a run, and returns its folder."""
 
     def make(**changes):
         made = RunFolder(tmp_path)
-        made.summary.write_text(json.dumps({**INHERITED, **changes}))
+        made.summary.write_text(json.dumps({**inherited, **changes}))
         return made
 
     return make
@@ -39,20 +41,23 @@ def folder(tmp_path):
 def test_a_resumed_run_without_a_step_of_its_own_has_failed(folder):
     """What was trained on before is its parent's; an offline run takes no step, and trains all the same."""
     waiting = {"critic_learner-0": {"ready": False}}
-    assert why_no_step(folder(), waiting).endswith(": critic_learner-0 waited for its own start")
+    assert why_no_step(folder(), waiting) == (
+        "no env step was taken in 3.0 s: critic_learner-0 waited for its own start"
+    )
     assert why_no_step(folder(trained_transitions=4097), waiting) == ""
     assert why_no_step(folder(samples={"produced": 1}), waiting) == ""
     assert why_no_step(folder(resumed=None), waiting) == ""
 
 
-def test_a_resumed_run_is_not_saved_by_its_parents_evaluations(folder):
-    """Where the environment failed all of its own episodes."""
+def test_a_resumed_run_is_not_saved_by_its_parents_episodes(folder, inherited):
+    """Nor by its evaluations, where the environment failed all of its own."""
     rows = [
         {"name": name, "kind": "", "summary": "ValueError: no", "count": 3, "t_s": 1.0, "survived": True}
         for name in ("sampler-0", "evaluator-0")
     ]
     assert why_no_episode(folder(failure_kinds=rows)).endswith(": ValueError: no")
-    looks = [*INHERITED["evaluations"], [61.0, 600, -700.0, 1.0]]
+    assert why_no_episode(folder(failure_kinds=rows, episodes=6)) == ""
+    looks = [*inherited["evaluations"], [61.0, 600, -700.0, 1.0]]
     assert why_no_episode(folder(failure_kinds=rows, evaluations=looks)) == ""
     assert why_no_episode(folder(failure_kinds=rows, resumed=None)) == ""
 
