@@ -65,11 +65,13 @@ class Machines:
 
     def take(self, fields: Mapping[str, Any]) -> None:
         """Record what the launcher tells of a machine."""
+        former = self._machines.get(fields["node"])
+        for name in () if former is None else former.processes:
+            if fields["gone"] or name not in fields["processes"]:
+                self._rates.forget(name)
         if fields["gone"]:
             self._machines.pop(fields["node"], None)
-            self._rates.forget(fields["node"])
             return
-        former = self._machines.get(fields["node"])
         self._machines[fields["node"]] = Machine(
             **{name: fields[name] for name in FIGURES},
             runs=in_words(fields["processes"]),
@@ -95,11 +97,12 @@ class Machines:
 
     def rows(self, processes: Mapping[str, ProcessRecord], now_s: float) -> dict[str, dict[str, Machine]]:
         """``machines``: a row for each; nothing where there are none."""
-        for node, machine in self._machines.items():
-            there = [processes[name] for name in machine.processes if name in processes]
-            self._rates.add(node, sum(one.pushed for one in there), now_s)
-            machine.env_steps_per_s = self._rates.rate(node, now_s)
-            blocked = [one.blocked for one in there if one.role == SAMPLER and not one.gone]
+        for machine in self._machines.values():
+            there = {name: processes[name] for name in machine.processes if name in processes}
+            for name, one in there.items():  # each for itself: one may start again at 0
+                self._rates.add(name, one.pushed, now_s)
+            machine.env_steps_per_s = sum(self._rates.rate(name, now_s) for name in there)
+            blocked = [one.blocked for one in there.values() if one.role == SAMPLER and not one.gone]
             machine.blocked = sum(blocked) / max(1, len(blocked))
         return {"machines": self.present} if self._machines else {}
 

@@ -69,7 +69,7 @@ def row(machine: Mapping[str, Any]) -> list[str]:
     joined_s, lost_s = machine["joined_s"], machine["lost_s"]
     names = [str(machine["node"]), str(machine["host"])]
     if lost_s is not None:
-        return [*names, f"{machine['cores']}", *[""] * 5, clock(joined_s), clock(lost_s)]
+        return [*names, f"of {machine['cores']}", *[""] * 5, clock(joined_s), clock(lost_s)]
     return [
         *names,
         f"{machine['busy']:.1f} of {machine['cores']}",

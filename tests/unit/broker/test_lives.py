@@ -94,28 +94,51 @@ def test_a_hello_that_came_too_early_counts(heard):
     assert heard.lives == (FALSE, True)
 
 
+MACHINE = {
+    **dict.fromkeys(machines.FIGURES, 0),
+    **{"node": "node-1", "host": "other", "gone": "", "processes": ["sampler-0", "sampler-1"]},
+}
+
+
+def pushed(record, index, now_s, life=1, since_s=0.0):
+    """A sampler's report, of a life that makes 1,000 a second."""
+    fields = {"role": "sampler", "name": f"sampler-{index}", "pid": life, "counters": {}, "gauges": {}}
+    lives_s = now_s - since_s
+    fields |= {"clock_s": {"busy": lives_s}, "cpu_s": lives_s, "pushed": {"critic_learner": int(1000 * lives_s)}}
+    record.take_report(f"sampler-{index}", life, fields, now_s)
+
+
 def test_what_was_pushed_before_a_broker_went_is_no_rate_of_the_next_one():
     """Of two samplers of a machine one reports again before the other; each makes 1,000 a second."""
-    machine = {
-        **dict.fromkeys(machines.FIGURES, 0),
-        **{"node": "node-1", "host": "other", "gone": "", "processes": ["sampler-0", "sampler-1"]},
-    }
-
-    def report(record, index, now_s):
-        fields = {"role": "sampler", "name": f"sampler-{index}", "pid": 1, "counters": {}, "gauges": {}}
-        fields |= {"clock_s": {"busy": now_s}, "cpu_s": now_s, "pushed": {"critic_learner": 1000 * now_s}}
-        record.take_report(f"sampler-{index}", 1, fields, now_s)
-
     plan, record = topology.load("pendulum"), None
     for now_s in (300, 301):
         state, record = record and json.loads(json.dumps(record.to_dict())), RunRecord(plan)
         if state:
             record.restore(state, now_s)
-        record.machines.take(machine)
+        record.machines.take(MACHINE)
         for index in (0, 1):
-            report(record, index, now_s)
+            pushed(record, index, now_s)
             rows = record.machines.rows(record.processes, now_s + 0.5 * index)
     assert rows["machines"]["node-1"].env_steps_per_s <= 2000
+
+
+def test_a_machine_goes_on_making_steps_while_one_of_its_samplers_starts_again():
+    """It made none a second then, until its sum had risen over two statuses again; so it was where one of its
+    samplers was taken away.
+    """
+    record, seen = RunRecord(topology.load("pendulum")), []
+    for tick in range(2, 60):
+        now_s = tick / 2
+        record.machines.take({**MACHINE, "processes": MACHINE["processes"][: 1 if tick > 40 else 2]})
+        pushed(record, 0, now_s)
+        if tick <= 20:
+            pushed(record, 1, now_s)
+        elif 24 <= tick <= 40:
+            pushed(record, 1, now_s, life=2, since_s=11.0)
+        seen.append(record.machines.rows(record.processes, now_s)["machines"]["node-1"].env_steps_per_s)
+    assert min(seen[1:]) == 1000.0
+    assert seen[10] == seen[36] == 2000.0
+    assert seen[-1] == 1000.0
 
 
 def test_a_life_that_says_hello_takes_the_name_from_one_that_has_not():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.base.journal import Journal
-from spreeze_zmq.commands.nodes import machines_of
+from spreeze_zmq.commands.nodes import machines_of, row
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import topology
@@ -57,6 +57,8 @@ def test_of_a_run_that_is_over_all_machines_are_gone(run, tmp_path):
         for t_s, machines in ((1.0, {"a": about, "b": about}), (2.0, {"b": about}), (3.0, {"b": about})):
             journal.write("status", t_s, {"machines": machines})
     past = read_run(folder.path)
+    gone = row(machines_of(past)[1])
+    assert gone == ["a", "there", "of 8", *[""] * 5, "0:01", "0:02"], "none of its cores is busy"
     assert [(each["node"], each["lost_s"]) for each in machines_of(past)] == [("b", None), ("a", 2.0)]
     over = replace(past, state="ended")
     assert {each["node"]: each["lost_s"] for each in machines_of(over)} == {"a": 2.0, "b": 3.0}
