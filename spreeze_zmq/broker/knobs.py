@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.broker.hosts import BY_HAND, HERE, spread
 from spreeze_zmq.broker.window import LARGE, NOTICEABLE, Window, mean, total
 
@@ -92,7 +93,7 @@ class Samplers(Knob):
         lacking = max(0.0, (1 + LOSS) * takes - sum(makes)) / max(makes)
         count = self.within(self.present + min(math.ceil(lacking), sum(self._rooms(window).values())))
         starved = f"critic_learner starved {window.starved:.0%} of the time"
-        produced = f"{window.produced_per_s:,.0f} samples a second where it could take {takes:,.0f}"
+        produced = f"{rate(window.produced_per_s)} samples a second where it could take {rate(takes)}"
         return count, f"{starved}, {produced}"
 
     def _fewer(self, window: Window) -> tuple[int, str]:
@@ -106,7 +107,7 @@ class Samplers(Knob):
         waited = f"blocked {window.blocked:.0%} of the time"
         if window.short_of_policies > window.blocked:
             waited = f"waiting for newer policies {window.short_of_policies:.0%} of the time"
-        can = f"{fewer} can produce {sums[fewer - 1]:,.0f} samples a second where {taken:,.0f} are taken"
+        can = f"{fewer} can produce {rate(sums[fewer - 1])} samples a second where {rate(taken)} are taken"
         return fewer if pays else count, f"{waited}, {can}"
 
     def wanted_to_begin(self, window: Window) -> tuple[int, str]:
@@ -120,7 +121,7 @@ class Samplers(Knob):
         more = sum(
             max(0, round(min(host.maximum, host.cores / cores)) - host.samplers) for host in window.hosts
         )
-        return self.within(self.present + more), why + f"{max(window.makes_per_s):,.0f} samples a second"
+        return self.within(self.present + more), why + f"{rate(max(window.makes_per_s))} samples a second"
 
     def _cores_each(self, window: Window) -> float:
         """Cores that a sampler uses while it works, if it does not wait for them."""
@@ -176,5 +177,5 @@ class BatchSize(Knob):
             larger = [size for size in sizes if size > now and could[size] > (1 + GAIN) * trained]
             size = next((size for size in larger if could[size] >= needed), max([now, *larger]))
             why = f"samplers blocked {window.blocked:.0%} of the time"
-        expected = f"{size:,} could train {could[size]:,.0f} transitions a second"
-        return size, f"{why}, {expected} where {trained:,.0f} are trained"
+        expected = f"{size:,} could train {rate(could[size])} transitions a second"
+        return size, f"{why}, {expected} where {rate(trained)} are trained"

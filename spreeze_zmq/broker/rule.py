@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.broker.knobs import GAIN, LOSS, Knob, Samplers
 from spreeze_zmq.broker.window import LARGE, Window
 
@@ -175,8 +176,8 @@ class Rule:
             return None
         rest.go_back(trial.trained_per_s, now_s)
         why = (
-            f"{trial.value:,} trained {window.trained_per_s:,.0f} transitions a second, "
-            f"{trial.before:,} trained {trial.trained_per_s:,.0f}"
+            f"{trial.value:,} trained {rate(window.trained_per_s)} transitions a second, "
+            f"{trial.before:,} trained {rate(trial.trained_per_s)}"
         )
         return _change(trial.knob, trial.before, f"{why}; {_ratio(window)}")
 

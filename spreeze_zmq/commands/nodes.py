@@ -11,11 +11,12 @@ from typing import Any
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, find_runs, read_run
-from spreeze_zmq.screen.terminal.numbers import clock, memory, rate
+from spreeze_zmq.screen.terminal.numbers import clock, memory
 
 HEADINGS = ("node", "host", "cores busy", "memory", "runs", "env steps/s", "to the head", "from it", "joined")
 

@@ -18,6 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.base.schema.scheduled import goes_over_run
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import add_json_file, add_set
@@ -171,16 +172,16 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
         f"{about['cpu']}, {about['cores']} cores of which {found['busy_cores']:.1f} were busy",
         f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
         + (f", {sampler.options['envs']} environments in each" if "envs" in sampler.options else ""),
-        f"expect: {found['received_per_s']:,.0f} env steps and {found['trained_per_s']:,.0f} trained "
+        f"expect: {rate(found['received_per_s'])} env steps and {rate(found['trained_per_s'])} trained "
         f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
         f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "
         f"{100 * found['starved']:.0f} %",
-        f"a sampler makes {found['sampler_makes_per_s']:,.0f} samples a second, the learners could take "
-        f"{found['learners_take_per_s']:,.0f}",
+        f"a sampler makes {rate(found['sampler_makes_per_s'])} samples a second, the learners could take "
+        f"{rate(found['learners_take_per_s'])}",
     ]
     for name, tried in found["tried_trained_per_s"].items():
         lines += [f"{name:<10} trained transitions/s"]
-        lines += [f"{value:>10}{trained:>23,.0f}" for value, trained in tried.items()]
+        lines += [f"{value:>10}{rate(trained):>23}" for value, trained in tried.items()]
     lines.append(_kept(plan, found))
     return "\n".join(lines)
 

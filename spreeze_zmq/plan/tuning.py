@@ -13,6 +13,7 @@ from typing import Any
 
 from spreeze_zmq.base import gpus, machine, provenance
 from spreeze_zmq.base.importing import folder_now
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.base.trust import module_of
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.plan.plan import Plan
@@ -54,8 +55,8 @@ def begin(plan: Plan) -> tuple[Plan, str]:
     if (known := recall(plan)) is not None:
         initial = min(max(known.samplers, count.minimum), count.maximum)
         why = (
-            f"as on this machine before: {known.samplers} gave {known.env_steps_per_s:,.0f} env steps and "
-            f"{known.trained_transitions_per_s:,.0f} trained transitions a second"
+            f"as on this machine before: {known.samplers} gave {rate(known.env_steps_per_s)} env steps and "
+            f"{rate(known.trained_transitions_per_s)} trained transitions a second"
         )
     elif (initial := max(count.minimum, enough(plan))) < count.initial:
         why = f"enough for {MOST_UPDATES_PER_S:,} updates a second by the time that one environment took"

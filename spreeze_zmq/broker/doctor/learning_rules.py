@@ -6,6 +6,7 @@ import math
 from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.broker.doctor.finding import Finding, fitting
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
@@ -197,17 +198,17 @@ def loss_grows(vitals: Vitals) -> Finding | None:
 
 def few_updates(vitals: Vitals) -> Finding | None:
     """Too few updates to learn from, and who is waited for."""
-    rate = vitals.updates_per_s
+    per_s = vitals.updates_per_s
     if vitals.first_update_s is None:
         began_s = vitals.first_step_s
         if began_s is None or vitals.t_s - began_s < LONG_WARM_UP_S or vitals.on_policy:
             return None
         starts, remedy = _warm_up(vitals)
         seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,} transitions"
-    elif vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
+    elif vitals.training_s < FEW_AFTER_S or per_s >= FEW_UPDATES_PER_S:
         return None
     else:
-        seen = f"{rate:.1g} updates/s"
+        seen = f"{per_s:.1g} updates/s"
         remedy = "more environments or samplers, or a larger balance.replay_ratio"
     return Finding(seen, *_why_few(vitals, remedy))
 
@@ -227,11 +228,8 @@ def _why_few(vitals: Vitals, remedy: str) -> tuple[str, str]:
     if crowded(vitals) is not None:
         return "other programs hold the CPUs", "end them (top shows which)"
     if learner.get("starved", 0.0) >= 0.5:
-        rate = vitals.status.get("env_steps_per_s", 0.0)
-        return (
-            f"the learner waits for samples, of which {rate:,.0f} come in a second",
-            remedy,
-        )
+        come = rate(vitals.status.get("env_steps_per_s", 0.0))
+        return f"the learner waits for samples, of which {come} come in a second", remedy
     smaller = fitting(
         vitals.algorithm,
         "smaller algorithm.hidden_sizes or algorithm.batch_size",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
@@ -31,10 +32,11 @@ def crowded(vitals: Vitals) -> Finding | None:
         return None
     if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
         return None
-    rate = vitals.status.get("critic_updates_per_s", 0.0)
+    per_s = vitals.status.get("critic_updates_per_s", 0.0)
+    does = f"takes {rate(per_s)} updates/s" if per_s else "starts slowly"
     return Finding(
         f"other programs use {others:.1f} of the {cpus:g} CPUs",
-        f"this run takes {rate:.1f} updates/s beside them" if rate else "this run starts slowly beside them",
+        f"this run {does} beside them",
         "end them (top shows which), or give the run fewer processes",
         rank=2 if vitals.has_risen else 1,
     )

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.base.rates import rate
+
 #: What the cores' time goes to, as ``cores`` of summary.json names it, and in words.
 USES = {
     "products": "products of updates",
@@ -49,13 +51,6 @@ def decimal(value: float | None) -> str:
 def spread(score: Mapping[str, Any]) -> str:
     """``" ± 3.00"`` of the returns of an evaluation; empty for a single episode, which has none."""
     return f" ± {decimal(score['std_return'])}" if score["num_episodes"] != 1 else ""
-
-
-def rate(value: float) -> str:
-    """A rate per second, with one digit after the point below 100, and three that count below 1."""
-    if 0 < value < 1:
-        return f"{value:.3g}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def compact(count: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from spreeze_zmq.base.rates import rate
 from spreeze_zmq.screen.terminal.chart import Returns
 from spreeze_zmq.screen.terminal.numbers import (
     clock,
@@ -16,7 +17,6 @@ from spreeze_zmq.screen.terminal.numbers import (
     efficiency,
     memory,
     plain_name,
-    rate,
     spread,
 )
 from spreeze_zmq.screen.terminal.words import (

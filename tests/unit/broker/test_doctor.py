@@ -233,6 +233,24 @@ def test_few_updates_are_named_with_their_cause():
 
 
 @pytest.mark.parametrize(
+    ("others", "name", "why"),
+    [
+        (1.8, "crowded", "this run takes 0.0385 updates/s beside them"),
+        (0.0, "few_updates", "the learner waits for samples, of which 0.0385 come in a second"),
+    ],
+)
+def test_what_comes_once_in_half_a_minute_is_not_said_to_come_never(others, name, why):
+    """A sample and an update in 26 s."""
+    run = Lived()
+    run.others, run.waits["critic_learner"] = others, {"busy": 0.1, "starved": 0.9}
+    for _ in range(4):
+        run.live(25, steps=0, updates=0)
+        run.live(1, steps=1, updates=1)
+    [row] = [row for row in run.record.doctor.rows() if row["name"] == name]
+    assert row["why"] == why
+
+
+@pytest.mark.parametrize(
     ("before", "waits_for", "remedy", "told"),
     [
         (0, 1_008, "a smaller algorithm.learning_starts", {}),

@@ -63,6 +63,16 @@ def test_the_reason_is_in_figures():
     )
 
 
+def test_a_slow_run_gives_its_reasons_in_figures_too():
+    """Steps that take two seconds: 0 samples a second where it could take 2 was no reason for four."""
+    slow = Plant(sampler_wait_s=2.0, sampler_cpu_s=0.1, critic_cpu_s=0.07, actor_cpu_s=0.07)
+    (_, _, grown), *_ = settle(slow, 1)[0]
+    assert grown == (
+        "samplers 1 -> 4: critic_learner starved 73 % of the time, 0.476 samples a second where it could "
+        "take 1.8; replay ratio 8.0 of 8"
+    )
+
+
 class Deaf:
     """Rates that ask for four samplers where one trains as much; what four train is said by the test."""
 
