@@ -24,7 +24,8 @@ FOLDS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "stale": 
 @dataclass
 class ReplayRatio:
     """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status, of what
-    came since the target was set or the run went on from another; on data alone there is no ratio.
+    came since the target was set or the run went on from another, None while none has; on data alone there is
+    no ratio.
     """
 
     target: float | None
@@ -187,14 +188,14 @@ class LearningFigures:
         self.ratio_since = {name: float(self.counts[name]) for name in RESTORED}
 
     def replay_ratio(self, target: float | None) -> ReplayRatio:
-        """Transitions trained on for each one that it counts, beside the target; none where that is none."""
+        """Transitions trained on for each one that it counts, beside the target."""
         if target is None:
             return ReplayRatio(None, None)
         trained, sampled = (
             self.counts[name] - self.ratio_since.get(name, 0.0)
             for name in ("trained_transitions", self._sampled)
         )
-        return ReplayRatio(target, max(0.0, trained) / sampled if sampled > 0 else 0.0)
+        return ReplayRatio(target, max(0.0, trained) / sampled if sampled > 0 else None)
 
     def efficiency(
         self, flops_per_s: float, places: Mapping[str, str], num_cores: float

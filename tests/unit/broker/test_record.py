@@ -355,13 +355,13 @@ def test_a_restarted_broker_goes_on_with_the_record():
 
 
 def test_the_replay_ratio_can_be_repeated_from_the_summary():
-    """What comes in while the run stops, or before the ratio counts, does not; without a count of that, env
-    steps do.
+    """What comes in while the run stops, or before the ratio counts, does not, and while nothing has counted
+    there is none: 0.00 of 8 is no figure of a warm-up. Without a count of that, env steps do.
     """
     for counters, sampled, measured in (
         ({"env_steps": 1300, "sampled_transitions": 1000, "trained_transitions": 8000}, 1000, 8.0),
         ({"env_steps": 1600, "trained_transitions": 8000}, 1600, 5.0),
-        ({"env_steps": 900, "sampled_transitions": 0, "trained_transitions": 0}, 0, 0.0),
+        ({"env_steps": 900, "sampled_transitions": 0, "trained_transitions": 0}, 0, None),
     ):
         run = record()
         fields = report("critic_learner", counters=counters, gauges={"replay_ratio": 9.0})
