@@ -26,6 +26,7 @@ class Returns:
         self._evaluations: list[Point] = []
         self._training: list[Point] = []
         self._newest_s = -1.0
+        self._has_whole = False
         self._episodes = 0
 
     def take(self, status: Mapping[str, Any]) -> None:
@@ -35,10 +36,18 @@ class Returns:
         last, episodes = status["evaluation"]["last"], status["episodes"]
         if last is not None and last["t_s"] > self._newest_s:
             self._newest_s = last["t_s"]
-            _add(self._evaluations, (last["t_s"], last["mean_return"]))
+            self._take_look(last)
         if episodes["recent_return"] is not None and episodes["count"] != self._episodes:
             self._episodes = episodes["count"]
             _add(self._training, (status["t_s"], episodes["recent_return"]))
+
+    def _take_look(self, look: Mapping[str, Any]) -> None:
+        """Those that a limit of time has cut compare with no whole one, and leave with the first of these."""
+        if is_whole := not look.get("timed_out"):
+            self._evaluations = self._evaluations if self._has_whole else []
+            self._has_whole = True
+        if is_whole or not self._has_whole:
+            _add(self._evaluations, (look["t_s"], look["mean_return"]))
 
     @property
     def points(self) -> list[Point]:

@@ -43,11 +43,12 @@ export class Charts {
   }
 
   learning() {
-    const { points, evaluations, run } = { ...this.run, run: this.run };
+    const { run } = this;
+    const { points, looks } = run;
     const steps = this.axis === "env_steps";
     const known = points.filter((point) => point.training_return != null);
     const training = [known.map((point) => (steps ? point.env_steps : point.t_s)), known.map((point) => point.training_return), ...band(known, "training_return", "training_return_std")];
-    const evaluated = [...evaluations].sort((a, b) => key(a) - key(b));
+    const evaluated = [...looks].sort((a, b) => key(a) - key(b));
     function key(row) {
       return steps ? row.env_steps : row.t_s;
     }

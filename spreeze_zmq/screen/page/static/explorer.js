@@ -167,14 +167,14 @@ const about = (name, { algorithm, seed, state }) => `${name} (${algorithm}, seed
 
 /** Every number that a run has: name -> its rows, and where in a row it is. */
 export function numbersOf(run) {
-  const { points, evaluations, names } = run;
+  const { points, looks, names } = run;
   const found = new Map();
   for (const name of Object.keys(points.at(-1) ?? {})) if (!AXIS_OR_TABLE.has(name)) found.set(name, { rows: points, of: (row) => row[name] });
   for (const name of [...names.gauges].sort()) if (!found.has(name)) found.set(name, { rows: points, of: (row) => row.gauges?.[name] });
   for (const role of names.counts) found.set(`processes of ${role}`, { rows: points, of: (row) => row.counts?.[role] });
   for (const name of names.evaluation)
-    if (!NO_RESULT.has(name)) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row[name] });
-  for (const name of [...names.info].sort()) found.set(`evaluation: ${name}`, { rows: evaluations, of: (row) => row.info?.[name] });
+    if (!NO_RESULT.has(name)) found.set(`evaluation: ${name}`, { rows: looks, of: (row) => row[name] });
+  for (const name of [...names.info].sort()) found.set(`evaluation: ${name}`, { rows: looks, of: (row) => row.info?.[name] });
   return found;
 }
 

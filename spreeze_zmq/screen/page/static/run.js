@@ -68,6 +68,12 @@ export class Run {
     this.evaluations = bounded(this.evaluations);
   }
 
+  /** The evaluations of the curves: without those that a limit of time has cut, which compare with no whole one, where some are. */
+  get looks() {
+    const whole = this.evaluations.filter(({ timed_out }) => !timed_out);
+    return whole.length ? whole : this.evaluations;
+  }
+
   /** Keep the names of the numbers in some tables. */
   learn(tables) {
     for (const [table, row] of Object.entries(tables))

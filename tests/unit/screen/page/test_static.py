@@ -122,6 +122,29 @@ console.log(JSON.stringify(drawn.learning.labels));
 """
 
 
+LOOKS = f"""{DRAWN}
+const {{ numbersOf }} = await import("./explorer.js");
+new Seen(run).learning();
+const offered = numbersOf(run).get("evaluation: mean_return");
+console.log(JSON.stringify([drawn.learning.data[5], offered.rows.map(offered.of)]));
+"""
+
+
+def test_a_look_that_time_has_cut_is_drawn_only_where_none_is_whole(told):
+    """Where each step costs, what was cut scores best; `spreeze compare` draws the same ones."""
+    scored = {"version": 1, "num_episodes": 5, "std_return": 1.0, "timed_out": True, "num_truncated": 4}
+    cut = [
+        story.entry_of("evaluation", t_s, {**scored, "env_steps": int(t_s), "mean_return": mean})
+        for t_s, mean in ((1.0, -10.0), (2.0, -20.0))
+    ]
+    whole = {**scored, "env_steps": 3, "mean_return": -90.0, "timed_out": False, "num_truncated": 0}
+    for entries, expected in (
+        (cut, [-10.0, -20.0]),
+        ([*cut, story.entry_of("evaluation", 3.0, whole)], [-90.0]),
+    ):
+        assert told(LOOKS, entries=entries) == [expected, expected]
+
+
 def test_the_wanted_replay_ratio_is_what_was_wanted_at_the_time(told):
     """A change of it does not change the past."""
     plan = topology.load("pendulum")

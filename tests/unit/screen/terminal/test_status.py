@@ -255,6 +255,24 @@ def test_training_returns_are_drawn_until_there_are_two_evaluations():
     assert (returns.title, returns.points) == ("return of the evaluations", [(2.1, -90.0), (2.6, -95.0)])
 
 
+def test_a_look_that_time_has_cut_is_drawn_only_until_there_is_a_whole_one():
+    """Where each step costs, what was cut scores best; `spreeze compare` draws the same ones."""
+    run, returns = Recorded(), Returns()
+    for t_s, mean, is_cut in (
+        (1.0, -10.0, 1),
+        (2.0, -20.0, 1),
+        (3.0, -90.0, 0),
+        (4.0, -5.0, 1),
+        (5.0, -80.0, 0),
+    ):
+        evaluate(run.record, t_s, 500, mean, 1.0)
+        run.record.evaluations.all[-2] |= {"timed_out": bool(is_cut), "num_truncated": 4 * is_cut}
+        returns.take(run.status("training", t_s))
+        if t_s == 2.0:
+            assert returns.points == [(1.0, -10.0), (2.0, -20.0)]
+    assert returns.points == [(3.0, -90.0), (5.0, -80.0)]
+
+
 def test_a_long_run_keeps_a_bounded_number_of_points():
     """A night of evaluations costs no more to draw than an hour."""
     run, returns = Recorded(), Returns()
