@@ -87,11 +87,12 @@ export function limitOf({ status, about }) {
   return value ? { value, source } : null;
 }
 
-/** What a role could do if it never waited for a peer: its rate over the share of its time that it works. */
+/** What a role could do if it never waited for a peer: its rate over the share of the same time that it worked. */
 function capacity(run, role, rate) {
-  const row = run.status.workers[role];
-  if (isOver(run) || !row || !rate || row.busy < 0.02) return null;
-  return { value: row.busy, text: `of ${short(rate / row.busy)} /s, were it never to wait for a peer` };
+  const shares = run.lately.map(({ workers }) => workers[role]?.busy).filter((share) => share != null);
+  const busy = shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  if (isOver(run) || !rate || !(busy >= 0.02)) return null;
+  return { value: busy, text: `of ${short(rate / busy)} /s, were it never to wait for a peer` };
 }
 
 /** Of how many training episodes the means are, which a status of an older release does not say, and of how many in all. */

@@ -5,6 +5,8 @@ import { advice, decimal, episodesOf, spread } from "./format.js";
 const MAX_EVENTS = 300;
 /** More points, or evaluations, are thinned to half as many or fewer. */
 const MAX_ROWS = 3000;
+/** Seconds that the rates of a status are the mean of, and most statuses in that time. */
+const [RATE_S, STATUSES] = [5, 10];
 /** Names of the newest entries: those that come twice are among the first that follow the story. */
 const MAX_KNOWN = 20_000;
 
@@ -12,6 +14,7 @@ export class Run {
   constructor() {
     this.about = null; // what does not change: components, channels, limits
     this.status = null; // the newest one
+    this.lately = []; // those of the time that its rates are of
     this.points = []; // of the curves, by time
     this.evaluations = [];
     // of the numbers that any of them has had, by table: one that the newest lacks keeps its history
@@ -50,6 +53,7 @@ export class Run {
 
   takeStatus(status, point) {
     this.status = status;
+    this.lately = [...this.lately, status].slice(-STATUSES).filter(({ t_s }) => t_s > status.t_s - RATE_S);
     if (point) this.addPoint(point);
     for (const [name, process] of Object.entries(status.processes)) if (process.ready) this.gone.delete(name);
   }

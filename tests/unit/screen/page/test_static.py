@@ -186,10 +186,13 @@ const made = () => ({ setAttribute() {}, append(...inner) { this.inner = inner; 
 const place = () => ({ replaceChildren(...inner) { this.inner = inner; } });
 globalThis.document = { createElement: made, getElementById: (id) => (places[id] ??= place()) };
 const { showFigures } = await import("./head.js");
+const { Run } = await import("./run.js");
 GIVEN
 const said = (one) => (one.inner ? one.inner.map(said).join("|") : String(one));
+const heard = new Run();
+for (const status of statuses) heard.take({ topic: "status", t_s: status.t_s, about: status });
 const shown = (ended, state) => {
-  showFigures({ ...run, ended, about: { ...run.about, state } });
+  showFigures(Object.assign(heard, { ended, lost: run.lost, about: { ...run.about, state } }));
   return said(places.figures) + said(places.scores);
 };
 const seen = [shown(null, "running"), shown("minutes 1", "running"), shown(null, "ended")];
@@ -206,10 +209,27 @@ def test_a_run_that_is_over_has_no_rates(told):
     about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
     used = {"flops_per_s": 4e10, "limit_flops_per_s": 1e11, "share": 0.4}
     status |= {"env_steps_per_s": 9.0, "efficiency": used}
-    live, *over = told(FIGURES, run={"about": about, "status": status})
+    live, *over = told(FIGURES, run={"about": about}, statuses=[status])
     assert "env steps|0|9 /s" in live
     assert "40 % of 100 GFLOP/s" in live
     assert all("/s" not in figures for figures in over)
+
+
+def test_what_a_role_could_do_is_of_the_time_that_its_rate_is_of(told):
+    """A rate is the mean of five seconds, and a sampler that makes a rollout each second works in every
+    second status alone: by the newest one it could do 2,500 steps a second, or there was no telling.
+    """
+    plan = topology.load("pendulum")
+    about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
+    status |= {"env_steps_per_s": 1000.0}
+    shares = [1.0, *[0.4, 0.0] * 5, 0.4]  # the first is older
+    statuses = [
+        {**status, "t_s": 0.5 * tick, "workers": {"sampler": {"count": 1, "busy": busy}}}
+        for tick, busy in enumerate(shares)
+    ]
+    for heard in (statuses[:-1], statuses):
+        live, *_ = told(FIGURES, run={"about": about}, statuses=heard)
+        assert "20 % of 5,000 /s, were it never to wait for a peer" in live
 
 
 def test_a_score_has_the_env_steps_of_a_run_that_takes_some(told):
@@ -218,10 +238,10 @@ def test_a_score_has_the_env_steps_of_a_run_that_takes_some(told):
     about, status = story.run_entry(plan, live=True)["about"], status_entry(1.0, plan)["about"]
     look = {"mean_return": -5.0, "std_return": 1.0, "num_episodes": 5, "env_steps": 0}
     status["evaluation"] = {"last": look, "best": {**look, "timed_out": True, "num_truncated": 4}}
-    none, *_ = told(FIGURES, run={"about": about, "status": status})
+    none, *_ = told(FIGURES, run={"about": about}, statuses=[status])
     assert "-5.00| ± 1.00|in 5 episodes" in none
     assert "at 0" not in none
-    some, *_ = told(FIGURES, run={"about": about, "status": {**status, "env_steps": 9}})
+    some, *_ = told(FIGURES, run={"about": about}, statuses=[{**status, "env_steps": 9}])
     assert "4 of them cut by time, at 0 env steps" in some
 
 
@@ -312,5 +332,5 @@ def test_the_return_in_training_says_of_how_many_episodes_it_is(told):
         ({"count": 1, "num_in_means": 1}, "in 1 episode, of 200 steps"),
         ({"count": 1234}, "in the last of 1,234 episodes, of 200 steps"),
     ):
-        run = {"about": about, "status": {**status, "episodes": {**means, **counts}}}
-        assert f"-5.00| ± 1.00|{said}|" in told(FIGURES, run=run)[0] + "|"
+        heard = [{**status, "episodes": {**means, **counts}}]
+        assert f"-5.00| ± 1.00|{said}|" in told(FIGURES, run={"about": about}, statuses=heard)[0] + "|"
