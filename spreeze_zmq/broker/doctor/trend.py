@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import fmean, pstdev
+from statistics import fmean, stdev
 from typing import Any
 
 #: Larger numbers are refused in every message, too; their squares must not overflow.
@@ -83,8 +83,8 @@ class Lately:
 
 
 def mean_of(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error."""
-    return fmean(values), pstdev(values) / math.sqrt(len(values))
+    """The mean and its standard error; that of one value is not known, and 0."""
+    return fmean(values), stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def numbers(about: Any) -> dict[str, float]:

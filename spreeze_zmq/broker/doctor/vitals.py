@@ -278,8 +278,8 @@ class Vitals:
         if count < FIRST_EPISODES or self.is_resumed:
             return None
         mean = sum(number * value for number, value, _ in self._first) / count
-        square = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first) / count
-        return mean, math.sqrt(square / count)
+        squares = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first)
+        return mean, math.sqrt(squares / (count - 1) / count)
 
     @property
     def has_risen(self) -> bool:
