@@ -132,7 +132,7 @@ class Evaluations:
             return ""
         if best["num_episodes"] < num_episodes and "confirmed" in best:
             return ""
-        return f"return {best['mean_return']:g} >= {goal:g}"
+        return f"return {best['mean_return']:g} >= {goal:.15g}"
 
     def rows(self) -> dict[str, EvaluationRow | None]:
         """The rows of the last look and of the best policy."""

@@ -126,7 +126,7 @@ def conditions(stop: Mapping[str, Any]) -> list[str]:
     """The stop conditions that are set, in words."""
     words = []
     if stop["return"] is not None:
-        words.append(f"return {stop['return']:g}")
+        words.append(f"return {stop['return']:.15g}")
     if stop["env_steps"] is not None:
         words.append(f"{compact(stop['env_steps'])} env steps")
     if stop["trained_transitions"] is not None:

@@ -100,6 +100,9 @@ def test_the_last_words_state_one_return():
     """That of the saved policy; the one of the moment at which the run ended only where they disagree."""
     assert ended_by("return -176.0 >= -200", -143.7) == "return -200 reached"
     assert ended_by("return -176.0 >= -200", -205.0) == "return -176.0 >= -200"
+    large = Recorded()
+    evaluate(large.record, 8.9, 27_000, 1_234_568.0, 70.0)
+    assert ended_by(large.record.evaluations.reached(1_234_567, 30), 1_234_568.0) == "return 1234567 reached"
     assert ended_by("env_steps 1500672 >= 1500000", None) == "1,500,000 env steps reached"
     assert ended_by("minutes 0.50 >= 0.5", -143.7) == "0.5 minutes reached"
     assert ended_by("success 0.95 >= target", None) == "success 0.95 >= target"
