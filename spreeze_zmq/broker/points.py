@@ -50,12 +50,16 @@ def of_status(status: Mapping[str, Any], gauges: Mapping[str, float]) -> dict[st
 
 
 def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The points of a look at a policy, or of the best one; none of another one that was confirmed."""
+    """The points of a look at a policy, and of the best one, which the first is for its look; none of another
+    one that was confirmed.
+    """
+    best = {"eval/best_mean_reward": fields["mean_return"]} if fields["best"] else {}
     if not is_look(fields):
-        return {"eval/best_mean_reward": fields["mean_return"]} if fields["best"] else {}
+        return best
     info = fields.get("info", {})
     values = {curve: fields[name] for name, curve in EVALUATION_CURVES.items()}
-    return values | {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
+    told = {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
+    return {**values, **told, **best}
 
 
 def step_of(status: Mapping[str, Any], *, offline: bool) -> int:
