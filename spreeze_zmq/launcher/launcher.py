@@ -177,9 +177,9 @@ class Launch:
                 self.view.note(message.fields["reason"])
 
     def heed_pause(self) -> None:
-        """Note that all stood still, as on a laptop that sleeps: nobody was silent then."""
+        """Note that this process stood still, as on a laptop that sleeps: nobody was silent then."""
         if stood_s := self.pauses.look():
-            self.view.note(f"the run stood still for {stood_s:.0f} s, which do not count, and goes on")
+            self.news.stood_still(stood_s)
             self.postpone(stood_s)
 
     def postpone(self, seconds: float) -> None:

@@ -18,6 +18,8 @@ from spreeze_zmq.screen.terminal.words import failure_rows, finding_line, findin
 MOST_KINDS = 20
 #: Lines of one sort that are remembered as noted: more than a status has.
 MOST_REMEMBERED = 200
+#: After a time in which the launcher stood still, the statuses that have piled up are read by then.
+READ_S = 1.0
 #: Lines of one sort that are shown as they come, and how soon there may be another one.
 LINES_AT_ONCE, LINES_PER_S = 20, 0.1
 
@@ -69,11 +71,17 @@ class News:
         self._evaluated: set[str] = set()
         self._stopping_s = math.inf
         self._found: dict[str, str] = {}
+        self._t_s = 0.0
+        self._pause: tuple[float, float, float] | None = None
+
+    def stood_still(self, seconds: float) -> None:
+        """Note that the launcher stood still: the next statuses show whether the run did."""
+        self._pause = seconds, self._t_s, self._clock()
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each new kind of refusal, again at ten times the count, for each learner that went back
         to a checkpoint, for each new kind of failure that its process survives, for what callbacks ask for,
-        and for the first look of each kind that compares with no other.
+        for a pause of the launcher, and for the first look of each kind that compares with no other.
         """
         lines, now_s = [], self._clock()
         for row in mistakes(status):
@@ -92,9 +100,25 @@ class News:
         asked = [(row.get("t_s"), str(row.get("line"))) for row in status.get("requests", ())]
         lines += self._requests.of([(row, row[1]) for row in asked], now_s)
         lines += self._findings(status)
+        self._t_s = time_of(status) or self._t_s
+        lines += self._after_pause()
         if status.get("state") == "stopping":
             self._stopping_s = min(self._stopping_s, time_of(status) or 0.0)
         return lines + self._evaluation(_table_in(_table_in(status, "evaluation"), "last"))
+
+    def _after_pause(self) -> list[str]:
+        """Whether a pause of the launcher counts, by the run's own clock, once that is known."""
+        if self._pause is None:
+            return []
+        stood_s, before_s, ended_s = self._pause
+        if self._t_s - before_s >= stood_s / 2:
+            line = f"the launcher was held up for {stood_s:.0f} s, in which the run went on"
+        elif self._clock() - ended_s >= READ_S:
+            line = f"the run stood still for {stood_s:.0f} s, which do not count, and goes on"
+        else:
+            return []
+        self._pause = None
+        return [line]
 
     def _evaluation(self, look: Mapping[str, Any]) -> list[str]:
         """A line for the first evaluation of each kind that compares with no other."""

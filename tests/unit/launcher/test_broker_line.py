@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.base.pauses import Pauses
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.launcher.broker_line import BrokerLine
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.launcher.news import News
 from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.screen.terminal.view import View
@@ -123,6 +126,34 @@ def test_a_log_that_has_grown_too_large_is_said_and_shortened(tmp_path):
         launch.watch()
         assert [line for line in said if "its middle is dropped" in line]
         assert log.stat().st_blocks * 512 < MOST_BYTES // 4
+    finally:
+        launch.line.close()
+        launch.sockets.remove()
+        launch.crew.close()
+        launch.pinning.close()
+
+
+@pytest.mark.parametrize(
+    ("went_on", "says"),
+    [
+        (False, "the run stood still for 40 s, which do not count, and goes on"),
+        (True, "the launcher was held up for 40 s, in which the run went on"),
+    ],
+)
+def test_of_a_pause_the_launcher_says_what_the_runs_clock_says(tmp_path, went_on, says):
+    """Where it alone was stopped, as by a slow disk, the time counts, and its statuses have piled up."""
+    plan, said, now_s = topology.load("pendulum"), [], 0.0
+    launch, record = Launch(plan, RunFolder.create("run", str(tmp_path)), View()), RunRecord(plan)
+    launch.view.note, launch.pauses = said.append, Pauses(lambda: now_s)
+    launch.news = News(launch.folder, lambda: now_s)
+    try:
+        launch.hear_status(record.status("training", {}, 10.0))
+        now_s = 40.0
+        launch.heed_pause()
+        for tick in range(1, 6):
+            now_s += 0.5
+            launch.hear_status(record.status("training", {}, 10.0 + 40.0 * went_on + tick / 2))
+        assert said == [says]
     finally:
         launch.line.close()
         launch.sockets.remove()
