@@ -80,9 +80,9 @@ def core_shares(found: Any) -> str:
 
 
 def memory(size: float) -> str:
-    """Bytes in kB, MB or GB."""
+    """Bytes in kB, MB or GB; fewer than a thousand as they are."""
     if size < 1e6:
-        return f"{size / 1e3:.0f} kB"
+        return f"{size / 1e3:.0f} kB" if size >= 1e3 else f"{size:.0f} B"
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from spreeze_zmq.base.machine import program
 from spreeze_zmq.broker.problems import MISSING, NO_REPORT
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
-from spreeze_zmq.screen.terminal.numbers import decimal
+from spreeze_zmq.screen.terminal.numbers import decimal, memory
 from spreeze_zmq.screen.terminal.words import ended_by, plain_line
 from tests.unit.screen.terminal.drawn import LARGE, shown
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, report
@@ -107,6 +107,17 @@ def test_the_last_words_state_one_return():
     assert ended_by("minutes 0.50 >= 0.5", -143.7) == "0.5 minutes reached"
     assert ended_by("success 0.95 >= target", None) == "success 0.95 >= target"
     assert ended_by("interrupted by the user", -143.7) == "interrupted by the user"
+
+
+def test_a_few_bytes_are_told_from_none():
+    """As of a link that carries little."""
+    assert [memory(size) for size in (0.0, 40.4, 999.4, 1e3, 1.5e9)] == [
+        "0 B",
+        "40 B",
+        "999 B",
+        "1 kB",
+        "1.5 GB",
+    ]
 
 
 def test_a_small_return_is_told_from_zero():
