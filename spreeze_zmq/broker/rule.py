@@ -191,4 +191,4 @@ def _change(knob: Knob, value: int, why: str) -> Change:
 
 
 def _ratio(window: Window) -> str:
-    return f"replay ratio {window.measured_ratio:.1f} of {window.replay_ratio:g}"
+    return f"replay ratio {rate(window.measured_ratio)} of {window.replay_ratio:g}"

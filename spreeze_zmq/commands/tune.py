@@ -32,6 +32,7 @@ from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
+from spreeze_zmq.screen.terminal.numbers import decimal
 from spreeze_zmq.screen.terminal.view import View
 
 #: A count must stay settled for this long.
@@ -173,7 +174,7 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
         f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
         + (f", {sampler.options['envs']} environments in each" if "envs" in sampler.options else ""),
         f"expect: {rate(found['received_per_s'])} env steps and {rate(found['trained_per_s'])} trained "
-        f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
+        f"transitions a second, replay ratio {decimal(ratio['measured'])} of {ratio['target']:g}",
         f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "
         f"{100 * found['starved']:.0f} %",
         f"a sampler makes {rate(found['sampler_makes_per_s'])} samples a second, the learners could take "

@@ -189,7 +189,7 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Panel]:
     ratio, lag = status["replay_ratio"], status["policy_lag"]
     beside = [("policy lag", f"{lag.get('recent_p50', lag['p50']):,g}, at most {lag['max']:,g}")]
     if ratio["measured"] is not None:
-        beside.insert(0, ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"))
+        beside.insert(0, ("replay ratio", f"{decimal(ratio['measured'])} of {ratio['target']:g}"))
     if status.get("state") != ENDED and (used := efficiency(status.get("efficiency"))):
         beside.append(("learners use", used))
     names = {

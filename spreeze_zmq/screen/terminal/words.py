@@ -244,7 +244,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "critic_updates_per_s": _rate(status["critic_updates_per_s"], 1),
         "actor_updates": str(status["actor_updates"]),
         "actor_updates_per_s": _rate(status["actor_updates_per_s"], 1),
-        "replay_ratio": "-" if ratio is None else f"{ratio:.2f}",
+        "replay_ratio": _decimal(ratio),
         "policy_lag": f"{lag.get('recent_p50', lag['p50']):g}",
         "episodes": str(status["episodes"]["count"]),
         "training_return": _decimal(status["episodes"]["mean_return"]),

@@ -64,13 +64,17 @@ def test_the_reason_is_in_figures():
 
 
 def test_a_slow_run_gives_its_reasons_in_figures_too():
-    """Steps that take two seconds: 0 samples a second where it could take 2 was no reason for four."""
+    """Steps that take two seconds: 0 samples a second where it could take 2 was no reason for four. Nor was
+    a replay ratio of 0.1 the one of 0.05 that was kept.
+    """
     slow = Plant(sampler_wait_s=2.0, sampler_cpu_s=0.1, critic_cpu_s=0.07, actor_cpu_s=0.07)
     (_, _, grown), *_ = settle(slow, 1)[0]
     assert grown == (
         "samplers 1 -> 4: critic_learner starved 73 % of the time, 0.476 samples a second where it could "
         "take 1.8; replay ratio 8.0 of 8"
     )
+    (_, _, reason), *_ = settle(replace(NAPPING, replay_ratio=0.05), 1)[0]
+    assert reason.endswith("; replay ratio 0.05 of 0.05")
 
 
 class Deaf:

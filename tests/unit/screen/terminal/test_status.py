@@ -59,6 +59,13 @@ def test_the_last_frame_has_no_rates():
     assert not any(words in last for words in (" /s", "learners use", "busy"))
 
 
+def test_a_small_replay_ratio_is_told_from_none():
+    """As of thousands of environments on a GPU; the page has it so, too."""
+    status = {**LARGE, "replay_ratio": {"target": 0.002, "measured": 0.00194}}
+    assert "replay ratio 0.0019 of 0.002" in shown(status)
+    assert " replay_ratio=0.0019 policy_lag=" in plain_line(status, {})
+
+
 def test_data_alone_has_neither_a_replay_ratio_nor_env_steps():
     """Nothing is sampled that it could be kept to, or that a score could be after."""
     look = {**LARGE["evaluation"]["last"], "env_steps": 0}
