@@ -39,7 +39,7 @@ class Given:
         self.shape = space.shape or ()
         self._bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
         if isinstance(space, spaces.Box) and (np.isfinite(space.low) | np.isfinite(space.high)).any():
-            self._bounds = space.low, space.high
+            self._bounds = space.low.copy(), space.high.copy()  # an environment may change its own
 
     def copied(self, actions: NDArray[Any], num: int) -> NDArray[Any]:
         """A copy of ``actions`` for ``num`` environments in the space's dtype.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.schema import show
 from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.forms import part_in_words
 from spreeze_zmq.envs.make import make
 from spreeze_zmq.envs.spec import OWN_SPACES, EnvironmentSpec, spec_of
 
@@ -77,17 +78,14 @@ def check_same(spec: EnvironmentSpec, batch: BatchedEnv) -> None:
         raise InvalidEnvironment(
             f"{spec.id}: its {name} is {show(new)} here and was {show(old)} when its run began: "
             "bring back the code and the packages that it was begun with (see packages in its run.json), "
-            "or train again"
+            "or train again; where neither has changed, it must be made with the same spaces each time"
         )
 
 
 def _plain(value: Any) -> Any:
-    """A field's value for a line: of a part of an observation its path, its shape and its kind."""
+    """A field's value for a line."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if not isinstance(value, Mapping):
         return "none" if value is None else value
-    path, shape = value.get("path"), value.get("sizes") or value.get("shape")
-    pixels = " of pixels" if value.get("pixels") else ""
-    start = f" from {value['start']}" if value.get("start") else ""
-    return f"{'.'.join(map(str, path)) if isinstance(path, list) else path} {shape}{pixels}{start}"
+    return part_in_words(value)

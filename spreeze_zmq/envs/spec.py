@@ -172,7 +172,7 @@ def spec_of(
         **_action(env_id, action_space),
         "action_start": action_start(acted),
         "obs_parts": obs_parts(observed),
-        "obs_max": _declared_max(observation_space),
+        "obs_max": declared_max(observation_space),
     }
     return EnvironmentSpec(env_id, dict(kwargs), shape, dtype, max_episode_steps=limit, **found)
 
@@ -193,7 +193,7 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
     return tuple(int(n) for n in space.shape), "uint8" if space.dtype == np.uint8 else "float32"
 
 
-def _declared_max(space: Any) -> int | None:
+def declared_max(space: Any) -> int | None:
     """``obs_max`` of a Box."""
     most = int(space.high.max()) if space.dtype == np.uint8 else 0
     return most if 0 < most < BYTE_MAX else None
@@ -294,7 +294,7 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
         yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         pixels = {"pixels": True} if space.dtype == np.uint8 and len(space.shape) == 3 else {}
-        most = {"max": declared} if pixels and (declared := _declared_max(space)) else {}
+        most = {"max": declared} if pixels and (declared := declared_max(space)) else {}
         yield {"path": path, "shape": list(space.shape), **pixels, **most}
     else:
         raise TypeError(f"a {type(space).__name__} is not described")

@@ -22,6 +22,11 @@ def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return env.env if type(env) is TimeLimit else env
 
 
+def spaces_of(env: gymnasium.Env[Any, Any]) -> tuple[Any, Any]:
+    """The spaces of observations and actions."""
+    return env.observation_space, env.action_space
+
+
 def seed_spaces(env: gymnasium.Env[Any, Any], seed: int) -> None:
     """Give the spaces of an environment and its wrappers that have no generator yet one with this seed:
     Gymnasium would make it of noise, and what they draw would differ from run to run.

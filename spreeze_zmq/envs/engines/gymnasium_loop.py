@@ -21,8 +21,9 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
-from spreeze_zmq.envs.engines.fitting import fitted, seed_spaces, time_limit, without_limit
+from spreeze_zmq.envs.door import REWARDS, Observed, WrongReturn, five, flag, reward_of
+from spreeze_zmq.envs.engines.fitting import fitted, seed_spaces, spaces_of, time_limit, without_limit
+from spreeze_zmq.envs.forms import check_alike, difference, form_of
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
@@ -75,12 +76,17 @@ class GymnasiumLoop(BatchedEnv):
             seed_spaces(unfitted[row], seed_for(seed + row, 1))
             on_tick()
         self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
+        self._own = [without_limit(env) for env in unfitted]
+        self._spaces = [spaces_of(env) for env in self._own]
+        self._form = form_of(*self._spaces[0])
+        for row, own in enumerate(self._spaces):
+            check_alike(env_id, row, form_of(*own), self._form)
         one, limit = unfitted[0], time_limit(unfitted[0])
         self._observed = Observed(self.envs[0].observation_space)
         spaces = self._observed.space, self.envs[0].action_space
         own_limit = int(one._max_episode_steps) if type(one) is TimeLimit else None
         super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
-        self.own_spaces = one.observation_space, one.action_space
+        self.own_spaces = self._spaces[0]
         self.on_tick = on_tick
         self.spec, self.render_mode = one.spec, one.render_mode
         self.metadata = {**(one.metadata or {}), **type(self).metadata}
@@ -181,6 +187,7 @@ class GymnasiumLoop(BatchedEnv):
             try:
                 own = {} if options is None else {"options": options}  # not every reset() takes them
                 returned = self.envs[row].reset(seed=seed, **own)
+                self._check_spaces(row)
                 obs, info = self._observed.after_reset(returned)
                 if self._mask_of is None:
                     return obs, info
@@ -190,6 +197,15 @@ class GymnasiumLoop(BatchedEnv):
                 self._raised(row, "reset", error)
                 seed = self._repair(row)
                 self._failed.discard(row)
+
+    def _check_spaces(self, row: int) -> None:
+        """Raise WrongReturn if a reset has given an environment spaces of another form."""
+        now, before = spaces_of(self._own[row]), self._spaces[row]
+        if now[0] is before[0] and now[1] is before[1]:
+            return
+        if said := difference(form_of(*now), self._form):
+            raise WrongReturn(f"with other spaces than it was made with, {said}")
+        self._spaces[row] = now
 
     def _keep(self) -> Any:
         return [keep_env(env) for env in self.envs]
@@ -208,6 +224,8 @@ class GymnasiumLoop(BatchedEnv):
                 one = without_limit(self._make_one(row))
                 seed_spaces(one, seed_for(self._seed + row, 1))
                 self.envs[row] = fitted(self.env_id, one)
+                self._own[row], self._spaces[row] = one, spaces_of(one)
+                check_alike(self.env_id, row, form_of(*self._spaces[row]), self._form)
                 break
             except InvalidEnvironment as error:  # it could be made before: perhaps it can again
                 self._fail(row, f"could not be replaced: {error}", error)

@@ -25,6 +25,7 @@ from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import EnvironmentFault, Failures, printable, shortened, traceback_of
+from spreeze_zmq.envs.forms import check_alike, form_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, STOPS, UNIT, Slots
@@ -62,7 +63,8 @@ class WorkerForkServer:
         channels: the workers' ends of their channels, for requests from the batch, and failures and infos to
             it; a restarted worker inherits its predecessor's.
         settings: plain data, the same for all workers: ``env_id``, ``kwargs`` and ``backend`` as for
-            ``envs.make``, ``seed``, ``options`` for ``Choice.make``, and the ``units`` of each worker.
+            ``envs.make``, ``seed``, ``options`` for ``Choice.make``, the ``form`` of the spaces, and the
+            ``units`` of each worker.
 
     Attributes:
         restarts: how often each worker has been restarted.
@@ -194,6 +196,7 @@ class Worker:
             own = {**options, "first_index": options["first_index"] + first}
             env = choice.make(count, seed + first, **own)
             env.first_row, env.num_rows, env.restarts = first, len(self.slots.reward), restarts
+            check_alike(env.env_id, own["first_index"], form_of(*env.own_spaces), settings["form"])
             env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
             env.whole_rows = True  # the batch parts masks from observations
             if isinstance(env, GymnasiumLoop):

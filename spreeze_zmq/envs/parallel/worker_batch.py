@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.forms import form_of
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.parallel.dispatcher import Dispatcher
 from spreeze_zmq.envs.parallel.pool import Slots, WorkerPool, arrays_for, check_options, divide
@@ -36,7 +37,7 @@ class WorkerBatch(BatchedEnv):
         num_workers: number of processes, at most ``num_envs``.
         batch_size: number of environments that ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        settings: plain data, see ``WorkerForkServer``; seed and units are added here.
+        settings: plain data, see ``WorkerForkServer``; seed, units and form are added here.
         step_timeout_s: seconds after which one environment's step, or reset, counts as hanging; ``None`` for
             never.
         on_tick: called a few times a second while the batch waits for workers.
@@ -70,7 +71,9 @@ class WorkerBatch(BatchedEnv):
         row = spaces[0] if self.masks is None else self.masks.space(spaces[0].dtype)
         self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, row, spaces[1]))
         self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
-        self.pool = WorkerPool(slots, {**settings, "seed": seed, "units": units})
+        self.pool = WorkerPool(
+            slots, {**settings, "seed": seed, "units": units, "form": form_of(*self.own_spaces)}
+        )
         start_timeout_s = max(start_timeout_s, step_timeout_s or math.inf)
         self._steps = Dispatcher(self, self.pool, units, self._length, on_tick, start_timeout_s)
         self._rows, self._unit_of = self._steps.rows, self._steps.unit_of

@@ -2,6 +2,9 @@
 also where all shapes are as they were.
 """
 
+import json
+import os
+
 import gymnasium
 import numpy as np
 import pytest
@@ -14,17 +17,23 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.evaluation.arena import Arena
 from spreeze_zmq.evaluation.stage import open_stage
 
-#: What the module's code says now; a test writes another.
-CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail"), "camera": np.uint8, "start": 0, "dict": False}
+#: What the module's code says, unless a test writes another to this variable, which workers have, too.
+CODE = {"high": (80.0, 1.0), "parts": ("hook", "rail"), "camera": "uint8", "start": 0, "dict": False}
+CHANGED = "CODE_OF_TEST_SAME"
+
+
+def code(name):
+    """What the code says now."""
+    return {**CODE, **json.loads(os.environ.get(CHANGED, "{}"))}[name]
 
 
 class Crane(gymnasium.Env):
-    """As ``CODE`` has it."""
+    """As the code has it."""
 
     def __init__(self):
-        parts = {name: Box(-9, 9, (2,), np.float64) for name in CODE["parts"]}
-        self.observation_space = Dict({"camera": Box(0, 255, (1, 1, 3), CODE["camera"]), **parts})
-        self.action_space = Box(np.zeros(2, np.float32), np.array(CODE["high"], np.float32))
+        parts = {name: Box(-9, 9, (2,), np.float64) for name in code("parts")}
+        self.observation_space = Dict({"camera": Box(0, 255, (1, 1, 3), code("camera")), **parts})
+        self.action_space = Box(np.zeros(2, np.float32), np.array(code("high"), np.float32))
 
     def reset(self, *, seed=None, options=None):
         """Begin."""
@@ -37,8 +46,8 @@ class Crane(gymnasium.Env):
 
     def observed(self):
         """All zeros."""
-        camera = np.zeros((1, 1, 3), CODE["camera"])
-        return {"camera": camera, **{name: np.zeros(2) for name in CODE["parts"]}}
+        camera = np.zeros((1, 1, 3), code("camera"))
+        return {"camera": camera, **{name: np.zeros(2) for name in code("parts")}}
 
 
 CHANGES = {
@@ -48,7 +57,7 @@ CHANGES = {
         r'obs_parts\[1\] is "gantry \[2\]" here and was "hook \[2\]" when its run began',
     ),
     "pixels": (
-        {"camera": np.float32},
+        {"camera": "float32"},
         r'obs_parts\[0\] is "camera \[1, 1, 3\]" here and was "camera \[1, 1, 3\] of pixels"',
     ),
 }
@@ -68,19 +77,18 @@ def test_changed_code_is_refused_where_shapes_are_the_same(reader, change, monke
     changed, said = CHANGES[change]
     spec = envs.probe(f"{__name__}:Crane")
     READERS[reader](spec)
-    for name, value in changed.items():
-        monkeypatch.setitem(CODE, name, value)
+    monkeypatch.setenv(CHANGED, json.dumps(changed))
     with pytest.raises(InvalidEnvironment, match=said):
         READERS[reader](spec)
 
 
 class Lamp(gymnasium.Env):
-    """Its actions count from where ``CODE`` says; what it sees stands alone, or in a Dict."""
+    """Its actions count from where the code says; what it sees stands alone, or in a Dict."""
 
     def __init__(self):
         alone = Box(-9, 9, (2,), np.float32)
-        self.observation_space = Dict({"lux": alone}) if CODE["dict"] else alone
-        self.action_space = Discrete(3, start=CODE["start"])
+        self.observation_space = Dict({"lux": alone}) if code("dict") else alone
+        self.action_space = Discrete(3, start=code("start"))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +102,6 @@ def test_what_was_empty_and_no_longer_is_differs(name, value, said, monkeypatch)
     """Actions that count from another number; a Box that became a Dict of the same size."""
     spec = EnvironmentSpec.from_dict(envs.probe(f"{__name__}:Lamp").to_dict())
     envs.remade(spec, 1).close()
-    monkeypatch.setitem(CODE, name, value)
+    monkeypatch.setenv(CHANGED, json.dumps({name: value}))
     with pytest.raises(InvalidEnvironment, match=said):
         envs.remade(spec, 1)
