@@ -223,7 +223,8 @@ def part_encoders(env: EnvironmentSpec, options: Any) -> Parts:
     others a linear layer.
     """
     scaled = options.normalize_observations or env.obs_dtype == "uint8"
-    return nn.Parts([_form(part, scaled) for part in env.obs_parts], options.activation)
+    forms = [_form(part, scaled) for part in env.obs_parts]
+    return nn.Parts([form for form in forms if form.width], options.activation)
 
 
 def _form(part: Mapping[str, Any], scaled: bool) -> Any:
@@ -251,7 +252,7 @@ _BY_SIDE = (("nature_cnn", NATURE_PIXELS), ("fine_cnn", LEAST_PIXELS["fine_cnn"]
 def _is_image(part: Mapping[str, Any]) -> bool:
     """Whether an entry of ``obs_parts`` is an image of ``LEAST_PART`` pixels each way or more."""
     shape = tuple(part["shape"])
-    if "sizes" in part or len(shape) != 3:
+    if "sizes" in part or len(shape) != 3 or 0 in shape:
         return False
     sides = shape[:2] if has_channels_last(shape) else shape[1:]
     return bool(min(sides) >= LEAST_PART)

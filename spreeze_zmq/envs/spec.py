@@ -215,9 +215,10 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
     if loose := loose_bounds(space.low, space.high):
         return {**box, "loose_bounds": loose, "action_limits": action_limits(space.low, space.high)}
     if not (low < high).all():
+        narrow = " in float32, in which policies act" if (space.low < space.high).all() else ""
         raise InvalidEnvironment(
             f"{env_id}: its lowest actions {space.low.tolist()} are not all below its highest"
-            f" {space.high.tolist()} (numbers that can be one alone are left out with"
+            f" {space.high.tolist()}{narrow} (numbers that can be one alone are left out with"
             " gymnasium.wrappers.TransformAction, which puts them back)"
         )
     return {**box, "action_low": low, "action_high": high}
@@ -293,7 +294,8 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
         sizes, start = space.nvec.ravel().tolist(), space.start.ravel().tolist()
         yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
-        pixels = {"pixels": True} if space.dtype == np.uint8 and len(space.shape) == 3 else {}
+        is_image = space.dtype == np.uint8 and len(space.shape) == 3 and 0 not in space.shape
+        pixels = {"pixels": True} if is_image else {}
         most = {"max": declared} if pixels and (declared := declared_max(space)) else {}
         yield {"path": path, "shape": list(space.shape), **pixels, **most}
     else:

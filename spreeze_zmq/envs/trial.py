@@ -29,7 +29,7 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.base.usage import served_s
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.door import RESET, STEP, expected_reward
+from spreeze_zmq.envs.door import RESET, STEP, expected_reward, shown
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.engines.fitting import without_limit
 from spreeze_zmq.envs.facts import facts_of, failed_later
@@ -206,7 +206,7 @@ class _Trial:
             self._refuse("step", f"returned {_shown(result)}; {STEP}")
         self._check_observation("step", result[0])
         if np.shape(result[1]) != () or not _is_finite(result[1]):
-            self._refuse("step", f"returned the reward {result[1]!r}; {expected_reward(result[1])}")
+            self._refuse("step", f"returned the reward {shown(result[1])}; {expected_reward(result[1])}")
 
     def _call(self, name: str, expected: str, *arguments: Any, **named: Any) -> Any:
         try:
@@ -255,7 +255,7 @@ class _Trial:
 def _is_finite(value: Any) -> bool:
     try:
         return bool(np.isfinite(np.asarray(value, np.float64)).all())
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return False
 
 

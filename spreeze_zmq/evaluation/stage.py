@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last
+from spreeze_zmq.base.importing import loaded
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.evaluation import as_text
 from spreeze_zmq.plan.plan import PAGE
@@ -90,8 +92,8 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
         task: Any = env.task
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
     own: Any = _unwrapped(env) if env.envs else None
-    if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
-        step_s = float(getattr(own, "dt", None) or 1.0 / steps_per_s(env.metadata))
+    if _is_simulated(own):
+        step_s = positive(getattr(own, "dt", None)) or 1.0 / steps_per_s(env.metadata)
         return Stage(env, step_s, model=own.model, qpos=lambda: _unwrapped(env).data.qpos.copy())
     env.close()
     return _with_pictures(spec, number)
@@ -99,7 +101,25 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
 
 def steps_per_s(metadata: Mapping[str, Any]) -> float:
     """Steps of an environment in one simulated second, as its metadata have them."""
-    return float(metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
+    return positive(metadata.get("render_fps")) or DEFAULT_STEPS_PER_S
+
+
+def positive(stated: Any) -> float | None:
+    """A number above 0 that an environment states; None where it states something else."""
+    try:
+        number = float(stated)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return number if 0.0 < number < math.inf else None
+
+
+def _is_simulated(own: Any) -> bool:
+    """Whether an environment holds a model and the data of MuJoCo, under the names of Gymnasium's own."""
+    mujoco: Any = loaded("mujoco")
+    kinds = (("model", "MjModel"), ("data", "MjData"))
+    return mujoco is not None and all(
+        isinstance(getattr(own, name, None), getattr(mujoco, kind)) for name, kind in kinds
+    )
 
 
 def _unwrapped(env: BatchedEnv) -> Any:
@@ -143,7 +163,7 @@ def rendered(picture: Any) -> NDArray[np.uint8]:
     if low < 0 or high > 255:
         raise InputError(f"render() gave {image.dtype} of {low} to {high}: expected 0 to 255")
     image = image[..., :3] if image.shape[-1] > 1 else np.repeat(image, 3, axis=-1)
-    return np.ascontiguousarray(image, np.uint8)
+    return np.array(image, np.uint8, order="C")  # a copy: it may draw each picture in the same memory
 
 
 def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:

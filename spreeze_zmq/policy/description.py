@@ -23,12 +23,12 @@ def count(table: Mapping[str, Any], name: str) -> int:
     return _count(name, table[name])
 
 
-def counts(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """The list ``name`` of integers, each at least 1. Raises as :func:`count`."""
+def counts(table: Mapping[str, Any], name: str, least: int = 1) -> tuple[int, ...]:
+    """The list ``name`` of integers, each at least ``least``. Raises as :func:`count`."""
     values = table[name]
     if not isinstance(values, list | tuple) or not values:
         raise ValueError(f"{name} is {values!r:.60}, expected a list of numbers")
-    return tuple(_count(name, value) for value in values)
+    return tuple(_count(name, value, least) for value in values)
 
 
 def number(table: Mapping[str, Any], name: str, default: float | None = None) -> float:
@@ -50,9 +50,9 @@ def numbers_in_order(table: Mapping[str, Any], lower: str, upper: str) -> tuple[
     return low, high
 
 
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r:.60}, expected an integer of at least 1")
+def _count(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r:.60}, expected an integer of at least {least}")
     return value
 
 

@@ -40,7 +40,7 @@ class ObservationPart:
         path = tuple(table["path"])
         if not all(isinstance(key, str | int) for key in path):
             raise ValueError(f"path is {path!r:.60}, expected a list of names and numbers")
-        shape = counts(table, "shape") if table["shape"] else ()
+        shape = counts(table, "shape", least=0) if table["shape"] else ()
         if "sizes" not in table:
             return cls(path, shape)
         sizes, start = counts(table, "sizes"), tuple(table["start"])

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatdim, flatten
 from gymnasium.wrappers import TimeLimit, TransformAction
 
-from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
 from spreeze_zmq.envs.kept import spaces_in
 from spreeze_zmq.envs.spec import members
 
@@ -85,9 +85,13 @@ def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Sp
     Raises:
         InvalidEnvironment: it has none.
     """
-    space = getattr(env, name, None)
-    if space is None:
-        raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
+    try:
+        space = getattr(env, name)
+    except AttributeError as error:
+        said = f", {in_one_line(error)}" * hasattr(type(env), name)  # of a property
+        is_wrapper = isinstance(env, gymnasium.Wrapper)
+        how = "super().__init__(env) sets what a Wrapper needs" if is_wrapper else f"set self.{name}"
+        raise InvalidEnvironment(f"{env_id}: it has no {name}{said} ({how} in its __init__)") from None
     if not isinstance(space, gymnasium.Space):
         kind = f"{type(space).__module__}.{type(space).__qualname__}"
         raise InvalidEnvironment(
@@ -105,6 +109,8 @@ def _unfit_part(
         Its path in the observation and its class; None if the whole space flattens.
     """
     if isinstance(space, Dict | Tuple):
+        if not members(space):
+            return path, f"{type(space).__name__} without parts"
         found = [_unfit_part(part, (*path, key)) for key, part in members(space)]
         return next((part for part in found if part is not None), None)
     try:  # of a class of the user's, each method may raise

@@ -1,10 +1,13 @@
 """Environments that are legal by Gymnasium's interface, and odd."""
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from tests.unit.envs.mistaken_environments import Right
 
+#: The least of int64, which has no absolute value.
+LEAST = np.iinfo(np.int64).min
 #: Spaces of observations and actions that depend on a number, by what differs.
 VARIED = {
     "bounds": lambda number: (None, Box(-1.0 - number, 1.0 + number, (1,))),
@@ -45,3 +48,25 @@ class Varied(Right):
     def step(self, action):
         """Any observation of its space."""
         return self.observation_space.sample(), *super().step(action)[1:]
+
+
+class Bare(gymnasium.Wrapper):
+    """Sets what it wraps by itself."""
+
+    def __init__(self):
+        self.env = Right()
+
+
+def odd(of):
+    """One whose step pays, or whose spaces are, what no policy takes."""
+    env = Right()
+    if of == "huge":
+        env.step = lambda action: (np.zeros(3, np.float32), 10**400, False, False, {})
+    elif of == "no parts":
+        env.observation_space = Dict({"a": Dict({})})
+    elif of == "narrow":
+        env.action_space = Box(np.array([1e8, 0.0]), np.array([1e8 + 4, 1.0]), dtype=np.float64)
+    elif of == "least":
+        env.observation_space = Box(LEAST, -(LEAST + 1), (3,), np.int64)
+        env.reset = lambda **_: (np.full(3, LEAST), {})
+    return env

@@ -29,6 +29,9 @@ SPACES = {
         (spaces.Discrete(5, start=2, dtype=np.uint64), spaces.MultiDiscrete([200, 100], dtype=np.uint8))
     ),
     "multi-binary": spaces.MultiBinary(3),
+    "empty": spaces.Tuple(
+        (spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Box(-1.0, 1.0, (0, 3), np.float32))
+    ),
     "text": spaces.Dict({"word": spaces.Text(3, min_length=3)}),
 }
 

@@ -27,10 +27,12 @@ class Drawn(gymnasium.Env):
 
     def __init__(self, form="rgb", render_mode=None):
         self.form, self.render_mode, self.t = form, render_mode, 0
+        self.canvas = np.zeros((SIZE, SIZE, 3), np.uint8)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
+        self.canvas[:] = self.picture()
         return np.zeros(3, np.float32), {}
 
     def step(self, action):
@@ -39,6 +41,14 @@ class Drawn(gymnasium.Env):
 
     def render(self):
         """A picture of the form."""
+        picture = self.picture()
+        if self.form != "same memory":
+            return picture
+        self.canvas[:] = picture
+        return self.canvas
+
+    def picture(self):
+        """A new one."""
         grey = np.full((SIZE, SIZE + 2 * self.t * (self.form == "grows")), 200 - 40 * self.t, np.uint8)
         if self.form == "grey":
             return grey[..., None]
@@ -73,9 +83,11 @@ def filmed(path, name, form=None, num_obs=3):
     return made, np.frombuffer(shown, np.uint8).reshape(-1, 3 * SIZE * SIZE).mean(1)
 
 
-@pytest.mark.parametrize("form", ["rgb", "grey"])
+@pytest.mark.parametrize("form", ["rgb", "grey", "same memory"])
 def test_a_video_has_the_pictures_that_the_environment_drew(tmp_path, form):
-    """Grey ones as grey ones, as many as are said, the last one too, which only a reset follows."""
+    """Grey ones as grey ones, those of one array too; as many as are said, with the last one, which only a
+    reset follows.
+    """
     made, shown = filmed(tmp_path / "run.mp4", "Drawn", form)
     assert made.num_frames == len(shown) == 6
     assert np.allclose(shown, [200, 160, 120, 80, 40, 0], atol=4)

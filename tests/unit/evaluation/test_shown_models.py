@@ -1,6 +1,7 @@
 """How a MuJoCo model is shown that says little about itself."""
 
 from contextlib import closing
+from types import SimpleNamespace
 
 import gymnasium
 import mujoco
@@ -9,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from spreeze_zmq import envs
-from spreeze_zmq.evaluation.stage import open_stage
+from spreeze_zmq.evaluation.stage import DEFAULT_STEPS_PER_S, open_stage
 from spreeze_zmq.evaluation.video.camera import following
 
 FREE, TRACKING = int(mujoco.mjtCamera.mjCAMERA_FREE), int(mujoco.mjtCamera.mjCAMERA_TRACKING)
@@ -38,7 +39,9 @@ class Simulated(gymnasium.Env):
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     metadata = {"render_fps": 10}  # noqa: RUF012
 
-    def __init__(self):
+    def __init__(self, states=None):
+        if states is not None:
+            self.metadata, self.dt = {"render_fps": states}, states
         self.model = mujoco.MjModel.from_xml_string("<mujoco/>")
         self.data = mujoco.MjData(self.model)
 
@@ -56,3 +59,27 @@ def test_a_model_is_shown_at_the_speed_that_its_environment_states():
     with closing(stage.env):
         assert stage.model is not None
         assert stage.step_s == 0.1
+
+
+@pytest.mark.parametrize("states", ["0.05 s", -1.0, float("nan"), 10**400, (3,)])
+def test_what_is_no_speed_is_none(states):
+    """Neither a page nor a film divides by it."""
+    stage = open_stage(envs.probe(f"{__name__}:Simulated", {"states": states}))
+    with closing(stage.env):
+        assert stage.step_s == 1 / DEFAULT_STEPS_PER_S
+
+
+class Learned(Simulated):
+    """Its model is a network, and its data are no simulation's."""
+
+    def __init__(self):
+        self.model = np.zeros(3)
+        self.data = SimpleNamespace(qpos=[1.0, 2.0])
+
+
+def test_a_model_that_is_not_mujocos_is_not_shown_as_one():
+    """It has pictures, or none."""
+    stage = open_stage(envs.probe(f"{__name__}:Learned"))
+    with closing(stage.env):
+        assert stage.model is None
+        assert "has no picture to show" in stage.why_not
