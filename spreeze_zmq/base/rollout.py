@@ -207,7 +207,10 @@ def within_limits(array: NDArray[Any]) -> bool:
             return True
         return bool(array.min() >= -LARGEST and array.max() <= LARGEST)  # the least int64 has no abs()
     flat = array.ravel() if array.dtype.itemsize > 2 else array.ravel().astype(np.float32)
-    return bool(flat.dot(flat) <= _LARGEST_SUM)
+    try:
+        return bool(flat.dot(flat) <= _LARGEST_SUM)
+    except (FloatingPointError, RuntimeWarning):  # an environment may have made such warnings errors
+        return False
 
 
 def odd_number(array: NDArray[Any]) -> str:

@@ -19,6 +19,7 @@ from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, overlay, select,
 from spreeze_zmq.envs.kept import KeptRows
 from spreeze_zmq.envs.masks import Behind
 from spreeze_zmq.envs.seeds import seeds_of
+from spreeze_zmq.envs.settings import called, theirs
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.task import Task
@@ -141,12 +142,12 @@ class BatchedEnv(KeptRows):
         rows = self._all_rows if mask is None else np.flatnonzero(mask)
         first_seed = self._seed if seed is None and not self._started else seed
         seeds = seeds_of(self.env_id, self.num_envs, first_seed)
-        tolerance = nullcontext() if self._started else self.failures.none_tolerated()
-        self._started = True
+        is_first, self._started = not self._started, True
+        tolerance = self.failures.none_tolerated() if is_first else nullcontext()
         self._stepped = self._stepping = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        with tolerance:
+        with tolerance, theirs() if is_first else nullcontext():
             first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
         obs[rows] = first
@@ -180,7 +181,7 @@ class BatchedEnv(KeptRows):
         actions = self._for_step(actions, self.num_envs)
         self._num_steps += 1
         self._length += 1
-        obs, reward, terminated, truncated, info = self._advance(actions)
+        obs, reward, terminated, truncated, info = called(self._advance, actions)
         truncated = truncated | (self._length >= self._limit)
         failed = self._find_failed(obs, reward)
         if failed is not None:

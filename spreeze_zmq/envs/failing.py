@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, overlay
+from spreeze_zmq.envs.processes import end_fork
 from spreeze_zmq.envs.seeds import seed_after_failure
+from spreeze_zmq.envs.settings import called
 
 
 class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -36,6 +39,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._length = np.zeros(num_envs, np.int64)
         self._seed = seed
         self._failed: set[int] = set()
+        self._pid = os.getpid()
 
     def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
@@ -86,7 +90,11 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error, mild=mild)
 
     def _raised(self, rows: int | Sequence[int], method: str, error: BaseException) -> None:
-        """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again."""
+        """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again. A
+        process that an environment has forked ends here, as it would by itself.
+        """
+        if os.getpid() != self._pid:
+            end_fork(error)
         let_interrupts_pass(error)
         if isinstance(error, WrongReturn):
             place = self._place(rows if isinstance(rows, int) else rows[0], method)
@@ -97,7 +105,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _begin(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows``, and again those whose first observation is not finite."""
-        first, info = self._restart(rows, seeds, options)
+        first, info = called(self._restart, rows, seeds, options)
         while not within_limits(first) and (odd := dict(odd_rows(first))):
             bad = list(odd)
             again = rows[bad]
@@ -106,7 +114,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._failed.clear()
             first = first.copy()
             new_seeds = [self._repair(row) for row in again.tolist()]
-            first[bad], reset_info = self._restart(again, new_seeds, options)
+            first[bad], reset_info = called(self._restart, again, new_seeds, options)
             mask = np.zeros(self.num_envs, np.bool_)
             mask[again] = True
             info = overlay(info, reset_info, mask)

@@ -12,6 +12,7 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import ENGINES, LIBRARIES, engine_of
 from spreeze_zmq.envs.numbering import NAME, has_number, numbered
+from spreeze_zmq.envs.settings import theirs
 from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
 
@@ -40,6 +41,7 @@ class EngineChoice:
         """Whether its engine reads action masks."""
         return self.source is not None and self.task is None
 
+    @theirs()
     def make(
         self,
         num_envs: int,
@@ -88,6 +90,7 @@ class EngineChoice:
         env.backend_reason = self.reason
         return env
 
+    @theirs()
     def make_one(self, number: int, num_envs: int = 1) -> gymnasium.Env[Any, Any]:
         """One environment with its number, of ``num_envs`` in this process; raises as ``envs.make`` does."""
         assert self.source is not None
@@ -105,6 +108,7 @@ class EngineChoice:
             raise InvalidEnvironment(f"{error} ({beside} arguments: {how}; {A_PROCESS_EACH})") from error
 
 
+@theirs()
 def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> EngineChoice:
     """Choose the engine for an environment.
 

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import psutil
 
@@ -129,6 +130,21 @@ def forked(run: Callable[[], object]) -> ChildProcess:
         finally:
             os._exit(1)
     return _Fork(pid)
+
+
+def end_fork(error: BaseException) -> NoReturn:
+    """End this process, which an environment has forked, as its ``error`` would by itself: all that it has
+    inherited is its parent's, and no part of a run goes on in it.
+    """
+    code = 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        traceback.print_exception(error)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def wait_for(done: Callable[[], bool]) -> None:

@@ -28,6 +28,7 @@ from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
 from spreeze_zmq.envs.kept import keep_env, put_env_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
 from spreeze_zmq.envs.seeds import seed_for
+from spreeze_zmq.envs.settings import theirs
 from spreeze_zmq.envs.unstable import UNSTABLE, listen, stop_clock
 
 log = logging.getLogger("spreeze.envs")
@@ -231,6 +232,7 @@ class GymnasiumLoop(BatchedEnv):
                 self._fail(row, f"could not be replaced: {error}", error)
         self._steps[row] = self.envs[row].step
 
+    @theirs()
     def _close_one(self, row: int) -> None:
         """Close one environment; what it raises is only logged, since nothing depends on it any more."""
         try:
@@ -252,6 +254,7 @@ class GymnasiumLoop(BatchedEnv):
         """
         return self.call("render")
 
+    @theirs()
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method (or read an attribute) of each environment.
 

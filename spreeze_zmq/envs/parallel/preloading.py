@@ -14,6 +14,7 @@ from gymnasium.envs.registration import load_env_creator
 from spreeze_zmq.base.files import memory_file
 from spreeze_zmq.envs.parallel.pool import STOPS
 from spreeze_zmq.envs.processes import descendants, end
+from spreeze_zmq.envs.settings import theirs
 from spreeze_zmq.envs.source import find
 
 
@@ -40,6 +41,7 @@ def read_and_preload() -> dict[str, Any]:
     return settings
 
 
+@theirs()
 def preload(env_id: str) -> None:
     """Import the environment's modules."""
     with contextlib.suppress(Exception):  # workers report it

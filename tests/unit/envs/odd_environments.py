@@ -1,5 +1,10 @@
 """Environments that are legal by Gymnasium's interface, and odd."""
 
+import logging.config
+import os
+import sys
+import warnings
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
@@ -70,3 +75,57 @@ def odd(of):
         env.observation_space = Box(LEAST, -(LEAST + 1), (3,), np.int64)
         env.reset = lambda **_: (np.full(3, LEAST), {})
     return env
+
+
+class Strict(Right):
+    """Has NumPy raise where a number overflows or rounds to 0, makes warnings errors, and logs for itself
+    alone. It pays 1 where that holds, and gives a number beyond all bounds in its second step.
+
+    Args:
+        at: when it says so, "made" or "reset".
+    """
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float32)
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+        if at == "made":
+            self.set_up()
+
+    def set_up(self):
+        """As many modules do when they are imported."""
+        np.seterr(all="raise")
+        warnings.simplefilter("error")
+        logging.config.dictConfig({"version": 1})
+        logging.disable(logging.CRITICAL)
+
+    def reset(self, *, seed=None, options=None):
+        """Begin."""
+        if self.at == "reset":
+            self.set_up()
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        """Go on."""
+        obs, _, *others = super().step(action)
+        obs[0] = 1e30 if self.steps == 2 else 0.0
+        return obs, float(np.geterr()["under"] == "raise"), *others
+
+
+class Forks(Right):
+    """Has a process of its own work out each step, which ends as ``ends`` says; pays its exit code."""
+
+    def __init__(self, ends):
+        super().__init__()
+        self.ends = ends
+
+    def step(self, action):
+        """Go on."""
+        pid = os.fork()
+        if pid == 0:
+            if self.ends == "raises":
+                raise OSError("no such device")
+            sys.exit({"well": None, "with a code": 3, "in words": "no such device"}[self.ends])
+        obs, _, *others = super().step(action)
+        return obs, float(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])), *others

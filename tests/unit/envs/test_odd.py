@@ -1,5 +1,8 @@
 """What is legal by Gymnasium's interface and odd works, or is refused in one line that says why."""
 
+import os
+from contextlib import closing
+
 import pytest
 
 from spreeze_zmq import envs
@@ -26,3 +29,17 @@ def test_what_no_policy_takes_is_refused_in_a_line_that_says_why(name, kwargs, s
     """Not by an exception of this package's own, nor by what is not the case."""
     with pytest.raises(InvalidEnvironment, match=said):
         envs.try_out(f"{ODD}:{name}", kwargs)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(("ends", "code"), [("well", 0), ("with a code", 3), ("in words", 1), ("raises", 1)])
+def test_a_process_that_an_environment_forks_ends_and_does_not_go_on_as_its_sampler(num_workers, ends, code):
+    """By what it raises, as it would without a batch around it; the environment itself has not failed."""
+    pid = os.getpid()
+    with closing(envs.make(f"{ODD}:Forks", 1, num_workers=num_workers, ends=ends, max_failures=0)) as env:
+        env.reset()
+        reward = env.step(env.random_actions())[1]
+        if os.getpid() != pid:
+            os._exit(99)
+        assert reward.tolist() == [code]
+    assert not envs.look(f"{ODD}:Forks", {"ends": ends}).fault
