@@ -85,13 +85,16 @@ def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Sp
     Raises:
         InvalidEnvironment: it has none.
     """
+    space, said, how = None, "", f"set self.{name}"
     try:
         space = getattr(env, name)
     except AttributeError as error:
-        said = f", {in_one_line(error)}" * hasattr(type(env), name)  # of a property
-        is_wrapper = isinstance(env, gymnasium.Wrapper)
-        how = "super().__init__(env) sets what a Wrapper needs" if is_wrapper else f"set self.{name}"
-        raise InvalidEnvironment(f"{env_id}: it has no {name}{said} ({how} in its __init__)") from None
+        if hasattr(type(env), name):  # a property
+            said = f", {in_one_line(error)}"
+        if isinstance(env, gymnasium.Wrapper):
+            how = "super().__init__(env) sets what a Wrapper needs"
+    if space is None:
+        raise InvalidEnvironment(f"{env_id}: it has no {name}{said} ({how} in its __init__)")
     if not isinstance(space, gymnasium.Space):
         kind = f"{type(space).__module__}.{type(space).__qualname__}"
         raise InvalidEnvironment(

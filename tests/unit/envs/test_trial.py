@@ -112,7 +112,7 @@ def test_what_keeps_a_look_from_being_complete_is_a_remark(name, said):
         (
             "SeveralRewards",
             "step",
-            "step returned the reward array([1., 2.]); expected a finite number (mo_",
+            "step returned the reward [1. 2.]; expected a finite number (mo_",
         ),
         ("Weighted", "reward", "step raised AttributeError: 'Weighted' object has no attribute 'weights'"),
     ],
