@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment, definition_of, in_one_line, is_users, place_of
 from spreeze_zmq.base.rollout import odd_number
+from spreeze_zmq.envs.settings import called
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 #: The parts of a goal environment's observation.
@@ -123,9 +124,9 @@ class GoalRewards:
         pair = [self._own(goals) for goals in (achieved, desired)]
         try:
             found = (
-                function(*pair, {})
+                called(function, *pair, {})
                 if in_batches
-                else [function(*both, {}) for both in zip(*pair, strict=True)]
+                else [called(function, *both, {}) for both in zip(*pair, strict=True)]
             )
         except Exception as error:
             place = place_of(error)

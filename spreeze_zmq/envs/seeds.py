@@ -56,6 +56,22 @@ def shared_generators_seeded(seed: int) -> Iterator[None]:
         after.manual_seed(seed)
 
 
+@contextmanager
+def shared_generators_kept() -> Iterator[None]:
+    """Leave what ``random``, ``np.random`` and ``torch`` draw from as it was before the body, which may seed
+    or use them.
+    """
+    torch, states = loaded("torch"), (random.getstate(), np.random.get_state())
+    drawn = None if torch is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        if torch is not None:
+            torch.set_rng_state(drawn)
+
+
 def seed_shared_generators(seed: int) -> None:
     """Seed what ``random`` and ``np.random`` draw from; NumPy takes the last 32 bits."""
     random.seed(seed)

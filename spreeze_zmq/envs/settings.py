@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from spreeze_zmq.base.importing import loaded
+
 _P, _T = ParamSpec("_P"), TypeVar("_T")
 
-#: How NumPy handles floating-point errors in the code of this process's environments, where that has set it.
+#: What the code of this process's environments has set: of ``_now()`` all, where one differs from ours.
 _THEIRS: dict[str, Any] = {}
 _HERE = threading.local()
 #: What processes with environments log by.
@@ -24,23 +26,25 @@ _LOGS = tuple(map(logging.getLogger, ("spreeze", "spreeze.envs")))
 @contextmanager
 def theirs() -> Iterator[None]:
     """Run code of environments by what such code has set: by ``np.seterr(all="raise")`` the process would end
-    at the first number of a policy that rounds to 0. Loggers of this package that it has disabled are enabled
-    again.
+    at the first number of a policy that rounds to 0, and by ``torch.set_grad_enabled(False)`` no learner
+    trains. The number of torch's threads is the run's, and so is whether this package's loggers log.
     """
     if getattr(_HERE, "inside", False):
         yield
         return
-    ours, level = np.geterr(), logging.root.manager.disable
+    ours, threads, level = _now(), _threads(), logging.root.manager.disable
     enabled = [log for log in _LOGS if not log.disabled]
     _HERE.inside = True
-    np.seterr(**{**ours, **_THEIRS})
+    _set(_THEIRS)
     try:
         yield
     finally:
-        found: dict[str, Any] = {**np.geterr()}
+        found = _now()
         _THEIRS.clear()
         _THEIRS.update(found if found != ours else {})
-        np.seterr(**ours)
+        _set(ours)
+        if threads and threads != _threads():
+            loaded("torch").set_num_threads(threads)
         if logging.root.manager.disable != level:
             logging.disable(level)
         for log in enabled:
@@ -54,3 +58,27 @@ def called(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _
         return function(*args, **kwargs)
     with theirs():
         return function(*args, **kwargs)
+
+
+def _now() -> dict[str, Any]:
+    """How NumPy handles errors of numbers, whether torch records gradients, and of which dtype it makes."""
+    found: dict[str, Any] = {"errors": np.geterr(), "gradients": True, "dtype": "float32"}
+    if (torch := loaded("torch")) is not None:
+        dtype = str(torch.get_default_dtype()).rpartition(".")[2]
+        found |= {"gradients": torch.is_grad_enabled(), "dtype": dtype}
+    return found
+
+
+def _set(settings: Mapping[str, Any]) -> None:
+    """Set what ``_now`` has found; nothing where that is empty."""
+    if settings:
+        np.seterr(**settings["errors"])
+    if settings and (torch := loaded("torch")) is not None:
+        torch.set_grad_enabled(settings["gradients"])
+        torch.set_default_dtype(getattr(torch, settings["dtype"]))
+
+
+def _threads() -> int:
+    """Those of torch; 0 where it is not loaded."""
+    torch = loaded("torch")
+    return 0 if torch is None else int(torch.get_num_threads())

@@ -16,7 +16,8 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.envs.goals import LACK, GoalRewards, NoRewards, is_goal_dict
-from spreeze_zmq.envs.seeds import seed_for
+from spreeze_zmq.envs.seeds import seed_for, shared_generators_kept
+from spreeze_zmq.envs.settings import theirs
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
@@ -196,10 +197,11 @@ def _rewards(component: Component, plan: Plan) -> Rewards:
     from spreeze_zmq.envs.in_process import choose  # imports Gymnasium, which other learners do not need
 
     number = first_index(plan, component.role)
-    env = choose(plan.environment.id, plan.environment.kwargs).make_one(number)
-    component.at_end.append(env.close)
-    env.reset(seed=seed_for(plan.run.seed, 1))
-    rewards = GoalRewards(env, plan.environment.id)
+    with theirs(), shared_generators_kept():  # the learner has been set up, and seeded by the run
+        env = choose(plan.environment.id, plan.environment.kwargs).make_one(number)
+        component.at_end.append(env.close)
+        env.reset(seed=seed_for(plan.run.seed, 1))
+        rewards = GoalRewards(env, plan.environment.id)
     how = "many goals at once" if rewards.in_batches else "one goal at a time"
     log.info("episodes are kept once more in hindsight; compute_reward takes %s", how)
     return rewards
