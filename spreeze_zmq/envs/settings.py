@@ -5,6 +5,7 @@ nothing else there goes by it.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,8 +62,11 @@ def called(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _
 
 
 def _now() -> dict[str, Any]:
-    """How NumPy handles errors of numbers, whether torch records gradients, and of which dtype it makes."""
+    """How NumPy handles errors of numbers, whether torch records gradients, the dtype of what it makes, and
+    where Python prints.
+    """
     found: dict[str, Any] = {"errors": np.geterr(), "gradients": True, "dtype": "float32"}
+    found["streams"] = sys.stdout, sys.stderr
     if (torch := loaded("torch")) is not None:
         dtype = str(torch.get_default_dtype()).rpartition(".")[2]
         found |= {"gradients": torch.is_grad_enabled(), "dtype": dtype}
@@ -73,6 +77,7 @@ def _set(settings: Mapping[str, Any]) -> None:
     """Set what ``_now`` has found; nothing where that is empty."""
     if settings:
         np.seterr(**settings["errors"])
+        sys.stdout, sys.stderr = settings["streams"]
     if settings and (torch := loaded("torch")) is not None:
         torch.set_grad_enabled(settings["gradients"])
         torch.set_default_dtype(getattr(torch, settings["dtype"]))

@@ -1,5 +1,6 @@
 """Environments that are legal by Gymnasium's interface, and odd."""
 
+import io
 import logging.config
 import os
 import sys
@@ -78,8 +79,8 @@ def odd(of):
 
 
 class Strict(Right):
-    """Has NumPy raise where a number overflows or rounds to 0, makes warnings errors, and logs for itself
-    alone. It pays 1 where that holds, and gives a number beyond all bounds in its second step.
+    """Has NumPy raise where a number overflows or rounds to 0, makes warnings errors, and prints and logs for
+    itself alone. It pays 1 where that holds, and gives a number beyond all bounds in its second step.
 
     Args:
         at: when it says so, "made" or "reset".
@@ -96,6 +97,7 @@ class Strict(Right):
     def set_up(self):
         """As many modules do when they are imported."""
         np.seterr(all="raise")
+        sys.stdout = io.StringIO()
         warnings.simplefilter("error")
         logging.config.dictConfig({"version": 1})
         logging.disable(logging.CRITICAL)
@@ -110,7 +112,8 @@ class Strict(Right):
         """Go on."""
         obs, _, *others = super().step(action)
         obs[0] = 1e30 if self.steps == 2 else 0.0
-        return obs, float(np.geterr()["under"] == "raise"), *others
+        strict = np.geterr()["under"] == "raise" and isinstance(sys.stdout, io.StringIO)
+        return obs, float(strict), *others
 
 
 class Forks(Right):

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import sys
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -31,14 +32,14 @@ def other_loggers():
 
 
 def state():
-    """How this process handles errors of numbers, and whether it logs."""
-    return np.geterr(), logging.root.manager.disable, [log.disabled for log in LOGS]
+    """How this process handles errors of numbers, where it prints, and whether it logs."""
+    return np.geterr(), sys.stdout, logging.root.manager.disable, [log.disabled for log in LOGS]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("at", ["made", "reset"])
 def test_an_environment_that_has_numbers_raise_does_so_alone(at, num_workers):
-    """A policy of which one weighs nothing ended its sampler, and the line of a failure was not logged."""
+    """Else a small weight of a policy ends its sampler, no failure is logged, and no score is printed."""
     before, noted = state(), []
     options = {"num_workers": num_workers, "max_failures": 99, "on_failure": noted.append}
     with closing(envs.make(STRICT, 2, at=at, **options)) as env:
