@@ -50,23 +50,33 @@ def write(name: str, episodes: Sequence[OwnEpisode], env: Any, description: str)
     Args:
         name: as of :func:`check_name`.
         episodes: at least one.
-        env: the Gymnasium environment, whose spaces and registration the dataset names.
+        env: the Gymnasium environment, whose spaces the dataset names, and its registration if that is text.
         description: one line about it.
 
     Raises:
         InputError: Minari cannot store them.
     """
     folder = check_name(name)
-    buffers = [_buffer(episode) for episode in episodes]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an author and a link that it lacks
         try:
+            buffers = [_buffer(episode) for episode in episodes]
             minari().create_dataset_from_buffers(
-                name, buffers, env=env, description=description, **{_EXACTLY: False}
+                name, buffers, **_about(env), description=description, **{_EXACTLY: False}
             )
         except Exception as error:  # spaces of the user's own make it raise anything
             raise InputError(f"--minari {name}: Minari cannot store it: {in_one_line(error)}") from None
     return folder
+
+
+def _about(env: Any) -> dict[str, Any]:
+    """The environment, or its spaces alone where its registration names a callable, which is no text."""
+    try:
+        if env.spec is not None:
+            env.spec.to_json()
+    except Exception:  # of arguments of the user's own it raises anything
+        return {"observation_space": env.observation_space, "action_space": env.action_space}
+    return {"env": env}
 
 
 def _buffer(episode: OwnEpisode) -> Any:

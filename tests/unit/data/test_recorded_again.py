@@ -7,9 +7,10 @@ from contextlib import closing
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Tuple
 
 from spreeze_zmq import data, envs
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs.recorded import recorded
 
 IMAGE, SEVERAL = Box(0, 255, (4, 5, 3), np.uint8), MultiDiscrete([3, 4], start=[5, -1])
@@ -22,6 +23,7 @@ SPACES = {
         Dict({"inner": Dict({"image": IMAGE, "kind": Discrete(3, start=7)}), "flag": MultiBinary(1)}),
         Discrete(3, start=7),
     ),
+    "one of two": (OneOf((Box(-1.0, 1.0, (2,), np.float32), Discrete(3))), Discrete(3)),
     "mask": (Dict({"action_mask": MASK, "place": Box(-1.0, 1.0, (2,), np.float32)}), Discrete(3, start=7)),
 }
 
@@ -56,6 +58,9 @@ class Odd(gymnasium.Env):
 
 
 CASES = {name: (f"{__name__}:Odd", {"spaces": name}) for name in SPACES}
+CASES.pop("one of two")
+gymnasium.register("CalledToMake-v0", entry_point=lambda: Odd("flags"))
+CASES["registered by a callable"] = ("CalledToMake-v0", {})
 CASES["mask in info"] = ("tests.masked:Game", {"limit": True})
 
 
@@ -92,3 +97,14 @@ def test_what_was_recorded_is_read_as_it_was_played(tmp_path, monkeypatch, case)
         if spec.action_mask:
             np.testing.assert_array_equal(rollout.action_mask[:, 0], masks)
             np.testing.assert_array_equal(rollout.final_action_mask[0], masks[-1])
+
+
+def test_episodes_that_minari_cannot_store_are_refused_in_one_line(tmp_path, monkeypatch):
+    """Such as those whose observations differ in form from step to step, which have no common array."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    spec, kept = envs.probe(f"{__name__}:Odd", {"spaces": "one of two"}), []
+    batch, env = recorded(spec, kept.append)
+    with closing(batch):
+        played(batch, 3)
+        with pytest.raises(InputError, match=r"Minari cannot store it: ValueError: .* same shape"):
+            data.write("odd/again-v0", kept, env, "made for a test")
