@@ -7,6 +7,7 @@ is named in one message, with its file and line.
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from spreeze_zmq.base.errors import (
 )
 from spreeze_zmq.base.usage import served_s
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.door import RESET, STEP, expected_reward, shown
+from spreeze_zmq.envs.door import RESET, STEP, WrongReturn, expected_reward, reward_of, shown
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.engines.fitting import without_limit
 from spreeze_zmq.envs.facts import facts_of, failed_later
@@ -205,7 +206,7 @@ class _Trial:
         if not isinstance(result, tuple) or len(result) != 5:
             self._refuse("step", f"returned {_shown(result)}; {STEP}")
         self._check_observation("step", result[0])
-        if np.shape(result[1]) != () or not _is_finite(result[1]):
+        if not _is_reward(result[1]):
             self._refuse("step", f"returned the reward {shown(result[1])}; {expected_reward(result[1])}")
 
     def _call(self, name: str, expected: str, *arguments: Any, **named: Any) -> Any:
@@ -250,6 +251,13 @@ class _Trial:
             if place or not isinstance(layer, gymnasium.Wrapper):
                 return place
             layer = layer.env
+
+
+def _is_reward(value: Any) -> bool:
+    try:
+        return math.isfinite(reward_of(value))
+    except WrongReturn:
+        return False
 
 
 def _is_finite(value: Any) -> bool:

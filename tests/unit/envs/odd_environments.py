@@ -63,6 +63,20 @@ class Bare(gymnasium.Wrapper):
         self.env = Right()
 
 
+class OnceUnplugged(Right):
+    """Its very first step fails; others pay an array of one number."""
+
+    unplugged = True
+
+    def step(self, action):
+        """Go on."""
+        if OnceUnplugged.unplugged:
+            OnceUnplugged.unplugged = False
+            raise OSError("the arm is not plugged in")
+        obs, _, *others = super().step(action)
+        return obs, np.array([1.0]), *others
+
+
 def odd(of):
     """One whose step pays, or whose spaces are, what no policy takes."""
     env = Right()

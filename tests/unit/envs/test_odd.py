@@ -22,6 +22,7 @@ ODD = "tests.unit.envs.odd_environments"
             {"of": "least"},
             r"holds -9\.22337e\+18 at \[0\], expected a finite number of at most 1e\+15",
         ),
+        ("OnceUnplugged", {}, r"raised in step: OSError: the arm is not plugged in \[.*odd_environments.py:"),
         ("Bare", {}, r"no observation_space, .* \(super\(\).__init__\(env\) sets what a Wrapper needs"),
     ],
 )
