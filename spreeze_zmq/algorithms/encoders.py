@@ -13,7 +13,8 @@ from spreeze_zmq import nn
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last, stacked_shape
 from spreeze_zmq.base.schema import option
-from spreeze_zmq.envs.spec import BYTE_MAX, EnvironmentSpec
+from spreeze_zmq.envs.forms import BYTE_MAX
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:

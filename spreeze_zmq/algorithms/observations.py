@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.frames import channels_first, has_channels_last
-from spreeze_zmq.envs.spec import BYTE_MAX, EnvironmentSpec
+from spreeze_zmq.envs.forms import BYTE_MAX
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.fused import scaled_bytes
 
 #: Limit of learned normalised observations, in both directions.

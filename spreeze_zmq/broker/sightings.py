@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.bounds import Bounds
+from spreeze_zmq.envs.forms import BYTE_MAX
 from spreeze_zmq.envs.packed import Packing
-from spreeze_zmq.envs.spec import BYTE_MAX
 
 #: Most numbers of observations that a report looks at.
 MOST_NUMBERS = 65_536

@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import odd_number, within_limits
-from spreeze_zmq.envs.spec import members
+from spreeze_zmq.envs.forms import members
 
 #: Classes of a reward that are taken as they are.
 REWARDS = frozenset({float, np.float64, np.float32})

@@ -41,7 +41,7 @@ def goal_places(parts: Sequence[Mapping[str, Any]]) -> GoalPlaces:
     """Where the goals are.
 
     Args:
-        parts: of the observation, as :func:`spreeze_zmq.envs.spec.obs_parts` describes them.
+        parts: of the observation, as :func:`spreeze_zmq.envs.forms.obs_parts` describes them.
 
     Raises:
         InvalidEnvironment: there are none, or they are no vectors of one shape.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
+from spreeze_zmq.envs.forms import MOST_CHOICES, action_start, declared_max, num_choices, obs_parts
 from spreeze_zmq.envs.spec_fields import check_spec
 
 #: Fields that are left out of the plain data where they are empty.
 OWN_SPACES = frozenset(
     {"obs_max", "action_start", "action_limits", "obs_parts", "loose_bounds", "action_mask"}
 )
-#: The largest number of uint8, and of a pixel unless its space declares a smaller one.
-BYTE_MAX = 255
 
 #: The kinds of action spaces that there are.
 ActionKind = Literal["box", "discrete", "multi_discrete"]
@@ -193,12 +192,6 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
     return tuple(int(n) for n in space.shape), "uint8" if space.dtype == np.uint8 else "float32"
 
 
-def declared_max(space: Any) -> int | None:
-    """``obs_max`` of a Box."""
-    most = int(space.high.max()) if space.dtype == np.uint8 else 0
-    return most if 0 < most < BYTE_MAX else None
-
-
 def _action(env_id: str, space: Any) -> dict[str, Any]:
     """The spec's fields about actions."""
     from gymnasium import spaces
@@ -230,6 +223,11 @@ def _discrete(env_id: str, space: Any) -> dict[str, Any]:
             f"{env_id}: its discrete actions count from {np.asarray(space.start).tolist()}, but policies here"
             " from 0 (shift them with gymnasium.wrappers.TransformAction)"
         )
+    if num_choices(space) > MOST_CHOICES:
+        raise InvalidEnvironment(
+            f"{env_id}: its actions are {space}, but policies here choose among {MOST_CHOICES:,} at most"
+            " (give a MultiDiscrete of its digits by gymnasium.wrappers.TransformAction)"
+        )
     if space.shape == ():
         return {"action_kind": "discrete", "action_sizes": (int(space.n),)}
     shape, sizes = _vector(env_id, space.shape), tuple(space.nvec.tolist())
@@ -244,59 +242,3 @@ def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:
             f" gymnasium.wrappers.TransformAction(env, lambda action: action.reshape({shape}), SPACE))"
         )
     return (int(shape[0]),)
-
-
-# --- an environment's own spaces as plain data, for programs that act in it without the engine's adaptation
-
-
-def action_start(space: Any) -> tuple[int, ...]:
-    """The number that each discrete action of a Gymnasium space counts from; empty if all count from 0."""
-    start = np.ravel(getattr(space, "start", 0))
-    return tuple(start.tolist()) if start.any() else ()
-
-
-def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
-    """The parts of which ``gymnasium.spaces.flatten`` makes one vector, in order.
-
-    Each has its ``path`` in the observation and its ``shape``; of discrete ones, which become one-hot,
-    ``sizes`` and ``start`` too; of images of uint8 ``pixels``, and ``max``, the largest number that their
-    space declares, where it is below ``BYTE_MAX``. None for a Box, which is not flattened, and where there
-    is a part of another kind, such as a Text.
-    """
-    from gymnasium.spaces import Box
-
-    if isinstance(space, Box):
-        return ()
-    try:
-        return tuple(_parts(space, []))
-    except TypeError:
-        return ()
-
-
-def members(space: Any) -> list[tuple[Any, Any]]:
-    """The keys and spaces of a Dict, the numbers and spaces of a Tuple."""
-    parts = space.spaces
-    return list(parts.items() if isinstance(parts, Mapping) else enumerate(parts))
-
-
-def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
-    """Raises TypeError for another kind of space."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        for key, part in members(space):
-            if not isinstance(key, str | int):
-                raise TypeError(f"{key!r} is no name")
-            yield from _parts(part, [*path, key])
-    elif isinstance(space, spaces.Discrete):
-        yield {"path": path, "shape": [], "sizes": [int(space.n)], "start": [int(space.start)]}
-    elif isinstance(space, spaces.MultiDiscrete):
-        sizes, start = space.nvec.ravel().tolist(), space.start.ravel().tolist()
-        yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
-    elif isinstance(space, spaces.Box | spaces.MultiBinary):
-        is_image = space.dtype == np.uint8 and len(space.shape) == 3 and 0 not in space.shape
-        pixels = {"pixels": True} if is_image else {}
-        most = {"max": declared} if pixels and (declared := declared_max(space)) else {}
-        yield {"path": path, "shape": list(space.shape), **pixels, **most}
-    else:
-        raise TypeError(f"a {type(space).__name__} is not described")

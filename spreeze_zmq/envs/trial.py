@@ -231,7 +231,10 @@ class _Trial:
             fits = False
         if fits:
             return
-        shape = np.shape(obs)
+        try:
+            shape = np.shape(obs)
+        except Exception:  # of what is no array; the batch's own words name it
+            return
         if shape != space.shape:
             expected = f"observation_space has {space.shape}"
             self._refuse(name, f"returned an observation of shape {shape}; {expected}")

@@ -14,8 +14,8 @@ from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
+from spreeze_zmq.envs.forms import BYTE_MAX
 from spreeze_zmq.envs.goals import DIFFER, GOAL_PARTS, LACK
-from spreeze_zmq.envs.spec import BYTE_MAX
 
 #: Parts of an observation with at least these sides are images.
 IMAGE_SIDE = 8

@@ -13,8 +13,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from gymnasium.wrappers import TimeLimit, TransformAction
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
+from spreeze_zmq.envs.forms import MOST_CHOICES, members, num_choices
 from spreeze_zmq.envs.kept import spaces_in
-from spreeze_zmq.envs.spec import members
 
 
 def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
@@ -116,6 +116,8 @@ def _unfit_part(
             return path, f"{type(space).__name__} without parts"
         found = [_unfit_part(part, (*path, key)) for key, part in members(space)]
         return next((part for part in found if part is not None), None)
+    if isinstance(space, Discrete | MultiDiscrete) and num_choices(space) > MOST_CHOICES:
+        return path, f"{type(space).__name__} of more than {MOST_CHOICES:,} choices"
     try:  # of a class of the user's, each method may raise
         size = (flatdim(space),)
         one: Any = flatten(space, copy.deepcopy(space).sample())  # the space's own generator is its owner's

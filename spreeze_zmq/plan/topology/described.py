@@ -11,7 +11,8 @@ import numpy as np
 from spreeze_zmq.base.schema import option, options_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.bounds import action_limits, loose_bounds, rounded_inward
-from spreeze_zmq.envs.spec import BYTE_MAX, ActionKind
+from spreeze_zmq.envs.forms import BYTE_MAX
+from spreeze_zmq.envs.spec import ActionKind
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.plan.topology.tables import Mistakes
 

@@ -16,7 +16,8 @@ from spreeze_zmq.algorithms.observations import (
     RunningStatistics,
 )
 from spreeze_zmq.algorithms.ppo import PPO
-from spreeze_zmq.envs.spec import BYTE_MAX, spec_of
+from spreeze_zmq.envs.forms import BYTE_MAX
+from spreeze_zmq.envs.spec import spec_of
 from spreeze_zmq.nn.parts import Embedding
 from spreeze_zmq.policy.observations import ObservationScaling
 from tests.unit.replay.made import spec

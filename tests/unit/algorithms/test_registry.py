@@ -15,7 +15,7 @@ from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
 from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.spec import obs_parts
+from spreeze_zmq.envs.forms import obs_parts
 
 
 def test_importing_the_registry_costs_no_torch():

@@ -84,6 +84,12 @@ def odd(of):
         env.step = lambda action: (np.zeros(3, np.float32), 10**400, False, False, {})
     elif of == "no parts":
         env.observation_space = Dict({"a": Dict({})})
+    elif of == "choices":
+        env.action_space = Discrete(10**8)
+    elif of == "numbers":
+        env.observation_space = Dict({"at": Discrete(10**8)})
+    elif of == "ragged":
+        env.reset = lambda **_: ([[1.0], [2.0, 3.0]], {})
     elif of == "narrow":
         env.action_space = Box(np.array([1e8, 0.0]), np.array([1e8 + 4, 1.0]), dtype=np.float64)
     elif of == "least":

@@ -9,8 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs.forms import obs_parts
 from spreeze_zmq.envs.goals import DIFFER, LACK, GoalRewards, goal_facts, goal_places
-from spreeze_zmq.envs.spec import obs_parts
 from tests.system.maze import SIZE, Maze
 
 MAZE = "tests.system.maze:Maze"

@@ -16,6 +16,17 @@ ODD = "tests.unit.envs.odd_environments"
     [
         ("odd", {"of": "huge"}, r"step returned the reward 10{59}; expected a finite number$"),
         ("odd", {"of": "no parts"}, r"the part 'a' of its observations is a Dict without parts, which does"),
+        (
+            "odd",
+            {"of": "choices"},
+            r"Discrete\(100000000\), but policies here choose among 1,000,000 at most",
+        ),
+        (
+            "odd",
+            {"of": "numbers"},
+            r"the part 'at' of its .* is a Discrete of more than 1,000,000 choices, which",
+        ),
+        ("odd", {"of": "ragged"}, r"returned from reset the observation \[\[1.0\], \[2.0, 3.0\]\], expected"),
         ("odd", {"of": "narrow"}, r"not all below its highest .* in float32, in which policies act"),
         (
             "odd",
