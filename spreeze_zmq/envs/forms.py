@@ -92,7 +92,7 @@ def form_of(observation: Any, action: Any) -> dict[str, str]:
     from gymnasium import spaces
 
     if not (said := "; ".join(map(part_in_words, obs_parts(observation)))):
-        flat = observation if isinstance(observation, spaces.Box) else spaces.flatten_space(observation)
+        flat: Any = observation if isinstance(observation, spaces.Box) else spaces.flatten_space(observation)
         said = f"{flat.dtype} {list(flat.shape)}" + (f" up to {most}" if (most := declared_max(flat)) else "")
     plain = isinstance(action, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
     return {"observations": said, "actions": str(action) if plain else type(action).__name__}

@@ -15,7 +15,8 @@ import numpy as np
 
 from spreeze_zmq.base.importing import loaded
 
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 #: What the code of this process's environments has set: of ``_now()`` all, where one differs from ours.
 _THEIRS: dict[str, Any] = {}
