@@ -165,7 +165,7 @@ class GymnasiumLoop(BatchedEnv):
                     said = f"went on although MuJoCo has reset its simulation: {UNSTABLE[0]}"
                     self._fail(row, said, mild=True)
                 if (gather or (last is not None and (last[row] or ends or cuts))) and isinstance(info, dict):
-                    infos[row] = info
+                    infos[row] = dict.copy(info)  # several may fill one and the same
             on_tick()
         return self._rows.copy(), reward, terminated, truncated, stacked(infos, num_envs) if infos else {}
 
@@ -176,7 +176,7 @@ class GymnasiumLoop(BatchedEnv):
             self.at[0] = row
             first[k], info = self._reset_one(row, seeds[k], options)
             if self._step_info is True and isinstance(info, dict):
-                infos[row] = info
+                infos[row] = dict.copy(info)
             self.on_tick()
         return first, stacked(infos, self.num_envs)
 

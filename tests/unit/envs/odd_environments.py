@@ -63,6 +63,26 @@ class Bare(gymnasium.Wrapper):
         self.env = Right()
 
 
+class OneInfo(Right):
+    """All of them fill one and the same info, of which each step and reset says whose it is."""
+
+    info: dict[str, int] = {}  # noqa: RUF012
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def reset(self, *, seed=None, options=None):
+        """Begin."""
+        self.info["number"] = self.number
+        return super().reset(seed=seed)[0], self.info
+
+    def step(self, action):
+        """Go on."""
+        self.info["number"] = self.number
+        return *super().step(action)[:4], self.info
+
+
 class OnceUnplugged(Right):
     """Its very first step fails; others pay an array of one number."""
 

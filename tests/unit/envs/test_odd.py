@@ -55,3 +55,10 @@ def test_a_process_that_an_environment_forks_ends_and_does_not_go_on_as_its_samp
             os._exit(99)
         assert reward.tolist() == [code]
     assert not envs.look(f"{ODD}:Forks", {"ends": ends}).fault
+
+
+def test_environments_that_fill_one_info_have_each_their_own():
+    """As an argument of a method's that is made once, which evaluations would average."""
+    with closing(envs.make(f"{ODD}:OneInfo", 3, number="{index}")) as env:
+        assert env.reset()[1]["number"].tolist() == [0, 1, 2]
+        assert env.step(env.random_actions())[4]["number"].tolist() == [0, 1, 2]
