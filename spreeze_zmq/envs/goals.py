@@ -122,12 +122,14 @@ class GoalRewards:
         self, what: str, function: Any, in_batches: bool, achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[Any]:
         pair = [self._own(goals) for goals in (achieved, desired)]
+
+        def ask() -> Any:
+            if in_batches:
+                return function(*pair, {})
+            return [function(*both, {}) for both in zip(*pair, strict=True)]
+
         try:
-            found = (
-                called(function, *pair, {})
-                if in_batches
-                else [called(function, *both, {}) for both in zip(*pair, strict=True)]
-            )
+            found = called(ask)
         except Exception as error:
             place = place_of(error)
             if not is_users(place.rpartition(":")[0]):  # the call was refused
