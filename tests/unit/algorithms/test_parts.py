@@ -92,6 +92,17 @@ def test_each_part_has_an_encoder_by_its_shape(spec):
     assert 0 < moved.sum() <= 3  # the features of the room alone
 
 
+def test_a_part_without_numbers_has_no_encoder(spec):
+    """A layer of no inputs would be scaled by their number; the other parts stand where they stood."""
+    nothing = {"path": ["nothing"], "shape": [2, 0, 3]}
+    env = replace(spec, obs_parts=(spec.obs_parts[0], nothing, *spec.obs_parts[1:]))
+    rows = torch.zeros(4, SIDE * SIDE + 3 + 2)
+    rows[:, SIDE * SIDE] = 1.0
+    parts = part_encoders(env, DQN.Options())
+    assert parts.sizes == part_encoders(spec, DQN.Options()).sizes
+    assert parts(rows).shape == (4, parts.num_outputs)
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_images_alone_are_seen_as_pixels_of_0_to_1(number):
     """Of a Dict that is uint8 as a whole, which is scaled before it is split; of one image, too."""
