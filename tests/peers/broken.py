@@ -158,11 +158,11 @@ MISTAKES = {
     ],
     "A10-kept": [("return action.reshape(shape), given", "return given.reshape(shape), given")],
     "H1": [('report.send("hello", about, {})', "")],
-    "H2": [("report_due_s = time.monotonic() + 0.5", "report_due_s = time.monotonic() + 2.5")],
+    "H2": [("report_due_s = awake_s + 0.5", "report_due_s = awake_s + 2.5")],
     "H3": [
         (
-            "    if time.monotonic() >= report_due_s:\n        report_due_s",
-            '    if time.monotonic() >= report_due_s and charge != "blocked":\n        report_due_s',
+            "    if awake_s >= report_due_s:\n        report_due_s",
+            '    if awake_s >= report_due_s and charge != "blocked":\n        report_due_s',
         )
     ],
     "H4": [('        "pid": os.getpid(),\n', '        "pid": 1,\n')],
