@@ -103,24 +103,29 @@ def read(folder: Path, layout: Mapping[str, Any], widths: Mapping[str, int], pre
     """
     try:
         about = json.loads((folder / f"{prefix}replay.json").read_text())
+        num_added = int(about["num_added"])
+        size = min(num_added, int(about["capacity"]))
+        _check_layout(folder, about, layout)
         tables = {
             dtype: np.load(folder / f"{prefix}{dtype}.npy", mmap_mode="r", allow_pickle=False)
             for dtype in widths
         }
         state = np.load(folder / f"{prefix}generator.npy", allow_pickle=False)
-        num_added = int(about["num_added"])
-        size = min(num_added, int(about["capacity"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
-    for name, expected in layout.items():
-        if name != "capacity" and about.get(name) != expected:
-            raise CheckpointError(
-                f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
-                f"{expected}: resume with the same options, or without the replay"
-            )
     for dtype, saved in tables.items():
         if saved.shape != (size, widths[dtype]) or saved.dtype != dtype:
             raise CheckpointError(
                 f"{folder / prefix}{dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
             )
     return SavedRing(tables, state, num_added)
+
+
+def _check_layout(folder: Path, about: Mapping[str, Any], layout: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if a table was saved with another layout, whose files may have other names."""
+    for name, expected in layout.items():
+        if name != "capacity" and about.get(name) != expected:
+            raise CheckpointError(
+                f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
+                f"{expected}: resume with the same options and release, or without the replay"
+            )

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from spreeze_zmq.algorithms import SequenceOptions
+from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.envs.packed import Packing, flat, odd_choice, packed, sent
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
@@ -225,6 +226,19 @@ def test_episodes_are_the_same_in_either_form():
     assert [len(episode) for episode in seen[0]] == [4, 7, 50]
     for other in seen[1:]:
         assert all(map(np.array_equal, seen[0], other))
+
+
+def test_a_replay_that_was_saved_flat_is_refused_by_its_columns(tmp_path):
+    """As an earlier release kept wide choices: in words, not by the name of a file that is not there."""
+    env, plain = env_of([ROOM])
+    replay = Replay(plain, options(30))
+    replay.add(flat(rollout_of(env), Packing.of(env)))
+    save(replay, tmp_path)
+    with pytest.raises(
+        CheckpointError,
+        match=r"^the replay in \S+ was saved with columns = .*float32.*\[500\].*this run has .*uint8",
+    ):
+        Replay(env, options(30)).load(tmp_path)
 
 
 def test_others_are_kept_as_they_are():
