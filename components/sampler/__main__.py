@@ -59,7 +59,7 @@ class Collector:
         with shared_generators_seeded(shared):
             self.envs = self.make_envs(seed_for(first, self.num_envs))
         self.rng = np.random.default_rng(seeds)
-        self.obs_dtype, self.packing = np.dtype(spec.obs_dtype), Packing.of(spec)
+        self.obs_dtype, self.packing, self.sent = np.dtype(spec.obs_dtype), Packing.of(spec), sent(spec)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs = self.envs.reset()[0].astype(self.obs_dtype, copy=False)
         self.frames = FrameStack()
@@ -148,7 +148,7 @@ class Collector:
         """
         self.check_choices(policy)
         shape = (self.num_steps, self.num_envs)
-        (obs_shape, obs_dtype), packing = sent(self.component.environment), self.packing
+        (obs_shape, obs_dtype), packing = self.sent, self.packing
         obs = np.empty((self.num_steps + 1, self.num_envs, *obs_shape), obs_dtype)
         reward = np.empty(shape, np.float32)
         terminated, truncated, failed = (np.zeros(shape, np.bool_) for _ in range(3))

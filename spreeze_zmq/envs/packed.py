@@ -81,12 +81,13 @@ class Packing:
         """All that is no pixel, in order."""
         found: list[Numbers] = []
         at = end = 0
-        cuts = sorted((*self.pixels, *self.choices), key=lambda cut: cut.start)
-        for cut in (*cuts, slice(self.size, self.size)):
+        cuts = [*((span, False) for span in self.pixels), *((span, True) for span in self.choices)]
+        cuts = [*sorted(cuts, key=lambda each: each[0].start), (slice(self.size, self.size), False)]
+        for cut, is_choice in cuts:
             if end < cut.start:
                 found.append(Numbers(slice(end, cut.start), slice(at, at + cut.start - end), ()))
                 at = found[-1].at.stop
-            if cut in self.choices:
+            if is_choice:
                 follows = found and found[-1].sizes and found[-1].place.stop == cut.start
                 before = found.pop() if follows else Numbers(slice(cut.start, cut.start), slice(at, at), ())
                 found.append(before.joined(cut))

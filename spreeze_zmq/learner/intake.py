@@ -61,7 +61,7 @@ class Intake:
         self.puller = component.open(channel, Puller)
         self.fields = component.plan.channels[channel].fields
         self.num_before, self.memory_size = frame_stack - 1, memory_size
-        self.packing = Packing.of(component.environment)
+        self.packing, self.sent = Packing.of(component.environment), sent(component.environment)
         self.too_stale, self.unfit = too_stale, unfit
         self.published = Published(Path(component.plan.socket_dir))
         self.puller.on_refused = self._on_unread
@@ -230,7 +230,7 @@ class Intake:
         """Which array is missing or has a wrong shape or dtype; empty if none."""
         env, obs = self.component.environment, rollout.obs
         flat = self.packing is None or obs is None or obs.dtype != np.uint8
-        shape, dtype = (env.obs_shape, env.obs_dtype) if flat else sent(env)
+        shape, dtype = (env.obs_shape, env.obs_dtype) if flat else self.sent
         sizes = {"k - 1": self.num_before}
         entries = {"obs": shape, "action": env.action_shape, "memory": (self.memory_size,)}
         entries["mask"] = (env.num_choices,)
