@@ -7,7 +7,7 @@ a run resumed from a checkpoint continues exactly where it stopped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,15 @@ class AutogradHalf(GradientSteps):
     def reached(self) -> dict[str, float]:
         """The counts that the options have followed so far."""
         return self._moving.reached
+
+    def shares(self) -> list[list[Any]]:
+        """How far each schedule over the run is, for :meth:`go_on`."""
+        return self._moving.shares()
+
+    def go_on(self, reached: Mapping[str, float], shares: Sequence[Sequence[Any]]) -> None:
+        """Go on at the counts of a run before, and where its schedules over the run were."""
+        self._moving.go_on(shares)
+        self.follow(reached)
 
     @property
     def adapts(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from spreeze_zmq.algorithms.options import TrainingOptions
@@ -12,6 +12,9 @@ from spreeze_zmq.base.schema import Scheduled, options_of, schedules_in, suggest
 from spreeze_zmq.nn import torch
 
 OptionsT = TypeVar("OptionsT")
+
+#: The count that is the share of the whole run.
+RUN = "run"
 
 
 class MovingOptions:
@@ -33,6 +36,7 @@ class MovingOptions:
         self._device = device
         self._numbers: dict[str, tuple[Scheduled, torch.Tensor]] = {}
         self.reached: dict[str, float] = {}
+        self._begun: dict[tuple[Any, ...], float] = {}
         self.stated = self.live = stated
         self.restate(stated)
 
@@ -64,11 +68,34 @@ class MovingOptions:
 
     def value(self, scheduled: Scheduled) -> float:
         """The value of a schedule where the run is."""
-        return scheduled.value(scheduled.progress(self.reached))
+        return scheduled.value(self._progress(scheduled))
+
+    def _progress(self, scheduled: Scheduled) -> float:
+        begun = self._begun.get(_key(scheduled), 0.0) if RUN in scheduled.over else 0.0
+        return max(begun, scheduled.progress(self.reached))
+
+    def shares(self) -> list[list[Any]]:
+        """Of each schedule over the run: its first and last value, its shape, and how far it is."""
+        return [
+            [*_key(scheduled), self._progress(scheduled)]
+            for _, value in _scheduled(self.stated)
+            for scheduled in map(Scheduled.of, schedules_in(value))
+            if scheduled is not None and RUN in scheduled.over
+        ]
+
+    def go_on(self, shares: Iterable[Sequence[Any]]) -> None:
+        """Go on from the :meth:`shares` of a run before: a schedule over the run that was stated just so does
+        not go back, although this run's end is later; any other is where this run is.
+        """
+        self._begun |= {tuple(key): share for *key, share in shares}
 
     def values(self) -> dict[str, float]:
         """The numbers that move, as they are."""
         return {name: self.value(scheduled) for name, (scheduled, _) in self._numbers.items()}
+
+
+def _key(scheduled: Scheduled) -> tuple[Any, ...]:
+    return scheduled.first, scheduled.last, scheduled.shape
 
 
 def _scheduled(stated: Any) -> Iterator[tuple[str, Any]]:

@@ -51,8 +51,8 @@ def turned_in(metrics: Path, until_s: float = math.inf) -> dict[str, float]:
     for entry in read_journal(metrics, (RESUMED, "request")):
         if (time_of(entry) or 0.0) > until_s:
             continue
-        if entry["kind"] == RESUMED and isinstance(entry.get(TURNED), dict):
-            turned |= entry[TURNED]
+        if entry["kind"] == RESUMED:  # what holds from there on
+            turned = dict(held) if isinstance(held := entry.get(TURNED), dict) else {}
         elif entry["kind"] == "request" and entry.get("what") == "set":
             turned[str(entry.get("option"))] = entry.get("value")
     is_one = re.compile(r"\w{1,40}", re.ASCII).fullmatch

@@ -17,7 +17,7 @@ from typing import Any
 from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
-from spreeze_zmq.base.schema import show
+from spreeze_zmq.base.schema import COUNTS, Scheduled, schedules_in, share_of, show
 from spreeze_zmq.broker.doctor.resumed_rules import ends_first, first_update_again
 from spreeze_zmq.broker.doctor.vitals import Vitals
 from spreeze_zmq.broker.notes import TURNED, turned_in
@@ -111,7 +111,8 @@ class Origin:
         about |= {TURNED: turned} if turned else {}
         journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
-        return [_counted(plan, self), *_held(turned), *lost, *_left_behind(plan, self, why_not)]
+        stays = [*_held(turned), *lost, *_at_their_end(plan, self)]
+        return [_counted(plan, self), *stays, *_left_behind(plan, self, why_not)]
 
 
 def _handed_on(run: PastRun, skipped: tuple[str, ...]) -> SavedCheckpoint:
@@ -241,6 +242,26 @@ def _held(turned: Mapping[str, float]) -> Iterator[str]:
     if turned:
         held = ", ".join(f"{name} {value:g}" for name, value in turned.items())
         yield f"set while the run before trained, and held: {held} (--set algorithm.NAME=VALUE ends that)"
+
+
+def _at_their_end(plan: Plan, origin: Origin) -> Iterator[str]:
+    """A line for each option with a schedule over the whole run that the run before has gone through: here
+    it stays where that ended.
+    """
+    stop, reached = origin.run.plan["run"].get("stop") or {}, {**origin.counts, "minutes": origin.t_s / 60}
+    limits = {name: float(stop[name]) for name in COUNTS if stop.get(name)}
+    if share_of(limits, reached) < 1.0:
+        return
+    there, here = _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
+    for name, value in here.items():
+        found = filter(None, map(Scheduled.of, schedules_in(value)))
+        ends = [each.last for each in found if "run" in each.over and each.first != each.last]
+        if ends and there.get(name) == value:
+            at = " and ".join(f"{end:g}" for end in dict.fromkeys(ends))
+            yield (
+                f"algorithm.{name} stays at {at}, where its schedule over the run before has ended "
+                f"(--set algorithm.{name}=NUMBER, or another schedule, moves it)"
+            )
 
 
 def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.algorithms.moving import RUN
 from spreeze_zmq.base.pauses import RunTime
 from spreeze_zmq.base.schema import share_of
 from spreeze_zmq.learner.experience import Counts
@@ -51,7 +52,7 @@ class Course:
             reached: dict[str, float] = {"env_steps": half.env_steps, "trained_transitions": counts.trained}
             if not self._in_order:
                 reached["minutes"] = self.time.now_s() / 60
-            half.follow({**reached, "run": share_of(self._limits, reached)})
+            half.follow({**reached, RUN: share_of(self._limits, reached)})
 
     def hear(self, message: Message) -> None:
         """Follow the learner that counts, with its weights."""
@@ -60,10 +61,15 @@ class Course:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; nothing where no option moves."""
-        return {"reached": dict(self._half.reached)} if self._half.moves else {}
+        if not self._half.moves:
+            return {}
+        counts = {name: count for name, count in self._half.reached.items() if name != RUN}
+        return {"reached": counts, "shares": self._half.shares()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`."""
-        reached = state.get("reached", {})
+        """Continue from :meth:`state`; in that of an earlier release all schedules were equally far."""
+        reached = dict(state.get("reached", {}))
+        share = reached.pop(RUN, 0.0)
         self.time.begin_at(60 * reached.get("minutes", 0.0))
-        self._half.follow(reached)
+        alike = [[*key, share] for *key, _ in self._half.shares()]
+        self._half.go_on(reached, state.get("shares", alike))

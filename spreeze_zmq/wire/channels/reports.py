@@ -25,6 +25,12 @@ FRAME_BYTES = 600
 #: Longest time in which one call takes what has come.
 GATHER_AT_MOST_S = 0.1
 
+#: A sender and its incarnation; None where a header is not read.
+_Life = tuple[str, int] | None
+#: Where a message waits: whose it is, the number of the message before it that none takes the place of, and
+#: its kind; or its own number and no kind.
+_Place = tuple[_Life, int, str]
+
 
 def carries_reports(kinds: tuple[str, ...]) -> bool:
     """Whether one of these kinds is cumulative."""
@@ -73,7 +79,8 @@ class Outbox(Pusher):
 
 class Inbox(Puller):
     """The end of who reads. A cumulative message takes the place of the sender's last one that waits: of each
-    sender one waits, in the order in which the senders began to.
+    sender one waits, in the order in which the senders began to. Each is read after all others that its
+    sender sent before it.
 
     Attributes:
         keeps_all: whether every message of a sender is to be read, by its name.
@@ -84,7 +91,8 @@ class Inbox(Puller):
         super().__init__(endpoint, **options)
         self.keeps_all: Callable[[str], bool] = lambda sender: False
         self.merged = 0
-        self._waiting: dict[Any, list[Buffer]] = {}
+        self._waiting: dict[_Place, list[Buffer]] = {}
+        self._behind: dict[_Life, int] = {}  # of the last message of a life that waits and is not cumulative
         self._num_bytes = self._serial = 0
 
     @property
@@ -113,23 +121,28 @@ class Inbox(Puller):
         ones, which are counted and logged.
         """
         for _ in range(min(len(self._waiting), MOST_REFUSED_AT_ONCE)):
-            frames = self._waiting.pop(next(iter(self._waiting)))
+            place = life, number, kind = next(iter(self._waiting))
+            if not kind and self._behind[life] == number:
+                del self._behind[life]
+            frames = self._waiting.pop(place)
             self._num_bytes -= _size(frames)
             if (message := self._taken(frames)) is not None:
                 return message
         return None
 
     def _keep(self, frames: list[Buffer]) -> None:
-        head = head_of(bytes(frames[0])) if len(frames) == 1 else None
-        if head is None or not head.spec.cumulative or self.keeps_all(head.sender):
+        head = head_of(bytes(frames[0]))
+        life = None if head is None else (head.sender, head.incarnation)
+        if head is None or len(frames) > 1 or not head.spec.cumulative or self.keeps_all(head.sender):
             self._serial += 1
-            key: Any = self._serial
+            self._behind[life] = self._serial
+            place: _Place = (life, self._serial, "")
         else:
-            key = (head.kind, head.sender, head.incarnation)
-        if (before := self._waiting.get(key)) is not None:
+            place = (life, self._behind.get(life, 0), head.kind)
+        if (before := self._waiting.get(place)) is not None:
             self.merged += 1
             self._num_bytes -= _size(before)
-        self._waiting[key] = frames
+        self._waiting[place] = frames
         self._num_bytes += _size(frames)
 
 

@@ -13,6 +13,7 @@ from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.provenance import release
 from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.notes import turned_in
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
@@ -40,6 +41,9 @@ from tests.unit.data.made import dataset
 from tests.unit.evaluation.test_saved import save, save_for
 from tests.unit.plan.topology.test_described import BOX, own_sampler
 
+#: A schedule over the run, and one by counts of its own.
+DECAY = {"from": 1e-3, "to": 0.0}
+BY_COUNT = {"from": 0.05, "over": {"env_steps": 100}}
 PENDULUM = {"run": {"env": "Pendulum-v1", "algorithm": "sac", "seed": 1}}
 
 
@@ -506,12 +510,40 @@ def test_what_was_set_before_the_checkpoint_holds_in_a_resumed_run(parent, tmp_p
     assert held(grandchild) == expected
     other = replace(plan_of(), algorithm={**plan_of().algorithm, "tau": 0.3})
     assert held(resume(tmp_path / "other", parent, other)[0]) == {"learning_rate": 0.125, "replay_ratio": 2.0}
+    grandchild, _ = resume(tmp_path / "ended", child, other)
+    checkpoint(grandchild, 90.0, 800)
+    ended = {"learning_rate": 0.125, "replay_ratio": 2.0}
+    assert (held(grandchild), turned_in(grandchild.metrics)) == (ended, ended)
+    assert held(resume(tmp_path / "great", grandchild, other)[0]) == ended
     in_order = topology.load(PENDULUM, ["balance.mode=lockstep"])
     fresh, said = resume(tmp_path / "in_order", parent, in_order)
     assert held(fresh) is None
     lost = [line for line in said if line.startswith("set while the run before trained, and not held: ")]
     assert [line.split(": ")[1] for line in lost] == ["learning_rate 0.125", "tau 0.5", "replay_ratio 2.0"]
     assert all("a run in order gives the same numbers again" in line for line in lost)
+
+
+def test_a_schedule_that_has_come_to_its_end_stays_there_and_the_run_says_so(tmp_path):
+    """Not one that is stated anew, nor one of counts of its own, nor where the end was not reached."""
+
+    def stating(env_steps, **rates):
+        run = {**PENDULUM["run"], "stop": {"env_steps": env_steps}}
+        return topology.load({"run": run, "algorithm": {"tau": {**BY_COUNT, "to": 0.01}, **rates}})
+
+    parent = begin(tmp_path / "parent", stating(600, learning_rate=DECAY))
+    checkpoint(parent, 60.0, 600)
+    stays = "algorithm.learning_rate stays at 0, where its schedule over the run before has ended"
+
+    def said(name, plan, before=parent):
+        return [line for line in resume(tmp_path / name, before, plan)[1] if "stays at" in line]
+
+    assert said("same", stating(1200, learning_rate=DECAY)) == [
+        f"{stays} (--set algorithm.learning_rate=NUMBER, or another schedule, moves it)"
+    ]
+    assert said("new", stating(1200, learning_rate={**DECAY, "to": 1e-5})) == []
+    halfway = begin(tmp_path / "halfway", stating(1200, learning_rate=DECAY))
+    checkpoint(halfway, 60.0, 600)
+    assert said("goes_on", stating(2400, learning_rate=DECAY), halfway) == []
 
 
 def test_what_was_set_holds_whatever_another_machine_measures(parent, tmp_path):

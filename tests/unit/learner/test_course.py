@@ -72,6 +72,40 @@ def test_it_goes_on_from_a_checkpoint():
     assert half.learning_rate == pytest.approx(0.6), "a later end takes nothing back"
 
 
+def test_only_a_schedule_that_is_stated_as_before_stays_where_it_was():
+    """Another one is where the run is, by its own end, whatever else moved in the run before; a run after
+    that goes on likewise.
+    """
+    half, _, course = learner("critic", Clock())
+    half.env_steps = 1000
+    course.advance()
+    state, longer = course.state(), {"env_steps": 2000}
+    changed = {"learning_rate": {**RATE, "to": 0.5}, "tau": {"from": 0.4, "to": 0.2}}
+    half, _, course = learner("critic", Clock(), limits=longer, **changed)
+    course.restore(state)
+    half.env_steps = 1000
+    course.advance()
+    assert half.rates() == pytest.approx({"learning_rate": 0.75, "tau": 0.3})
+    assert half.reached["run"] == 0.5
+    critics, rates = {"learning_rate": {"critic": RATE}}, {"learning_rate": 0.0}
+    half, _, course = learner("critic", Clock(), limits=longer, **critics)
+    course.restore(state)
+    course.advance()
+    assert half.rates() == pytest.approx(rates), "the same schedule, in a table by network"
+    state = course.state()
+    half, _, course = learner("critic", Clock(), limits={"env_steps": 4000}, **critics)
+    course.restore(state)
+    course.advance()
+    assert half.rates() == pytest.approx(rates)
+
+
+def test_a_checkpoint_of_an_earlier_release_has_one_share_for_all():
+    """It did not say of which schedules."""
+    half, _, course = learner("critic", Clock())
+    course.restore({"reached": {"env_steps": 250, "run": 0.75}})
+    assert half.learning_rate == 0.25
+
+
 def test_minutes_are_those_of_the_runs_limit():
     """As a status of the broker has them: a learner that was started again, or resumed with a schedule that
     the run before did not have, is where the run is; and time in which all stood still moves nothing.

@@ -59,6 +59,22 @@ def test_of_each_senders_reports_the_newest_is_read_and_everything_else_whole(be
     assert inbox.merged == 4
 
 
+def test_a_report_is_not_read_before_what_its_sender_sent_earlier(bench, inbox):
+    """Else figures of one that has said what it is seem to be of one that has not."""
+    one = bench.open(Outbox, sender="sampler-0", incarnation=1)
+    sent = [report("sampler", 1), report("sampler", 2), GONE, report("sampler", 3), report("sampler", 4)]
+    for count, message in enumerate(sent, 1):
+        assert one.push(message, TIMEOUT_S)
+        gathered(inbox, count)
+    assert inbox.next().fields["counters"] == {"count": 2}
+    assert one.push(report("sampler", 5), TIMEOUT_S)
+    gathered(inbox, 5)
+    assert [row[1:] for row in read(inbox)] == [("exited", None), ("report", 5)]
+    assert one.push(report("sampler", 6), TIMEOUT_S)
+    gathered(inbox, 4)
+    assert [row[1:] for row in read(inbox)] == [("report", 6)]
+
+
 def test_another_life_of_a_sender_is_another_sender(bench, inbox):
     """What the last life has counted is not lost with the next one's first report."""
     for incarnation in (1, 2):
