@@ -113,10 +113,11 @@ def largest_bytes(env: EnvironmentSpec) -> NDArray[np.float64]:
     """The largest number that its space declares for each byte of an observation, ``[size]``; 0 for what is
     no byte.
     """
-    most = float(env.obs_max or BYTE_MAX)
-    largest = np.full(math.prod(env.obs_shape), most if env.obs_dtype == "uint8" else 0.0)
-    images = (part for part in env.obs_parts if part.get("pixels"))
-    for span, part in zip(env.spans_of("pixels"), images, strict=False):
+    most, are_all = float(env.obs_max or BYTE_MAX), env.obs_dtype == "uint8"
+    largest = np.full(math.prod(env.obs_shape), most if are_all else 0.0)
+    key = "" if are_all else "pixels"  # beside floats, numbers that are no pixels are floats too
+    parts = (part for part in env.obs_parts if not key or part.get(key))
+    for span, part in zip(env.spans_of(key), parts, strict=False):
         largest[span] = part.get("max") or most
     return largest
 
@@ -127,7 +128,7 @@ class ObservationRows:
     Args:
         env: has the observations' shape and dtype.
         normalize: whether published statistics normalise them; otherwise uint8 is divided by the largest
-            number that its space declares, each image of a Dict by its own, to 0..1: a dark background is 0,
+            number that its space declares, each part of a Dict by its own, to 0..1: a dark background is 0,
             so that only what is lit moves a weight.
         device: of the observations.
         stack: number of images that the networks take at once.
@@ -182,7 +183,8 @@ class ObservationRows:
 
     def description(self) -> dict[str, Any]:
         """The ``observation`` of a policy's description."""
-        about = {"shape": list(self.shape), "normalize": self.normalized, "clip": CLIP}
+        limit = CLIP if self.learned else float(BYTE_MAX)  # which no byte is beyond
+        about = {"shape": list(self.shape), "normalize": self.normalized, "clip": limit}
         if self._pixels and has_channels_last(self.shape):
             about["channels_last"] = True
         return about if self._stack == 1 else {**about, "stack": self._stack}

@@ -28,9 +28,9 @@ def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
     """The parts of which ``gymnasium.spaces.flatten`` makes one vector, in order.
 
     Each has its ``path`` in the observation and its ``shape``; of discrete ones, which become one-hot,
-    ``sizes`` and ``start`` too; of images of uint8 ``pixels``, and ``max``, the largest number that their
-    space declares, where it is below ``BYTE_MAX``. None for a Box, which is not flattened, and where there
-    is a part of another kind, such as a Text.
+    ``sizes`` and ``start`` too; of uint8 ``max``, the largest number that their space declares, where it is
+    below ``BYTE_MAX``, and of images of it ``pixels``. None for a Box, which is not flattened, and where
+    there is a part of another kind, such as a Text.
     """
     from gymnasium.spaces import Box
 
@@ -65,7 +65,7 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         is_image = space.dtype == np.uint8 and len(space.shape) == 3 and 0 not in space.shape
         pixels = {"pixels": True} if is_image else {}
-        most = {"max": declared} if pixels and (declared := declared_max(space)) else {}
+        most = {"max": declared} if (declared := declared_max(space)) else {}
         yield {"path": path, "shape": list(space.shape), **pixels, **most}
     else:
         raise TypeError(f"a {type(space).__name__} is not described")
@@ -73,7 +73,7 @@ def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
 
 def declared_max(space: Any) -> int | None:
     """``obs_max`` of a Box."""
-    most = int(space.high.max()) if space.dtype == np.uint8 else 0
+    most = int(space.high.max(initial=0)) if space.dtype == np.uint8 else 0
     return most if 0 < most < BYTE_MAX else None
 
 

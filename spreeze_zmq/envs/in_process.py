@@ -85,8 +85,8 @@ class EngineChoice:
                 return self.make_one(first_index + row, num_envs)
 
             env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick, action_mask)
-        if step_cap is not None:
-            env.cut_after(step_cap)
+        if step_cap not in (None, env.episode_limit):  # else its environments end by themselves, or go on
+            env.cut_after(int(step_cap))
         env.backend_reason = self.reason
         return env
 

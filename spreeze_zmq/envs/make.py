@@ -100,8 +100,9 @@ def make(
             in a text; a text that is nothing else becomes an integer.
         action_mask: whether to read which actions are legal, as the spec of an environment that says so
             states; infos then have them.
-        step_cap: steps after which the batch truncates an episode, whatever limit its environment has; not
-            of EnvPool's first-finished batches, which take ``max_episode_steps``.
+        step_cap: steps after which the batch truncates an episode. Where that is ``episode_limit`` anyway,
+            what wraps a ``TimeLimit`` may still go on beyond it. Not of EnvPool's first-finished batches,
+            which take ``max_episode_steps``.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:

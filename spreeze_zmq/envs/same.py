@@ -30,13 +30,24 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[t
     one does not say differs from nothing, but for the fields that are left out where they are empty.
     """
     for name in (name for name in SPACES if name in before or name in OWN_SPACES):
-        old, new = before.get(name) or None, now.get(name) or None
+        old, new = before.get(name) or None, _as_said(name, before.get(name), now.get(name)) or None
         if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             pairs = zip(map(_plain, old), map(_plain, new), strict=True)
             unlike = ((f"{name}[{place}]", *pair) for place, pair in enumerate(pairs) if pair[0] != pair[1])
             yield from itertools.islice(unlike, 1)
         elif old != new:
             yield name, _plain(old), _plain(new)
+
+
+def _as_said(name: str, old: Any, new: Any) -> Any:
+    """A present value with what an earlier release said of it: of numbers that are no pixels no ``max``."""
+    if name != "obs_parts" or not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
+        return new
+    return [
+        {key: value for key, value in part.items() if key != "max" or key in then or part.get("pixels")}
+        for then, part in zip(old, new, strict=True)
+        if isinstance(then, Mapping)
+    ]
 
 
 def is_same_id(before: object, now: str) -> bool:

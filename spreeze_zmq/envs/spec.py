@@ -94,9 +94,9 @@ class EnvironmentSpec:
         """Flags of an action mask: one for each choice of each discrete action."""
         return sum(self.action_sizes)
 
-    def spans_of(self, key: str) -> tuple[slice, ...]:
+    def spans_of(self, key: str = "") -> tuple[slice, ...]:
         """Where an observation that is flattened has the parts with this key, in order: ``"pixels"`` of
-        images, ``"sizes"`` of one-hot choices.
+        images, ``"sizes"`` of one-hot choices; by default all parts.
         """
         sizes = [
             sum(part["sizes"]) if "sizes" in part else math.prod(part["shape"]) for part in self.obs_parts
@@ -105,7 +105,7 @@ class EnvironmentSpec:
             return ()
         ends = itertools.accumulate(sizes, initial=0)
         spans = zip(self.obs_parts, itertools.pairwise(ends), strict=True)
-        return tuple(slice(*span) for part, span in spans if part.get(key))
+        return tuple(slice(*span) for part, span in spans if not key or part.get(key))
 
     @property
     def has_bounds(self) -> bool:

@@ -238,3 +238,36 @@ def test_bytes_fill_0_to_1_or_the_deviations_whatever_their_space_declares(shape
     )
     assert largest_seen(env, declared, normalize=False) == 1.0
     assert largest_seen(env, declared, normalize=True) == pytest.approx(1.0, rel=0.02)
+
+
+def in_parts(**highs):
+    """An environment whose observation is a Dict of five bytes each, up to these numbers."""
+    own = Dict({name: Box(0, high, (5,), np.uint8) for name, high in highs.items()})
+    return spec_of("Some-v0", {}, flatten_space(own), Discrete(2), None, (own, Discrete(2)))
+
+
+def test_each_part_of_bytes_is_divided_by_what_it_declares_itself():
+    """Flags beside cards would else be a fiftieth; a part of an earlier release, which does not say, is
+    divided by what all declare together.
+    """
+    env = in_parts(board=1, hand=52, picture=255)
+    obs = np.repeat([1, 52, 255], 5)[None].astype(np.uint8)
+    rows = ObservationRows(env, False, torch.device("cpu"))
+    assert rows(torch.from_numpy(obs)).tolist() == [[1.0] * 15]
+    assert ObservationScaling(rows.description(), rows.arrays())(obs).tolist() == [[1.0] * 15]
+    least = RunningStatistics(env)
+    least.add(np.repeat(obs, 50, 0))
+    assert least.arrays()["observation_std"].tolist() == pytest.approx([0.01] * 5 + [0.52] * 5 + [2.55] * 5)
+    before = in_parts(board=1, hand=52)
+    unsaid = tuple({key: part[key] for key in part if key != "max"} for part in before.obs_parts)
+    rows = ObservationRows(replace(before, obs_parts=unsaid), False, torch.device("cpu"))
+    assert rows(torch.from_numpy(obs[:, :10])).max().item() == 1.0
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_bytes_beyond_what_is_declared_are_the_same_to_who_acts_and_who_learns(normalize):
+    """A mask of 0 and 255 in a space of 0 and 1, which the doctor names."""
+    rows = ObservationRows(in_parts(mask=1), normalize, torch.device("cpu"))
+    obs = np.array([[0, 1, 9, 11, 255]], np.uint8)
+    theirs = ObservationScaling(rows.description(), rows.arrays())(obs)
+    assert rows(torch.from_numpy(obs)).numpy().tolist() == theirs.tolist()

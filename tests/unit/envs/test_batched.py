@@ -1,5 +1,7 @@
 """What a batch of environments promises: autoreset in the step, true final observations, seeds, failures."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -95,6 +97,40 @@ def test_a_limit_of_time_that_does_more_is_kept():
     steps = [env.step(act(env)) for _ in range(2)]
     assert [(reward[0], truncated[0]) for _, reward, _, truncated, _ in steps] == [(11, False), (11, True)]
     assert env.episode_limit == 2
+
+
+class Trials(gymnasium.Wrapper):
+    """Two episodes of an environment are one of its own."""
+
+    def reset(self, **kwargs):
+        """The first one."""
+        self.left = 2
+        return self.env.reset(**kwargs)
+
+    def step(self, action):
+        """Ends with the second one."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            self.left -= 1
+            if self.left:
+                obs, info = self.env.reset()
+        over = not self.left
+        return obs, reward, terminated and over, truncated and over, info
+
+
+def trials():
+    """Pendulum twice, of three steps each."""
+    return Trials(gymnasium.make("Pendulum-v1", max_episode_steps=3))
+
+
+def test_an_environment_may_go_on_beyond_a_limit_within_it():
+    """What is around the limit decides; a lower one, such as an evaluation's, is kept all the same."""
+    spec = envs.probe(f"{__name__}:trials")
+    for most, expected in ((spec.max_episode_steps, 6), (2, 2)):
+        env = envs.remade(replace(spec, max_episode_steps=most), 2)
+        env.reset()
+        ended = [env.step(act(env))[3].tolist() for _ in range(6)]
+        assert ended.index([True, True]) + 1 == expected
 
 
 def test_only_what_ended_is_reset():

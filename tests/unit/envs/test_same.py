@@ -91,6 +91,31 @@ class Lamp(gymnasium.Env):
         self.action_space = Discrete(3, start=code("start"))
 
 
+class Hand(gymnasium.Env):
+    """Sees cards, and flags of which are out."""
+
+    observation_space = Dict({"hand": Box(0, 52, (5,), np.uint8), "out": Box(0, 1, (52,), np.uint8)})
+    action_space = Discrete(5)
+
+    def reset(self, **_):
+        """None."""
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        """Nothing happens."""
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def test_what_an_earlier_release_did_not_say_of_bytes_differs_from_nothing():
+    """The largest number of a part that is no image."""
+    plain = json.loads(json.dumps(envs.probe(f"{__name__}:Hand").to_dict()))
+    assert [part.pop("max") for part in plain["obs_parts"]] == [52, 1]
+    envs.remade(EnvironmentSpec.from_dict(plain), 1).close()
+    plain["obs_parts"][0]["max"] = 51
+    with pytest.raises(InvalidEnvironment, match=r'"hand \[5\] up to 52" here and was "hand \[5\] up to 51"'):
+        envs.remade(EnvironmentSpec.from_dict(plain), 1)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
