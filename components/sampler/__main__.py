@@ -138,8 +138,10 @@ class Collector:
             self.log_probs.append(log_prob)
         return policy.env_action(action)
 
-    def collect(self, policy: Policy) -> Rollout:
-        """Take ``num_steps`` steps of every environment, and send reports when they are due meanwhile.
+    def collect(self, policy: Policy) -> Rollout | None:
+        """Take ``num_steps`` steps of every environment, and send reports when they are due meanwhile. None
+        if this process is to stop before the last one, which of slow environments may take minutes; in order
+        each rollout is finished.
 
         The rollout's arrays are new ones, since ZeroMQ may still be sending those of the last rollout.
 
@@ -154,6 +156,7 @@ class Collector:
         terminated, truncated, failed = (np.zeros(shape, np.bool_) for _ in range(3))
         self.policy, self.actions, self.log_probs = policy, [], []
         final_obs = [np.empty((0, *self.obs.shape[1:]), self.obs_dtype)]
+        num_told = len(self.returns)
         obs[0] = self.obs if packing is None else packing.pack(self.obs)
         if self.steps is None:
             self.frames = policy.frame_stack()
@@ -177,6 +180,9 @@ class Collector:
                 self.lengths.extend(info["episode"]["l"][whole])
                 self.sightings.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
+            if not self.component.running and self.state is None:
+                del self.returns[num_told:], self.lengths[num_told:]
+                return None
         lowest = min(self.lowest, float(reward.min()))
         reward[failed] = lowest  # 0 would be the best of all where others are negative
         if not failed.any():  # what a simulation pays as it blows up is not remembered
@@ -234,6 +240,8 @@ def main(component: Component) -> None:
             break
         with usable(policy.version):
             rollout = collector.collect(policy)
+        if rollout is None:
+            break
         for outlet in outlets:
             outlet.push(rollout)
         component.poll()

@@ -93,7 +93,7 @@ def live(
         main: its work.
         arguments: the command line, ``RUN [INDEX]``.
         joined: called with the component before ``main``.
-        leave: ends the process, if it may be ended while an environment is being closed.
+        leave: ends the process with an exit code, if it may be ended while an environment is being closed.
     """
     component: Component | None = None
     allow_open_files()
@@ -106,9 +106,10 @@ def live(
         component.close(component.stop_reason or "done")
         if sockets is not None:
             sockets.remove()
-        _close_environments(component, leave)
+        _close_environments(component, leave, 0)
     except Exception as problem:
         error = problem if component is None else _as_of_disk(problem, component)
+        code = error.exit_code if isinstance(error, SpreezeError) else 1
         is_input = isinstance(error, InputError)
         if not is_input:
             log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
@@ -121,7 +122,9 @@ def live(
             if isinstance(error, SpreezeError):  # this line says what the user can mend, so it comes last
                 with contextlib.suppress(OSError):  # the log's disk is full: the launcher finds that out
                     say(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
-        return error.exit_code if isinstance(error, SpreezeError) else 1
+            if component is not None:
+                _close_environments(component, leave, code)
+        return code
     return 0
 
 
@@ -135,12 +138,15 @@ def _as_of_disk(problem: Exception, component: Component) -> Exception:
     return DiskFull(component.folder.path, elsewhere=component.handing.is_elsewhere)
 
 
-def _close_environments(component: Component, leave: Callable[[int], object]) -> None:
-    """Call what is to be called at the end; if that takes longer than ``CLOSE_S``, the process leaves."""
+def _close_environments(component: Component, leave: Callable[[int], object], code: int) -> None:
+    """Call what is to be called at the end; if that takes longer than ``CLOSE_S``, the process leaves with an
+    exit code. After a failure nothing is said of it, whose line is the last.
+    """
+    level = logging.DEBUG if code else logging.WARNING
 
     def give_up() -> None:
-        log.warning("close() of an environment has not returned after %.0f s: it is left", CLOSE_S)
-        leave(0)
+        log.log(level, "close() of an environment has not returned after %.0f s: it is left", CLOSE_S)
+        leave(code)
 
     watch = threading.Timer(CLOSE_S, give_up)
     watch.daemon = True
@@ -149,7 +155,7 @@ def _close_environments(component: Component, leave: Callable[[int], object]) ->
         try:
             close()
         except BaseException as error:  # the run is over, and nothing depends on it any more
-            log.warning("close() raised %s [%s]", in_one_line(error), place_of(error))
+            log.log(level, "close() raised %s [%s]", in_one_line(error), place_of(error))
     watch.cancel()
 
 

@@ -46,6 +46,7 @@ class Intake:
         stale_transitions: transitions refused as too stale.
         has_more: whether the last look at the channel found a rollout, so that others may wait behind it.
         states: in order: sampler -> the state that came with its newest rollout; see ``run.sampler_state``.
+        on_refused: called with each rollout that is refused in its place in the stream.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Intake:
         self.stale_transitions = 0
         self.has_more = False
         self.states: dict[str, NDArray[np.uint8]] = {}
+        self.on_refused: Callable[[Rollout], None] = lambda rollout: None
         sampler = component.plan.components[SAMPLER]
         #: Code of each refusal and the check that gives its reason; the first reason decides.
         self._checks = (
@@ -152,7 +154,7 @@ class Intake:
         origin = (claims.sender, claims.incarnation, claims.sequence)
         rollout = Rollout(*origin, produced, policy_version=0, num_steps=steps, num_envs=envs)
         if produced < MAX_COUNT and not self.receipts.disorder(rollout):
-            self.receipts.take(rollout, refused=True)
+            self._take_refused(rollout)
         else:
             self.receipts.refuse(rollout.stream, rollout.sequence, steps * envs, sure=False)
 
@@ -186,10 +188,14 @@ class Intake:
         if self.receipts.disorder(rollout):
             self.receipts.refuse(rollout.stream, rollout.sequence, rollout.num_transitions, sure=True)
         else:
-            self.receipts.take(rollout, refused=True)
+            self._take_refused(rollout)
         if error.reason == "stale":
             self.stale_transitions += rollout.num_transitions
         self.puller.refuse(error, rollout.sampler, "rollout")
+
+    def _take_refused(self, rollout: Rollout) -> None:
+        self.receipts.take(rollout, refused=True)
+        self.on_refused(rollout)
 
     def _not_finite(self, rollout: Rollout) -> str:
         """The first number that must not be learned from; empty if there is none."""

@@ -46,6 +46,7 @@ class RoundExperience(Experience):
         self._left = 0
         self._rollouts: list[Rollout] = []
         self._due = self._limits_due = False
+        self.intake.on_refused = self._use_up
         if self.outlet.of_policy:
             self.component.figures["policy_lag"] = self.policy_lag
         if self.outlet.of_policy and not self.in_order:
@@ -162,8 +163,7 @@ class RoundExperience(Experience):
         if self.outlet.of_policy and self.balance.max_policy_lag is not None:
             for rollout in self.replay.drop_older(self.outlet.versions.newest - self.balance.max_policy_lag):
                 self.intake.drop(rollout)
-                self._consume(rollout)
-                self._limits_due = True
+                self._use_up(rollout)
             if not self.replay.complete:
                 return False
         self.half.env_steps = self.counts.env_steps
@@ -194,6 +194,11 @@ class RoundExperience(Experience):
         if len(self.consumed) > 2 * MOST_LIMITED:
             self.consumed = fitting(self.consumed)
 
+    def _use_up(self, rollout: Rollout) -> None:
+        """Note that a rollout is trained on by nobody: its sampler may collect another one for it."""
+        self._consume(rollout)
+        self._limits_due = True
+
     # --- what goes out
 
     def _holds(self) -> bool:
@@ -207,8 +212,10 @@ class RoundExperience(Experience):
         return self._due and not self._holds()
 
     def limits_due(self) -> bool:
-        """After rollouts were dropped for their age, or as so few samplers live that each has to do more."""
-        return self._limits_due
+        """After rollouts were dropped for their age or refused, or as so few samplers live that each has to
+        do more; never in the midst of a round, whose weights are of no version.
+        """
+        return self._limits_due and self._left == 0
 
     def news(self) -> dict[str, Any] | None:
         """Of samples up to the last round only: some of the next round may have arrived already."""

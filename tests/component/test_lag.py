@@ -1,8 +1,10 @@
 """How the two learners, as real processes, keep the bound of the policy lag, over their lives too."""
 
+import numpy as np
 import pytest
 
 from spreeze_zmq.peers.players import STREAM, OtherLearner, Sampler
+from spreeze_zmq.wire import encode
 from tests.component.test_learners import OVERRIDES, feed_until, played
 
 P50, P99 = ("p50", "recent_p50"), ("p99", "recent_p99")
@@ -66,6 +68,27 @@ def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers):
         while peers.next("policy").fields["collect_until"].keys() != taken.keys():
             pass
         other.restart()
+
+
+ROUNDS = ["run.algorithm=ppo", "algorithm={hidden_sizes=[8]}", "balance={}", "components.sampler.count=1"]
+
+
+@pytest.mark.parametrize("peers", [ROUNDS], indirect=True)
+def test_on_policy_a_sampler_whose_rollouts_are_refused_may_collect_others(peers):
+    """Nothing is trained on, so that no new policy would raise its limit: it would wait for ever."""
+    peers.play("actor_learner")
+    feed, other = Sampler(peers, 8, 16), OtherLearner(peers)
+    other.publish()
+    peers.start()
+    first = peers.next("policy").fields
+    assert first["collect_until"].keys() == {"*"}
+    ahead = first["collect_until"]["*"]
+    for number in (1, 2):
+        reward = np.full_like(feed.rollout.arrays["reward"], np.nan)
+        feed.push(1, encode(feed.next(reward=reward)))
+        while (limits := peers.next("policy").fields)["collect_until"].get(STREAM) != number * 128 + ahead:
+            pass
+        assert limits["version"] == first["version"]
 
 
 @pytest.mark.long("a learner is killed and has a second life")

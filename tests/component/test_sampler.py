@@ -1,5 +1,6 @@
 """The sampler as a real process; the test is its learners, its broker and its source of policies."""
 
+import contextlib
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.component.conftest import DEADLINE_S
+from tests.component.conftest import DEADLINE_S, Run
 from tests.component.samplers import CRITIC, publish_zero, start
 from tests.pace import slowness
 
@@ -81,6 +82,27 @@ def test_what_it_says_it_pushed_is_what_arrives(peers):
     assert arrived() == said
     told = [message.arrays["lengths"] for message in peers.between(None, None, "episodes")]
     assert sum(map(len, told)) == ended() > 0
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_of_slow_environments_a_rollout_is_left_when_it_is_to_stop(tmp_path, forked, failing):
+    """Its end would come after the launcher's patience. The environment is closed, also where it fails; no
+    episode of the rollout is reported, which nobody gets.
+    """
+    held = tmp_path / "held"
+    overrides = ["run.env=tests.component.samplers:Robot", f"run.env_kwargs.held={held}"]
+    overrides += [f"run.env_kwargs.fails_at={3 if failing else -1}", "components.sampler.max_failures=1"]
+    overrides += ["components.sampler.envs=1", "components.sampler.rollout_steps=1000"]
+    with contextlib.closing(Run(tmp_path / "run", overrides)) as peers:
+        process = start(peers)
+        peers.next("hello")
+        assert held.exists()
+        if not failing:
+            peers.wait(1.5)  # two episodes
+            process.terminate()
+        assert process.wait(30) == int(failing)
+        assert not held.exists()
+        assert peers.between(None, None, "rollout") == peers.between(None, None, "episodes") == []
 
 
 def test_a_second_sampler_of_the_same_index_is_refused(peers):

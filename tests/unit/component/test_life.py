@@ -20,9 +20,9 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder, write_plan
 
 
-def ending(*closers, leave=lambda code: None):
+def ending(*closers, leave=lambda code: None, code=0):
     """End a component whose environments are closed by these."""
-    life._close_environments(SimpleNamespace(at_end=list(closers)), leave)
+    life._close_environments(SimpleNamespace(at_end=list(closers)), leave, code)
 
 
 def test_a_close_that_raises_keeps_no_other_from_being_closed(caplog):
@@ -38,8 +38,9 @@ def test_a_close_that_raises_keeps_no_other_from_being_closed(caplog):
     assert "close() raised SystemExit: no server [" in caplog.text
 
 
-def test_a_close_that_hangs_is_left(monkeypatch, caplog):
-    """The process leaves with the code of a run that went well."""
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_close_that_hangs_is_left(monkeypatch, caplog, code):
+    """The process leaves with its code; after a failure, whose line is the last, without a word."""
     monkeypatch.setattr(life, "CLOSE_S", 0.05)
     left, codes = threading.Event(), []
 
@@ -47,9 +48,10 @@ def test_a_close_that_hangs_is_left(monkeypatch, caplog):
         codes.append(code)
         left.set()
 
-    ending(lambda: left.wait(30), leave=leave)
-    assert codes == [0]
-    assert "has not returned after 0 s: it is left" in caplog.text
+    with caplog.at_level(logging.WARNING):
+        ending(lambda: left.wait(30), leave=leave, code=code)
+    assert codes == [code]
+    assert ("has not returned after 0 s: it is left" in caplog.text) == (code == 0)
 
 
 def test_a_component_may_open_as_many_files_as_its_hard_limit_allows():
@@ -75,10 +77,11 @@ def run(tmp_path):
     sockets.remove()
 
 
-def code_after(run, problem, cause):
+def code_after(run, problem, cause, *closers):
     """The exit code of a sampler whose work ends with an error to which another one led."""
 
     def main(component):
+        component.at_end.extend(closers)
         raise problem from cause
 
     return life.live("sampler", main, [str(run.path), "0"], lambda component: None)
@@ -103,6 +106,20 @@ def test_another_full_disk_is_not_the_runs(problem, cause, run, caplog, capsys):
     assert code_after(run, problem, cause) == 1
     assert str(cause or problem) in caplog.text
     assert "--run-dir" not in caplog.text + capsys.readouterr().err
+
+
+@pytest.mark.parametrize("problem", [EnvironmentFailure("Reach-v0 raised in step"), ValueError("odd")])
+def test_environments_are_closed_after_a_failure_too(problem, run, capsys):
+    """A simulator that runs beside the process would stay, or a licence or a robot be held."""
+    closed = []
+
+    def bad():
+        closed.append("bad")
+        raise OSError("no server")
+
+    assert code_after(run, problem, None, bad, lambda: closed.append("good")) == 1
+    assert closed == ["bad", "good"]
+    assert "no server" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("elsewhere", "mend"), [(False, "--run-dir"), (True, "XDG_RUNTIME_DIR")])
