@@ -43,7 +43,9 @@ class DiscreteSAC(SharedEncoderAlgorithm):
         hidden_sizes: tuple[int, ...] = with_default(EncoderOptions, "hidden_sizes", (128, 128))
         activation: str = with_default(EncoderOptions, "activation", "relu")
         layer_norm: bool = with_default(TwinCriticOptions, "layer_norm", False)
-        initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
+        initial_temperature: float = option(
+            0.1, "weight of the entropy at the start", minimum=1e-8, initial=True
+        )
         learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
         entropy_share: float = option(
             0.9,

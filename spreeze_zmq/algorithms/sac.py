@@ -43,6 +43,7 @@ class SAC(SharedEncoderAlgorithm):
             "weight of the entropy at the start; auto is 0.1, or 0.002 where rewards are divided",
             minimum=1e-8,
             words=("auto",),
+            initial=True,
         )
         learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
         target_entropy: float | Literal["auto"] = option(

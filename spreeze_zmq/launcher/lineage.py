@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import CheckpointError, InputError, StateNotKept
+from spreeze_zmq.base.errors import CheckpointError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
 from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
-from spreeze_zmq.base.schema import COUNTS, Scheduled, schedules_in, share_of, show
 from spreeze_zmq.broker.doctor.resumed_rules import ends_first, first_update_again
 from spreeze_zmq.broker.doctor.vitals import Vitals
-from spreeze_zmq.broker.notes import TURNED, turned_in
+from spreeze_zmq.broker.notes import TURNED
 from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.launcher.options_before import held, turned_before, without_effect
 from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_best
-from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import SAMPLER
@@ -32,6 +31,7 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.journal_lines import JournalLines
 from spreeze_zmq.run.sampler_state import MOST_BYTES, WHY_NOT, state_file, unpacked
+from spreeze_zmq.run.saved_replay import filled_elsewhere
 from spreeze_zmq.screen.terminal.words import finding_line
 
 #: Statuses of its ancestors that a run's journal holds; more are thinned evenly.
@@ -103,7 +103,7 @@ class Origin:
         journal = Journal(folder.metrics)
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
             journal.write(kind, t_s, {**entry, INHERITED: True})
-        turned, lost = _turned(plan, self)
+        turned, lost = turned_before(plan, self)
         about: dict[str, Any] = {
             "run": str(self.run.folder.absolute()),
             "checkpoint": self.checkpoint.path.name,
@@ -111,8 +111,8 @@ class Origin:
         about |= {TURNED: turned} if turned else {}
         journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
-        stays = [*_held(turned), *lost, *_at_their_end(plan, self)]
-        return [_counted(plan, self), *stays, *_left_behind(plan, self, why_not)]
+        of_options = [*held(turned), *lost, *without_effect(plan, self)]
+        return [_counted(plan, self), *of_options, *_left_behind(plan, self, why_not)]
 
 
 def _handed_on(run: PastRun, skipped: tuple[str, ...]) -> SavedCheckpoint:
@@ -175,37 +175,6 @@ def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
         yield from filter(_is_whole, lines.read("status", STATUSES_KEPT, origin.t_s))
 
 
-def _turned(plan: Plan, origin: Origin) -> tuple[dict[str, float], list[str]]:
-    """The options that were set while the run before trained, as they were at the checkpoint; without those
-    that the plan states otherwise than that run's. And a line for each that may not move in this one.
-    """
-    turned = turned_in(RunFolder(origin.run.folder).metrics, origin.t_s)
-    kept, lost, there, here = {}, [], _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
-    for name, value in turned.items():
-        if name in there and there[name] == here.get(name):
-            try:
-                kept[name] = moves.checked(plan, name, value)
-            except InputError as error:
-                why = str(error).partition(": ")[2]
-                lost.append(f"set while the run before trained, and not held: {name} {show(value)}: {why}")
-    return kept, lost
-
-
-def _stated(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run.json that may be set, as its topology states them: before a measured batch size
-    has scaled any.
-    """
-    scaling = plan["measured"].get("scaling")
-    scaled = scaling.get("options") if isinstance(scaling, Mapping) else None
-    stated = {
-        name: option.get("stated")
-        for name, option in (scaled.items() if isinstance(scaled, Mapping) else ())
-        if isinstance(option, Mapping)
-    }
-    ratio = {name: plan["balance"][name] for name in (moves.REPLAY_RATIO,) if name in plan["balance"]}
-    return {**plan["algorithm"], **stated, **ratio}
-
-
 def _has_counts(resumed: Mapping[str, Any]) -> bool:
     """Whether a line that says where a run went on has the numbers that it went on from."""
     counts = resumed.get("counts")
@@ -237,33 +206,6 @@ def _counted(plan: Plan, origin: Origin) -> str:
     return f"{line}: {' and '.join(filter(None, (', '.join(first), last)))} are left" if left else line
 
 
-def _held(turned: Mapping[str, float]) -> Iterator[str]:
-    """A line for the options that stay as they were set."""
-    if turned:
-        held = ", ".join(f"{name} {value:g}" for name, value in turned.items())
-        yield f"set while the run before trained, and held: {held} (--set algorithm.NAME=VALUE ends that)"
-
-
-def _at_their_end(plan: Plan, origin: Origin) -> Iterator[str]:
-    """A line for each option with a schedule over the whole run that the run before has gone through: here
-    it stays where that ended.
-    """
-    stop, reached = origin.run.plan["run"].get("stop") or {}, {**origin.counts, "minutes": origin.t_s / 60}
-    limits = {name: float(stop[name]) for name in COUNTS if stop.get(name)}
-    if share_of(limits, reached) < 1.0:
-        return
-    there, here = _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
-    for name, value in here.items():
-        found = filter(None, map(Scheduled.of, schedules_in(value)))
-        ends = [each.last for each in found if "run" in each.over and each.first != each.last]
-        if ends and there.get(name) == value:
-            at = " and ".join(f"{end:g}" for end in dict.fromkeys(ends))
-            yield (
-                f"algorithm.{name} stays at {at}, where its schedule over the run before has ended "
-                f"(--set algorithm.{name}=NUMBER, or another schedule, moves it)"
-            )
-
-
 def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:
     """A line for the best policy, and one for a replay that does not come back."""
     policy = RunFolder(origin.run.folder).best_policy
@@ -275,6 +217,11 @@ def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]
         yield f"in order, but not exactly as one run would go on: {why_not}"
     fills_itself = not (plan.learning.on_policy or plan.offline or plan.balance.in_order)
     is_held = origin.checkpoint.has_replay
+    if is_held and plan.run.save_replay and not plan.offline and (how := filled_elsewhere(plan, origin.run)):
+        yield (
+            f"the replay comes back with the rewards and steps of the run before, and {how}: both are "
+            "trained on, until new ones have taken their place (run.save_replay = false fills a new one)"
+        )
     if fills_itself and not (is_held and plan.run.save_replay):
         what, mends = ("is left behind", "takes it over") if is_held else ("was not saved", "saves it")
         wait = "updates wait until a tenth of its transitions has come again"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.own_code import changed_files
 from spreeze_zmq.base.schema import options_of, show
+from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, read_manifest
-from spreeze_zmq.run.history import read_run
+from spreeze_zmq.run.history import PastRun, read_run
 
 #: What a source of data is that fills a replay, among those of one run.
 DATA_FACTS = ("source", "episodes", "share", "transitions")
@@ -46,6 +49,22 @@ def check_replay(plan: Plan, run: Path, checkpoint: SavedCheckpoint) -> None:
                 f"back from the checkpoint was filled {how}: write data.{name}.share, or "
                 "run.save_replay = false to fill a new one"
             )
+
+
+def filled_elsewhere(plan: Plan, run: PastRun) -> str:
+    """How the environment that fills the replay of a run which goes on differs from the one that filled it in
+    the run before, in words; empty where it does not. Spaces are the same, and how long an episode may last
+    changes no transition.
+    """
+    before, now = run.plan, json.loads(plan.to_json())
+    there, here = ({**each["environment"].get("kwargs", {}), TIME_LIMIT: None} for each in (before, now))
+    if there != here:
+        return "run.env_kwargs are others"
+    if (before["run"].get("randomize") or {}) != now["run"]["randomize"]:
+        return "run.randomize is another"
+    code, code_here = (each.get("own_code", {}).get("environment", {}) for each in (before, now))
+    files = ", ".join(changed_files(code, code_here))
+    return f"{files} changed since" if files else ""
 
 
 def _other_options(plan: Plan, checkpoint: SavedCheckpoint) -> Iterator[tuple[str, Any, Any]]:

@@ -14,7 +14,7 @@ class Robot(Count):
     """A step takes a tenth of a second; a file is there while it is open."""
 
     def __init__(self, held, fails_at=-1):
-        super().__init__(length=7, fails_at=fails_at)
+        super().__init__(length=7 if fails_at < 0 else 50, fails_at=fails_at)
         self.held = Path(held)
         self.held.touch()
 

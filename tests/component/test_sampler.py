@@ -91,7 +91,7 @@ def test_of_slow_environments_a_rollout_is_left_when_it_is_to_stop(tmp_path, for
     """
     held = tmp_path / "held"
     overrides = ["run.env=tests.component.samplers:Robot", f"run.env_kwargs.held={held}"]
-    overrides += [f"run.env_kwargs.fails_at={3 if failing else -1}", "components.sampler.max_failures=1"]
+    overrides += [f"run.env_kwargs.fails_at={20 if failing else -1}", "components.sampler.max_failures=1"]
     overrides += ["components.sampler.envs=1", "components.sampler.rollout_steps=1000"]
     with contextlib.closing(Run(tmp_path / "run", overrides)) as peers:
         process = start(peers)

@@ -69,6 +69,7 @@ class Option:
             (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
         fixed: another value makes other networks, or gives theirs another meaning, so that no earlier
             checkpoint fits.
+        initial: it is of fresh networks alone, so that it has no effect in a run that goes on from another.
         only_with: an option that may leave this one without effect; empty if none does.
         only_at: the values of that option at which this one has an effect; empty for all but its default.
         schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
@@ -89,6 +90,7 @@ class Option:
     options: tuple[Option, ...] = ()
     follows: str = ""
     fixed: bool = False
+    initial: bool = False
     only_with: str = ""
     only_at: tuple[Any, ...] = ()
     schedule: bool = False
@@ -143,7 +145,7 @@ def option(
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
         accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``,
-            ``only_with``, ``only_at``, ``schedule``, ``by_network``: as in :class:`Option`.
+            ``initial``, ``only_with``, ``only_at``, ``schedule``, ``by_network``: as in :class:`Option`.
     """
     declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
     return dataclasses.field(**_made(default), metadata={"option": declared})

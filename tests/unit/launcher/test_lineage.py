@@ -179,6 +179,45 @@ def test_a_replay_that_the_run_does_not_take_over_is_said(parent, tmp_path, keep
     assert (left_behind in said, any(wait in line for line in said)) == (not keeps, not keeps)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"env_kwargs": {"g": 3.0}}, "run.env_kwargs are others"),
+        ({"randomize": {"gravity": [0.9, 1.1]}}, "run.randomize is another"),
+        ({"env_kwargs": {"max_episode_steps": 50}}, ""),
+        ({}, "pole.py changed since"),
+    ],
+)
+def test_a_replay_of_another_task_says_that_it_is(parent, tmp_path, changes, said):
+    """Its transitions were paid as the run before pays; a limit of steps pays nothing."""
+    made = parent.checkpoints / "000000000700-000070000"
+    parts = [write_part(made, name, lambda file: file.touch()) for name in ("a.pt", "a-replay-obs.npy")]
+    complete(made, parts, {"t_s": 70.0, "counts": {"env_steps": 700}, "best_return": None})
+    stated = json.loads(parent.run_file.read_text())
+    parent.run_file.write_text(json.dumps({**stated, "own_code": {"environment": {"pole.py": "1"}}}))
+    for keeps in (True, False):
+        plan = topology.load({"run": {**PENDULUM["run"], "save_replay": keeps}})
+        code = {"environment": {"pole.py": "2" if said.startswith("pole") else "1"}}
+        env = replace(plan.environment, kwargs=changes.get("env_kwargs", {}))
+        run = replace(plan.run, randomize=changes.get("randomize", {}))
+        other = replace(plan, environment=env, run=run, own_code=code)
+        lines = [line for line in resume(tmp_path / f"{keeps}", parent, other)[1] if "comes back" in line]
+        assert len(lines) == (keeps and bool(said))
+        assert all(f"with the rewards and steps of the run before, and {said}: " in line for line in lines)
+
+
+def test_an_option_of_fresh_networks_says_that_it_has_no_effect(parent, tmp_path):
+    """A temperature that is not learned is one of the networks' numbers, too."""
+    lines = []
+    for number, options in enumerate(({"initial_temperature": 0.5}, {"tau": 0.25})):
+        other = replace(plan_of(), algorithm={**plan_of().algorithm, **options})
+        lines += [line for line in resume(tmp_path / f"{number}", parent, other)[1] if "no effect" in line]
+    assert lines == [
+        "algorithm.initial_temperature = 0.5 has no effect: it is of fresh networks, and those of the run "
+        'before, which began with "auto", go on'
+    ]
+
+
 def in_order_plan(stop=None, **changes):
     """Of two samplers, in lock-step."""
     settings = {"components": {"sampler": {"count": 2, "envs": 4}}, "balance": {"mode": "lockstep"}}
