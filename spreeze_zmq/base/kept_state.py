@@ -6,8 +6,9 @@ Nothing is executed: what is read back are values, never classes. An object that
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Mapping
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -102,19 +103,41 @@ class Keeper:
         return np.array(array)
 
 
+def common_arrays(objects: Iterable[Any]) -> frozenset[int]:
+    """The ids of the arrays that several attributes of these objects are, or one is and a constant of its
+    class or module too.
+    """
+    listed = list(objects)
+    seen = Counter(id(value) for each in listed for value in vars(each).values() if _is_array(value))
+    kinds = {kind for each in listed for kind in type(each).__mro__}
+    places = [*kinds, *filter(None, (sys.modules.get(kind.__module__) for kind in kinds))]
+    constants = {id(value) for place in places for value in vars(place).values() if _is_array(value)}
+    return frozenset(number for number, count in seen.items() if count > 1 or number in constants)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is np.ndarray
+
+
 class Maker:
     """Makes the objects of one :class:`Keeper` again, in the order in which they were kept.
 
     Args:
         other: makes what the keeper's ``other`` has kept, into the object that is there at that place.
+        common: ids of arrays that are not written to, since others have them too.
     """
 
-    def __init__(self, other: Callable[[Mapping[str, Any], Any], Any] | None = None) -> None:
-        self._other = other
+    def __init__(
+        self,
+        other: Callable[[Mapping[str, Any], Any], Any] | None = None,
+        common: Collection[int] = (),
+    ) -> None:
+        self._other, self._common = other, common
         self._made: dict[int, Any] = {}
 
     def make(self, plain: Any, present: Any = None) -> Any:
-        """The object; an array or generator of the same form that is ``present`` is written to and returned.
+        """The object; a generator of the same form that is ``present`` is written to and returned, and so is
+        an array that is not common.
 
         Raises:
             StateNotKept: it is no plain value of a keeper, or ``present`` is of another kind.
@@ -137,7 +160,10 @@ class Maker:
 
     def _object(self, plain: Mapping[str, Any], present: Any) -> Any:
         if "array" in plain:
-            return put_into(present, plain["array"])
+            saved = plain["array"]
+            if id(present) in self._common and not np.array_equal(present, saved):
+                present = None
+            return put_into(present, saved)
         if "deque" in plain:
             return deque(map(self.make, plain["deque"]), plain["most"])
         if "dict" in plain:

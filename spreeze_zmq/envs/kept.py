@@ -13,6 +13,7 @@ import functools
 import logging
 import types
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,20 +24,20 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import StateNotKept, in_one_line, let_interrupts_pass
 from spreeze_zmq.base.importing import loaded
-from spreeze_zmq.base.kept_state import PLAIN, Keeper, Maker, put_into
+from spreeze_zmq.base.kept_state import PLAIN, Keeper, Maker, common_arrays, put_into
 from spreeze_zmq.envs.failing import FailingRows
 
 #: What does not change while an environment is stepped: how it was made.
 _STATIC = (EnvSpec, types.ModuleType, np.dtype, np.ufunc, logging.Logger)
 #: What is known by its name.
 _NAMED = (*(type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial),)
+#: What is made anew, so that its methods are not those of the one before.
+_CONTAINERS = (list, dict, set, deque)
 #: Attributes of a layer that are what it wraps, or its arguments as they were given.
 _PASSED_OVER = ("env", "_saved_kwargs")
 #: Attributes of tasks that are made from their arguments.
-_OF_TASKS = (
-    *("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space"),
-    *("_unstable", "went_back"),
-)
+_OF_TASKS = ("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space")
+_OF_TASKS += ("_unstable", "went_back")
 
 
 def keep_env(env: gymnasium.Env[Any, Any]) -> list[Any]:
@@ -59,13 +60,19 @@ def keep_env(env: gymnasium.Env[Any, Any]) -> list[Any]:
     return states
 
 
-def put_env_back(env: gymnasium.Env[Any, Any], states: Any) -> None:
-    """Bring a new environment to the state of another one, of :func:`keep_env`.
+def put_envs_back(envs: list[gymnasium.Env[Any, Any]], states: list[Any]) -> None:
+    """Bring each new environment to the state of another one, of :func:`keep_env`.
 
     Raises:
         StateNotKept: it is the state of another kind of environment.
     """
-    maker, given = Maker(_put_known), iter(_listed(states))
+    common = common_arrays(layer for env in envs for layer in _layers(env))
+    for env, state in zip(envs, states, strict=True):
+        _put_back(env, state, common)
+
+
+def _put_back(env: gymnasium.Env[Any, Any], states: Any, common: frozenset[int]) -> None:
+    maker, given = Maker(_put_known, common), iter(_listed(states))
     for layer in _layers(env):
         state = _mapped(next(given, None), type(layer).__qualname__)
         if speaks_for_itself(layer):
@@ -157,7 +164,7 @@ def _known(value: Any) -> dict[str, Any] | None:
     if isinstance(value, gymnasium.Space):
         own = [Keeper().keep(space._np_random, "the generator of a space") for space in spaces_in(value)]
         return {"space": own}
-    if isinstance(value, _NAMED):
+    if isinstance(value, _NAMED) and not isinstance(getattr(value, "__self__", None), _CONTAINERS):
         return {"named": _name_of(value)}
     mujoco: Any = loaded("mujoco")
     if mujoco is None:

@@ -25,7 +25,7 @@ from spreeze_zmq.envs.door import REWARDS, Observed, WrongReturn, five, flag, re
 from spreeze_zmq.envs.engines.fitting import fitted, seed_spaces, spaces_of, time_limit, without_limit
 from spreeze_zmq.envs.forms import check_alike, difference, form_of
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, stacked
-from spreeze_zmq.envs.kept import keep_env, put_env_back
+from spreeze_zmq.envs.kept import keep_env, put_envs_back
 from spreeze_zmq.envs.masks import Behind, MaskReader, gives_masks
 from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.envs.settings import theirs
@@ -212,8 +212,7 @@ class GymnasiumLoop(BatchedEnv):
         return [keep_env(env) for env in self.envs]
 
     def _put_back(self, state: Any) -> None:
-        for env, one in zip(self.envs, state, strict=True):
-            put_env_back(env, one)
+        put_envs_back(self.envs, state)
 
     def _place(self, row: int, method: str) -> str:
         return definition_of(getattr(type(self.envs[row].unwrapped), method, None))

@@ -193,8 +193,51 @@ def test_a_batch_goes_on_where_another_one_was(case):
     one.close(), other.close()
 
 
+START, TABLE = np.zeros(2), np.arange(4.0)
+
+
+class Parting(Own):
+    """Its attributes are one array after a reset, or a constant, and others after a step."""
+
+    origin, home = np.zeros(2), START
+
+    def reset(self, **options):
+        """Nothing is copied."""
+        begun = super().reset(**options)
+        self.place = self.before = self.home
+        self.spot, self.table, self.first = self.origin, TABLE, self.place
+        return begun
+
+    def step(self, action):
+        """Nothing is written to."""
+        self.before, self.place = self.place, self.place + action[0] + self.np_random.normal(0, 0.1, 2)
+        self.spot = self.spot + 1
+        self.newest = self.place - self.before + self.spot + self.table[0] + self.first
+        self.seen.append(float(self.place.sum()))
+        return self._obs(), float(self.newest[0]), len(self.seen) == 7, False, {}
+
+
+def test_what_is_one_array_after_a_reset_and_several_later_goes_on_as_these():
+    """Written to in place each would get the last one's numbers, and each later episode begin there."""
+    one, other = (made(f"{HERE}:Parting", seed, {}) for seed in (1, 2))
+    one.action_space.seed(1)
+    actions = [one.action_space.sample() for _ in range(20)]
+    played(one, actions[:5])
+    other.set_state(unpacked(packed(one.get_state())))
+    assert not START.any()
+    assert not Parting.origin.any()
+    assert all(env.unwrapped.table is TABLE for env in other.envs)  # perhaps a large one
+    for step, same in zip(played(one, actions[5:]), played(other, actions[5:]), strict=True):
+        for left, right in zip(step, same, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
 def test_what_cannot_be_kept_is_named():
     """The attribute, and of which kind it is; so is an engine that tells nothing."""
+    batch = made(f"{HERE}:Own", 1, {})
+    batch.envs[0].unwrapped.note = batch.envs[0].unwrapped.seen.append  # of a list that is made anew
+    with pytest.raises(StateNotKept, match=r"Own.note is a builtins.builtin_function_or_method"):
+        batch.get_state()
     with pytest.raises(StateNotKept, match=r"Hiding.hidden is a builtins.object"):
         made(f"{HERE}:Hiding", 1, {}).get_state()
     batch = made(f"{HERE}:Own", 1, {})
