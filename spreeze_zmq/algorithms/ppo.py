@@ -47,9 +47,7 @@ class PPO(Algorithm):
         initial_log_std: float = option(
             -0.5,
             "of a fresh policy, in actions of [-1, 1] if there are bounds",
-            minimum=LOG_STD_LIMITS[0],
-            maximum=LOG_STD_LIMITS[1],
-            initial=True,
+            **{"minimum": LOG_STD_LIMITS[0], "maximum": LOG_STD_LIMITS[1], "initial": True},
         )
         clip_range: float = option(0.2, "equation 7 clips the ratio to 1 +- this", minimum=0.0, schedule=True)
         value_clip_range: float | None = option(

@@ -262,7 +262,7 @@ def test_a_stack_is_more_channels_of_the_networks_image():
         options = DQN.Options(network="nature_cnn", frame_stack=4)
         half = algorithms.make("critic", DQN, options, env, "cpu", 1)
         assert half.description()["layers"][0]["shape"] == [12, 40, 48]
-        about = {"shape": list(shape), "normalize": True, "clip": 10.0, "stack": 4}
+        about = {"shape": list(shape), "normalize": True, "clip": 255.0, "stack": 4}
         if shape[2] == 3:
             about["channels_last"] = True
         assert half.description()["observation"] == about
