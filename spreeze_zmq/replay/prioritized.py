@@ -60,6 +60,16 @@ class SumTree:
             index = index // FAN_OUT
             parents[index] = children.view(-1, FAN_OUT)[index].sum(1)
 
+    def fill(self, begin: int, priority: torch.Tensor) -> None:
+        """Set the priorities ``[M]`` of the rows from ``begin`` on. However many they are, it needs no memory
+        beside the tree.
+        """
+        end = begin + len(priority)
+        self.levels[0][begin:end] = priority
+        for children, parents in zip(self.levels, self.levels[1:], strict=False):
+            begin, end = begin // FAN_OUT, -(-end // FAN_OUT)
+            torch.sum(children[begin * FAN_OUT : end * FAN_OUT].view(-1, FAN_OUT), 1, out=parents[begin:end])
+
     def find(self, place: torch.Tensor) -> torch.Tensor:
         """The rows ``[B]`` at ``place`` ``[B]`` of the cumulative sum, float64 from 0 to the total."""
         index = torch.zeros(place.shape, dtype=torch.int64, device=place.device)
@@ -110,10 +120,17 @@ class PrioritizedReplay(Replay):
         first, before = ring.first, ring.num_added
         super().add(rollout)
         oldest = ring.num_added - ring.capacity
-        gone = torch.arange(max(first, oldest), ring.first, device=ring.device)
-        new = torch.arange(max(before, oldest), ring.num_added, device=ring.device)
-        self.tree.set(gone % ring.capacity, torch.zeros_like(gone))
-        self.tree.set(new % ring.capacity, self._highest.pow(self.alpha).expand(len(new)))
+        gone, new = max(first, oldest), max(before, oldest)
+        self._fill(gone, torch.zeros_like(self._highest).expand(ring.first - gone))
+        self._fill(new, self._highest.pow(self.alpha).expand(ring.num_added - new))
+
+    def _fill(self, first: int, priority: torch.Tensor) -> None:
+        """Set the priorities ``[M]`` of the transitions from number ``first`` on, which are in the table."""
+        begin = first % self.ring.capacity
+        split = self.ring.capacity - begin  # the rows after that are at the table's start
+        for to, part in ((begin, priority[:split]), (0, priority[split:])):
+            if len(part):
+                self.tree.fill(to, part)
 
     def sample(self, batch_size: int) -> Batch:
         """``batch_size`` transitions drawn by priority, with replacement; valid until the next call."""
@@ -143,8 +160,7 @@ class PrioritizedReplay(Replay):
     def forget_errors(self) -> None:
         """Give all transitions the priority of new ones."""
         self._highest = torch.ones_like(self._highest)
-        rows = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
-        self.tree.set(rows % self.ring.capacity, torch.ones_like(rows))
+        self._fill(self.ring.first, self._highest.expand(len(self.ring)))
 
     def save(self, put: Put) -> None:
         """As every replay, with the priorities in a file of their own."""
@@ -164,11 +180,9 @@ class PrioritizedReplay(Replay):
                 "without the replay"
             ) from error
         ring = self.ring
-        rows = np.arange(ring.first, ring.num_added)
-        places = (rows + ring.renumbered) % ring.num_loaded
         wrong = saved.shape != (1 + ring.num_loaded,) or saved.dtype != np.float64
-        if wrong or not (saved[0] > 0 and (saved[1:][places] > 0).all()):
+        leaves = np.roll(saved[1:], -(ring.first + ring.renumbered))[: len(ring)]  # the oldest first
+        if wrong or not (saved[0] > 0 and (leaves > 0).all()):
             raise CheckpointError(f"{path} does not hold {len(self)} priorities above 0")
         self._highest = torch.tensor(saved[0], device=ring.device)
-        leaves = torch.from_numpy(saved[1:][places]).to(ring.device)
-        self.tree.set(torch.from_numpy(rows % ring.capacity).to(ring.device), leaves)
+        self._fill(ring.first, torch.from_numpy(leaves).to(ring.device))

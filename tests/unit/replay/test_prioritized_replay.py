@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from spreeze_zmq.base.errors import CheckpointError
 from spreeze_zmq.base.rollout import Rollout
@@ -69,6 +70,45 @@ def test_sums_stay_exact_over_many_changes():
         index = torch.randint(3000, (64,), generator=source)
         tree.set(index, torch.rand(3000, generator=source)[index] * 1e6)
     assert tree.total.item() == pytest.approx(tree.leaves.sum().item(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("begin", "count"), [(0, 3000), (31, 1), (32, 64), (1000, 1500), (2999, 1)])
+def test_rows_in_a_row_are_set_as_any_others(begin, count):
+    """To the last bit, with all sums above them."""
+    one, other = (SumTree(3000, torch.device("cpu")) for _ in range(2))
+    for tree in (one, other):
+        tree.set(torch.arange(3000), torch.rand(3000, generator=torch.Generator().manual_seed(0)))
+    priority = torch.rand(count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one.set(torch.arange(begin, begin + count), priority)
+    other.fill(begin, priority)
+    assert all(map(torch.equal, one.levels, other.levels))
+
+
+class LargestTensor(TorchFunctionMode):
+    """Inside, notes the bytes of the largest tensor that torch returns."""
+
+    nbytes = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Call it and look at what it returns."""
+        returned = func(*args, **(kwargs or {}))
+        if isinstance(returned, torch.Tensor):
+            self.nbytes = max(self.nbytes, returned.nbytes)
+        return returned
+
+
+def test_priorities_of_all_rows_take_no_memory_beside_their_own(tmp_path):
+    """As after a divergence, and where they come back from a checkpoint or fill the table at once."""
+    size, other = 20_000, make_replay(capacity=20_000)
+    replay = make_replay(capacity=size)
+    with LargestTensor() as largest:
+        replay.add(make_rollout(np.arange(size)))
+        replay.add(make_rollout(np.arange(50)))
+        replay.forget_errors()
+        save(replay, tmp_path)
+        other.load(tmp_path)
+    assert largest.nbytes <= replay.ring.memory_bytes
+    assert replay.tree.total == other.tree.total == size
 
 
 def test_transitions_are_drawn_in_proportion_to_their_priorities():
