@@ -20,6 +20,8 @@ from spreeze_zmq.replay.saved_ring import Put, put_array
 LEAST_PRIORITY = 1e-6
 #: Children of a node: four levels hold a million rows; a level costs a few calls for all draws together.
 FAN_OUT = 32
+#: The file of ``priority_alpha``, one float64: saved priorities are to this power.
+ALPHA_FILE = "priority_alpha.npy"
 #: A float64 per leaf, and its share of the sums above, which take a thirtieth of the leaves.
 BYTES_PER_LEAF = 9
 
@@ -163,18 +165,23 @@ class PrioritizedReplay(Replay):
         self._fill(self.ring.first, self._highest.expand(len(self.ring)))
 
     def save(self, put: Put) -> None:
-        """As every replay, with the priorities in a file of their own."""
+        """As every replay, with the priorities in a file of their own, and the power that they are of."""
         super().save(put)
         leaves = torch.cat((self._highest.view(1), self.tree.leaves[: self.ring.num_stored]))
         put_array(put, "priorities.npy", leaves.cpu().numpy())
+        put_array(put, ALPHA_FILE, np.array([self.alpha]))
 
     def load(self, folder: Path | str) -> None:
-        """Continue from ``save``. Raises CheckpointError."""
+        """Continue from ``save``, with priorities of this run's ``priority_alpha``; of one that was 0 no
+        errors are known. Raises CheckpointError.
+        """
         super().load(folder)
-        path = Path(folder) / "priorities.npy"
+        path, alpha_path = Path(folder) / "priorities.npy", Path(folder) / ALPHA_FILE
         try:
             saved = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
+            # An earlier release did not save it: then it is taken to be as it was.
+            alpha = float(*np.load(alpha_path, allow_pickle=False)) if alpha_path.exists() else self.alpha
+        except (OSError, ValueError, TypeError) as error:
             raise CheckpointError(
                 f"the priorities in {path} cannot be read: {error}; resume with prioritized = false, or "
                 "without the replay"
@@ -185,4 +192,9 @@ class PrioritizedReplay(Replay):
         if wrong or not (saved[0] > 0 and (leaves > 0).all()):
             raise CheckpointError(f"{path} does not hold {len(self)} priorities above 0")
         self._highest = torch.tensor(saved[0], device=ring.device)
-        self._fill(ring.first, torch.from_numpy(leaves).to(ring.device))
+        if alpha == self.alpha:
+            self._fill(ring.first, torch.from_numpy(leaves).to(ring.device))
+        elif alpha > 0.0:
+            self._fill(ring.first, torch.from_numpy(leaves ** (self.alpha / alpha)).to(ring.device))
+        else:
+            self.forget_errors()

@@ -203,6 +203,32 @@ def test_a_saved_replay_draws_the_same(tmp_path):
     assert torch.equal(one.weight, two.weight)
 
 
+@pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (0.5, 0.0), (0.0, 0.5)])
+def test_saved_priorities_follow_another_alpha(tmp_path, before, after):
+    """As if errors had always been raised to it; where it was 0 none are known, and all are drawn alike."""
+    replay, other = make_replay(alpha=before), make_replay(alpha=after)
+    replay.add(make_rollout(np.arange(10)))
+    errors = 0.01 * (1 + torch.arange(10.0))
+    prioritize_all(replay, errors)
+    save(replay, tmp_path)
+    other.load(tmp_path)
+    known = (errors + 1e-6) ** after if before else torch.ones(10)
+    torch.testing.assert_close(other.tree.leaves[:10], known.double(), rtol=1e-5, atol=0.0)
+    other.add(make_rollout([50.0]))
+    assert other.tree.leaves[10] == 1.0  # the highest so far, which was that of new ones
+
+
+def test_priorities_that_an_earlier_release_saved_come_back_as_they_are(tmp_path):
+    """It did not say what power they are to."""
+    replay, other = make_replay(alpha=0.5), make_replay(alpha=1.0)
+    replay.add(make_rollout(np.arange(10)))
+    prioritize_all(replay, torch.arange(10.0))
+    save(replay, tmp_path)
+    (tmp_path / "priority_alpha.npy").unlink()
+    other.load(tmp_path)
+    assert torch.equal(other.tree.leaves, replay.tree.leaves)
+
+
 @pytest.mark.parametrize("damage", ["missing", "short", "negative"])
 def test_broken_priorities_are_refused(tmp_path, damage):
     """With the file's path."""
