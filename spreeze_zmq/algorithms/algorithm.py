@@ -170,7 +170,8 @@ class Algorithm(ABC):
                 failed, as NumPy arrays: ``obs``, ``next_obs`` ``[L, *obs_shape]`` as the environment gives
                 them, flattened; ``action``; ``reward`` and ``terminated`` ``[L, n]`` of each of ``n_step``
                 steps, whose numbers are in ``step``. Change it by ``batch._replace(...)``;
-                ``batch.rows(index)`` gives some of them, or some many times.
+                ``batch.rows(index)`` gives some of them, or some many times. ``more`` has further arrays that
+                the learner's own ``critic_fields`` or ``policy_fields`` ask for, and action masks.
             episode: ``obs`` ``[L + 1, ...]``, ``action``, ``reward`` ``[L, ...]``, ``terminated``; ``goals``
                 of a goal environment; ``rng``, the only source of random numbers to use.
 

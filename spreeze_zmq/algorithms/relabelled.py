@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spreeze_zmq.algorithms.declarations import PARTS
 from spreeze_zmq.algorithms.declared import blaming
 from spreeze_zmq.base.errors import AlgorithmError, InvalidEnvironment
 from spreeze_zmq.envs.goals import goal_places, is_goal_dict
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 STEPS = 5
 
 
-def checked(algorithm: Algorithm) -> Relabel:
-    """The ``relabel`` of an algorithm.
+def checked(algorithm: Algorithm, what: str = "relabel") -> Relabel:
+    """The ``relabel`` of an algorithm, which messages call ``what``.
 
     Raises:
         AlgorithmError: when it is called, for what it raises or returns.
@@ -35,10 +36,10 @@ def checked(algorithm: Algorithm) -> Relabel:
     packing = Packing.of(algorithm.env)
 
     def relabel(batch: Transitions, episode: Episode) -> Transitions | None:
-        with blaming(algorithm, "relabel"):
+        with blaming(algorithm, what):
             returned = algorithm.relabel(batch, episode)
         if problem := misfit(batch, returned, packing):
-            raise AlgorithmError(algorithm, f"relabel {problem}")
+            raise AlgorithmError(algorithm, f"{what} {problem}")
         return returned
 
     return relabel
@@ -62,7 +63,9 @@ class _NoReward:
 
 
 def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
-    """Relabel an episode of zeros and first options, if the algorithm does. Raises AlgorithmError."""
+    """Relabel an episode of zeros and first options as each learner does, if the algorithm relabels. Raises
+    AlgorithmError.
+    """
     kind, options = type(algorithm), algorithm.options
     if not kind.relabels(options):
         return
@@ -76,10 +79,12 @@ def rehearse_relabel(algorithm: Algorithm, env: EnvironmentSpec) -> None:
     shape, dtype = sent(env)
     obs, packing = np.zeros((STEPS + 1, *shape), dtype), Packing.of(env)
     obs, reward = obs if packing is None else packing.flat(obs), np.zeros(STEPS, np.float32)
-    fields = kind.fields_of("critic")
-    more: dict[str, NDArray[Any]] = {name: reward for name in fields if name == "log_prob"}
-    if env.action_mask:
-        more[MASK] = np.ones((STEPS + 1, env.num_choices), np.bool_)
-    rng = np.random.default_rng(0)
-    episode = Episode(obs, action, reward, True, more, goals, rng, lambda count: obs[[0] * count])
-    checked(algorithm)(Transitions.of(episode, options.n_step), episode)
+    masks = {MASK: np.ones((STEPS + 1, env.num_choices), np.bool_)} if env.action_mask else {}
+    asked = ", ".join(kind.policy_fields)
+    of_actor = f"relabel in the actor-learner (policy_fields: {asked})"
+    for part, what in zip(PARTS[: 1 + kind.has_policy_loss()], ("relabel", of_actor), strict=False):
+        further = {name: reward for name in kind.fields_of(part) if name == "log_prob"}
+        more: dict[str, NDArray[Any]] = {**further, **masks}
+        rng = np.random.default_rng(0)
+        episode = Episode(obs, action, reward, True, more, goals, rng, lambda count: obs[[0] * count])
+        checked(algorithm, what)(Transitions.of(episode, options.n_step), episode)

@@ -68,11 +68,12 @@ class _RingReplay:
     scale: ReturnScale | None = None
     #: Makes further transitions of the episodes that have ended; None keeps transitions as they came.
     relabeller: Relabeller | None = None
-    #: Discount of one step, the largest number of rewards summed, and further arrays that are kept.
-    gamma, n_step, more = 1.0, 1, tuple[str, ...]()
+    #: Further arrays that are kept.
+    more: tuple[str, ...] = ()
 
-    def __init__(self, ring: Ring, packing: Packing | None):
+    def __init__(self, ring: Ring, packing: Packing | None, options: ReplaySettings):
         self.ring, self.packing = ring, packing
+        self.gamma, self.n_step = options.gamma, options.n_step
         self._num_sampled: NDArray[np.float64] = np.zeros(1)
 
     def relabel_by(self, how: Relabelling) -> None:
@@ -184,9 +185,8 @@ class Replay(_RingReplay):
         seed: int = 0,
         more: Sequence[str] = (),
     ):
-        self.gamma, self.n_step = options.gamma, options.n_step
         self.more, self._kind = tuple(more), Batch.having(more)
-        settings = {"gamma": self.gamma, "n_step": self.n_step}
+        settings = {"gamma": options.gamma, "n_step": options.n_step}
         beside = self.bytes_beside
         action_dtype = "float32" if env.action_kind == "box" else "int64"
         action = Column("action", action_dtype, tuple(env.action_shape))
@@ -195,7 +195,7 @@ class Replay(_RingReplay):
             masks = ("action_mask", "next_action_mask")
             numbers += tuple(Column(name, "bool", (env.num_choices,)) for name in masks)
         about = device, seed, beside, settings
-        super().__init__(self._ring_of(env, options, (action, *numbers), about), Packing.of(env))
+        super().__init__(self._ring_of(env, options, (action, *numbers), about), Packing.of(env), options)
         if options.largest_return is not None:
             self.scale = ReturnScale(options.gamma, options.largest_return)
 
@@ -282,7 +282,7 @@ class ObservationReplay(_RingReplay):
             ring = FrameRing(capacity, masks, shape, stack, False, device, seed)
         else:
             ring = Ring(capacity, (Column("obs", env.obs_dtype, shape), *masks), device, seed)
-        super().__init__(ring, packing)
+        super().__init__(ring, packing, options)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""

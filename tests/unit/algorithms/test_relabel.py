@@ -17,9 +17,10 @@ from spreeze_zmq.envs.goals import GoalRewards
 from spreeze_zmq.learner.at_hand import random_batch_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, experience_of
-from spreeze_zmq.replay import Episode, Transitions
+from spreeze_zmq.replay import Episode, Relabelling, Transitions, replay_of
 from tests.system.maze import Maze
 from tests.system.test_algorithm_example import code_blocks
+from tests.unit.learner.test_refilled import whole
 
 MAZE = "tests.system.maze:Maze"
 
@@ -132,6 +133,39 @@ def test_a_bad_one_is_named_before_the_run(kind, says):
         loaded(f"{__name__}:{kind.__name__}")
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+class ByDensity(SAC):
+    """Reads what its critic-learner alone is sent."""
+
+    critic_fields = (*SAC.critic_fields, "log_prob")
+
+    def relabel(self, batch, episode):
+        """As the class says."""
+        return batch.rows(batch.more["log_prob"] < 0.0)
+
+
+class ByDensityInBoth(ByDensity):
+    """Here both learners are."""
+
+    policy_fields = ByDensity.critic_fields
+
+
+def test_what_an_actor_learner_does_not_get_is_named_before_the_run():
+    """As it relabels too, and would find it missing when the first episode has ended."""
+    with pytest.raises(AlgorithmError, match=r"in the actor-learner \(policy_fields: obs\): .*log_prob"):
+        loaded(f"{__name__}:ByDensity")
+    loaded(f"{__name__}:ByDensityInBoth")
+
+
+@pytest.mark.parametrize("fields", [("obs",), SAC.critic_fields], ids=["observations", "transitions"])
+def test_both_learners_relabel_the_same_rewards(fields):
+    """Those of ``n_step`` steps, though an actor-learner keeps observations alone."""
+    env, seen = loaded(env="Pendulum-v1").environment, []
+    replay = replay_of(fields, env, SAC.Options(n_step=3, replay_capacity=1000), "cpu", 0)
+    replay.relabel_by(Relabelling(lambda batch, episode: seen.append(batch), None, 1))
+    replay.add(whole(env, 8))
+    assert {batch.reward.shape for batch in seen} == {(8, 3)}
 
 
 def test_images_are_not_relabelled():
