@@ -19,6 +19,7 @@ from spreeze_zmq.envs.goals import LACK, GoalRewards, NoRewards, is_goal_dict
 from spreeze_zmq.envs.seeds import seed_for, shared_generators_kept
 from spreeze_zmq.envs.settings import theirs
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.learner.paid import PAID, paid_alike, paid_by
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import BATCH
@@ -115,7 +116,9 @@ class ReplayExperience(Experience):
         """The state of the drawing, how many transitions the replay has been given, and what rewards are
         divided by; the replay is saved only with ``save_replay``.
         """
-        scale = {} if self.replay.scale is None else {"returns": self.replay.scale.state_dict()}
+        scale, plan = {}, self.component.plan
+        if self.replay.scale is not None:
+            scale = {"returns": self.replay.scale.state_dict(), PAID: paid_by(plan)}
         episodes = {} if (made := self.replay.relabeller) is None else {"episodes": made.num_episodes}
         data = {} if self.sources is None else {"data": self.sources.state()}
         given = {"num_sampled": self.replay.num_sampled}
@@ -123,12 +126,13 @@ class ReplayExperience(Experience):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`. Without the replay, updates wait for a share of its transitions to
-        come again.
+        come again, and returns that were paid or discounted otherwise count no more.
         """
         self.replay.ring.set_random_state(state["replay"])
         options, env_steps = self.options, self.counts.env_steps
         is_new = not (self.replay.num_sampled or self._has_outlived)
-        if is_new and len(self.replay) > self.num_filled:  # it was saved with this state
+        is_back = is_new and len(self.replay) > self.num_filled  # it was saved with this state
+        if is_back:
             self.replay.num_sampled = state.get("num_sampled", env_steps)
         each = self.component.plan.learning.rows_each
         lost = env_steps - self.replay.num_sampled  # not what it was given and has forgotten since
@@ -137,7 +141,7 @@ class ReplayExperience(Experience):
         if lacks and not self.in_order and not self.component.plan.offline:
             self.refill = needed
             log.warning("without its replay: updates go on after %d transitions", self.refill)
-        if self.replay.scale is not None:
+        if self.replay.scale is not None and (is_back or paid_alike(state, self.component.plan)):
             self.replay.scale.load_state_dict(state["returns"])
         if self.replay.relabeller is not None:
             self.replay.relabeller.num_episodes = state.get("episodes", 0)

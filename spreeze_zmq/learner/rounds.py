@@ -13,6 +13,7 @@ from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.packed import Packing, flat
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.lag import MOST_LIMITED, fitting
+from spreeze_zmq.learner.paid import PAID, paid_alike, paid_by
 from spreeze_zmq.nn.device import draw_on
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
@@ -240,11 +241,11 @@ class RoundExperience(Experience):
     def state(self) -> dict[str, Any]:
         """The scale of rewards and the order of batches; an unfinished round is not saved."""
         rewards = {} if self.rewards is None else self.rewards.state_dict()
-        return {"rewards": rewards, "order": self.generator.get_state()}
+        return {"rewards": rewards, PAID: paid_by(self.component.plan), "order": self.generator.get_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state`."""
-        if self.rewards is not None and state["rewards"]:
+        """Continue from :meth:`state`; returns that were paid or discounted otherwise count no more."""
+        if self.rewards is not None and state["rewards"] and paid_alike(state, self.component.plan):
             self.rewards.load_state_dict(state["rewards"])
         draw_on(self.generator, state["order"])
         self.begun = self.counts.env_steps

@@ -14,6 +14,7 @@ from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.learner.lag import CollectionLimits
 from spreeze_zmq.learner.ratio import RatioExperience
+from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import PART_OF, algorithm_of
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER
@@ -26,11 +27,13 @@ SMALL = ("hidden_sizes=[8]", "batch_size=64", "learning_starts=1000", "replay_ca
 ENV_STEPS, STARTS = 6000, 1000
 
 
-def learned_from(kind, role, algorithm="sac", **options):
+def learned_from(kind, role, algorithm="sac", *others, **options):
     """What a learner learns from that goes on at 6,000 env steps, its peers without messages."""
-    told = [*SMALL, *(f"{name}={value}" for name, value in options.items())]
-    settings = [f"algorithm.{each}" for each in told]
-    plan = topology.load("pendulum", [f"run.algorithm={algorithm}", *settings])
+    small = SMALL[:1] if kind is RoundExperience else SMALL
+    told = [*small, *(f"{name}={value}" for name, value in options.items())]
+    settings = [*(f"algorithm.{each}" for each in told), *others]
+    run = {"env": "Pendulum-v1"} if kind is RoundExperience else None
+    plan = topology.load({"run": run} if run else "pendulum", [f"run.algorithm={algorithm}", *settings])
     component = SimpleNamespace(
         plan=plan,
         role=role,
@@ -45,6 +48,7 @@ def learned_from(kind, role, algorithm="sac", **options):
     outlet = SimpleNamespace(
         cadence=Cadence(1e9, 0), limits=CollectionLimits(plan), observe=lambda rollout: None, owed=[]
     )
+    outlet.of_policy = False
     others = SimpleNamespace(num_taken=1, version=1)
     return kind(component, half, outlet, others, Counts(env_steps=ENV_STEPS))
 
@@ -132,3 +136,46 @@ def test_an_actor_learner_that_lost_its_replay_makes_up_for_no_update():
         actor.trained(None)
         num_updates += 1
     assert num_updates == (4 + actor.gate.slack) // actor.options.policy_delay
+
+
+def counted(kind, algorithm, rewards, *settings):
+    """One that has counted the returns of these rewards, and what it divides them by."""
+    one = learned_from(kind, CRITIC_LEARNER, algorithm, *settings, normalize_rewards="true")
+    rollout = random_rollout(one.component.environment, len(rewards))
+    rollout = replace(rollout, reward=np.repeat(np.float32(rewards)[:, None], rollout.num_envs, 1))
+    if kind is RoundExperience:
+        one.rewards(rollout)
+        return one, one.rewards
+    one.replay.scale.add(rollout)
+    return one, one.replay.scale
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"), [(RatioExperience, "sac"), (RoundExperience, "ppo")], ids=["replay", "rounds"]
+)
+@pytest.mark.parametrize(
+    "other", ["algorithm.gamma=0.5", "run.env_kwargs={g = 1.0}", ""], ids=["gamma", "env_kwargs", "same"]
+)
+def test_returns_that_were_paid_otherwise_count_no_more(kind, algorithm, other, caplog):
+    """What rewards are divided by would never fall to what they are now."""
+    before, _ = counted(kind, algorithm, [100.0, -300.0])
+    after, scale = counted(kind, algorithm, [1.0, 2.0], *filter(None, [other]))
+    own, state = scale.sums().tolist(), before.state()
+    with caplog.at_level("INFO"):
+        after.restore(state)
+    assert (scale.sums().tolist() == own) == bool(other)
+    assert ("what rewards are divided by begins anew" in caplog.text) == bool(other)
+    after.restore({name: each for name, each in state.items() if name != "paid"})  # of an earlier release
+    assert scale.sums().tolist() != own
+
+
+def test_returns_of_a_replay_that_came_back_count_on(tmp_path):
+    """Its rewards are drawn, however they were paid."""
+    told = {"normalize_rewards": "true", "learning_starts": 64}
+    before = learned_from(RatioExperience, CRITIC_LEARNER, **told)
+    before.replay.add(random_rollout(before.component.environment))
+    save(before.replay, tmp_path)
+    after = learned_from(RatioExperience, CRITIC_LEARNER, "sac", "run.env_kwargs={g = 1.0}", **told)
+    after.replay.load(tmp_path)
+    after.restore(before.state())
+    assert after.replay.scale.divisor == before.replay.scale.divisor != 1.0
