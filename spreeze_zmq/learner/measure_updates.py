@@ -23,7 +23,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size
-from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
+from spreeze_zmq.learner.setup import algorithm_of, own_replay_bytes, replay_bytes
 from spreeze_zmq.nn.device import WARM_UP_CALLS, claim
 from spreeze_zmq.plan.devices import device_of
 from spreeze_zmq.plan.knee import climb, doublings, knee
@@ -65,7 +65,7 @@ class Rehearsal:
         if algorithm.on_policy():
             self._batches = self._of_rounds(env, algorithm.memory_size(options))
         else:
-            rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
+            rows = min(ROWS, ROWS_BYTES * options.replay_capacity // own_replay_bytes(plan)[CRITIC_LEARNER])
             num_envs = max(1, rows // (STEPS + options.frame_stack))
             fields = algorithm.kept_fields(part, options)
             live = self.half.algorithm.options  # no schedules but their numbers
@@ -127,7 +127,7 @@ def largest_batch(plan: Plan, free: int) -> int:
         if device_of(plan, role, number) == device
     ]
     replays = sum(sizes[role] for role in sharing)
-    drawn = sizes[CRITIC_LEARNER] // options.replay_capacity
+    drawn = own_replay_bytes(plan)[CRITIC_LEARNER] // options.replay_capacity
     drawn += batch_bytes(algorithm, options, plan.environment)
     largest: int = int(MEMORY_SHARE * free - replays) // (len(sharing) * drawn)
     if largest < SMALLEST:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +34,27 @@ def algorithm_of(plan: Plan) -> tuple[type[Algorithm], Any]:
 
 
 def replay_bytes(plan: Plan) -> dict[str, int]:
-    """Learner -> bytes of its full replay; 0 for on-policy rounds, which are discarded after training."""
-    if plan.learning.on_policy:
+    """Learner -> bytes of its full replay, and of those of sources with a share."""
+    shared = bytes_of_sources(plan)
+    return {role: own + shared[role] for role, own in own_replay_bytes(plan).items()}
+
+
+def own_replay_bytes(plan: Plan) -> dict[str, int]:
+    """Learner -> bytes of its full replay, which has ``replay_capacity`` transitions."""
+    return _bytes_of(plan, 0 if plan.learning.on_policy else plan.algorithm["replay_capacity"])
+
+
+def bytes_of_sources(plan: Plan) -> dict[str, int]:
+    """Learner -> bytes of the replays of sources with a share, whatever its own has room for."""
+    shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
+    return _bytes_of(plan, shared * plan.learning.rows_each)
+
+
+def _bytes_of(plan: Plan, transitions: int) -> dict[str, int]:
+    """Learner -> bytes of so many transitions in a replay; 0 for on-policy rounds, which are discarded after
+    training.
+    """
+    if not transitions:
         return dict.fromkeys(plan.learning.learners, 0)
     kind, options = algorithm_of(plan)
     small = replace(options, replay_capacity=SAMPLE, learning_starts=1)
@@ -43,9 +63,8 @@ def replay_bytes(plan: Plan) -> dict[str, int]:
         fields = kind.kept_fields(PART_OF[role], options)
         # A table that nobody has written to takes no memory yet.
         sample = replay_of(fields, plan.environment, small, "cpu", 0).ring
-        shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
-        rows = options.replay_capacity + shared * plan.learning.rows_each
-        sizes[role] = int(rows / (sample.capacity * sample.transitions_per_row) * sample.memory_bytes)
+        each = sample.memory_bytes / (sample.capacity * sample.transitions_per_row)
+        sizes[role] = int(transitions * each)
     return sizes
 
 
@@ -59,7 +78,8 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
             left alone.
 
     Raises:
-        InputError: the replays together exceed the memory; names the capacity that fits.
+        InputError: the replays together exceed the memory; names the capacity that fits, or the sources that
+            leave no room for any.
     """
     sizes = replay_bytes(plan)
     here = [each for each in sizes if plan.placement.get(each) == plan.placement.get(role)]
@@ -74,12 +94,22 @@ def check_memory(plan: Plan, role: str = "") -> dict[str, int]:
         if total > MEMORY_SHARE * room:
             num_groups = max(map(sharing.count, sharing))
             of_groups = f" of {num_groups} groups" if num_groups > 1 else ""
-            capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * room / total)
             raise InputError(
                 f"the replays of {' and '.join(dict.fromkeys(sharing))}{of_groups} take {total / 1e9:.1f} GB "
-                f"together, {there_is}: lower algorithm.replay_capacity to at most {capacity:,}"
+                f"together, {there_is}: {_what_fits(plan, sharing, MEMORY_SHARE * room)}"
             )
     return sizes
+
+
+def _what_fits(plan: Plan, sharing: Sequence[str], room: float) -> str:
+    """What to change so that the replays of learners, each as often as it runs, take so many bytes."""
+    all_own, all_shared = own_replay_bytes(plan), bytes_of_sources(plan)
+    own, shared = (sum(sizes[role] for role in sharing) for sizes in (all_own, all_shared))
+    capacity = int(plan.algorithm["replay_capacity"] * (room - shared) / own)
+    if capacity > 0:
+        return f"lower algorithm.replay_capacity to at most {capacity:,}"
+    keys = " and ".join(f"data.{name}.episodes" for name, each in plan.data.items() if each.share is not None)
+    return f"sources with a share alone take {shared / 1e9:.1f} GB of that: read fewer episodes by {keys}"
 
 
 def bytes_in_memory(plan: Plan) -> int:

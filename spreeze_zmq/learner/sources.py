@@ -14,8 +14,7 @@ from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
-from spreeze_zmq.plan.parts import DataPlan
-from spreeze_zmq.replay import Mixture, ObservationReplay, Relabelling, Replay, replay_of
+from spreeze_zmq.replay import Mixture, NoRoom, ObservationReplay, Relabelling, Replay, replay_of
 
 log = logging.getLogger("spreeze")
 
@@ -45,7 +44,7 @@ class Sources:
         opened = {name: data.Dataset.open(Path(plan.path)) for name, plan in self._plans.items()}
         self._datasets = opened
         self._shared = {
-            name: self._replay(number, plan, opened[name].num_episodes)
+            name: self._replay(number, name, opened[name].num_episodes)
             for number, (name, plan) in enumerate(self._plans.items())
             if plan.share is not None
         }
@@ -53,17 +52,20 @@ class Sources:
         self.drawn = Mixture(own, shares) if shares else own
         self.num_filled = 0
 
-    def _replay(self, number: int, plan: DataPlan, num_episodes: int) -> Replay | ObservationReplay:
-        """An empty replay that one source fits in."""
+    def _replay(self, number: int, name: str, num_episodes: int) -> Replay | ObservationReplay:
+        """An empty replay that one source fits in. Raises InputError where there is no memory for it."""
         plan_of_run, options = self._component.plan, self._half.options
         kind, stack = type(self._half.algorithm), options.frame_stack
         times = plan_of_run.learning.rows_each
         frames = (1 + stack) * num_episodes  # that begin and end episodes, of images
-        capacity = times * plan.transitions + frames
+        capacity = times * self._plans[name].transitions + frames
         small = replace(options, replay_capacity=capacity, learning_starts=1)
         env, device = self._component.environment, self._component.options["device"]
         fields = kind.kept_fields(self._half.part, options)
-        made = replay_of(fields, env, small, device, plan_of_run.run.seed + 1 + number)
+        try:
+            made = replay_of(fields, env, small, device, plan_of_run.run.seed + 1 + number)
+        except NoRoom as error:
+            raise InputError(f"data.{name}: {error.lack}: read fewer by data.{name}.episodes") from None
         made.scale = self._own.scale  # what a reward is worth is the same wherever it was paid
         if self._how is not None:
             made.relabel_by(replace(self._how, seed=self._how.seed + 1 + number))

@@ -8,7 +8,7 @@ from spreeze_zmq.replay.hindsight import Goals, in_hindsight
 from spreeze_zmq.replay.relabelling import Relabelling, misfit
 from spreeze_zmq.replay.replays import ObservationReplay, Replay, further_fields
 from spreeze_zmq.replay.reward_scale import ReturnScale, RewardScale
-from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
+from spreeze_zmq.replay.room import MEMORY_SHARE, NoRoom, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, Round, RoundStore
 from spreeze_zmq.replay.sequences import SequenceReplay, replay_of
 
@@ -19,6 +19,7 @@ __all__ = [
     "Goals",
     "Minibatches",
     "Mixture",
+    "NoRoom",
     "ObservationReplay",
     "Relabelling",
     "Replay",

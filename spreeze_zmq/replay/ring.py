@@ -11,27 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
-from spreeze_zmq.base.quota import memory_left
+from spreeze_zmq.base.kept_memory import KeptRing, kept_rings
 from spreeze_zmq.base.rollout import Rollout, next_observations
 from spreeze_zmq.nn.device import Ingestion, Staging, draw_on
+from spreeze_zmq.replay.room import MEMORY_SHARE, NoRoom, free_bytes
 from spreeze_zmq.replay.saved_ring import Put, read, write
-
-#: Share of the free memory that a table may claim.
-MEMORY_SHARE = 0.9
-
-
-def free_bytes(device: torch.device) -> int:
-    """Free memory of the device; on a CPU what a container leaves of it, and this process's kept memory."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    available, left = int(psutil.virtual_memory().available), memory_left()
-    return (available if left is None else min(available, left)) + held_bytes()
 
 
 @dataclass(frozen=True)
@@ -125,10 +112,10 @@ class Ring:
         if self.memory_bytes > MEMORY_SHARE * free:
             transitions = self.capacity * self.transitions_per_row
             row = self.memory_bytes // transitions
-            raise InputError(
+            raise NoRoom(
                 f"a replay of {transitions:,} transitions of {row:,} bytes takes "
-                f"{self.memory_bytes / 1e9:.1f} GB, {self.device} has {free / 1e9:.1f} GB free: "
-                f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
+                f"{self.memory_bytes / 1e9:.1f} GB, {self.device} has {free / 1e9:.1f} GB free",
+                int(MEMORY_SHARE * free) // row,
             )
 
     def keep_in(self, descriptor: int, beside: int) -> NDArray[np.float64]:

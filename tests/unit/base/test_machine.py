@@ -12,7 +12,7 @@ from spreeze_zmq.base import usage
 from spreeze_zmq.base.machine import available_cores, cache_folder, usable_cores
 from spreeze_zmq.base.quota import memory_left, quota_cores, quota_used_s
 from spreeze_zmq.broker.cores import Cores
-from spreeze_zmq.replay import ring
+from spreeze_zmq.replay import room
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_a_replay_has_the_memory_that_a_container_leaves(machine, monkeypatch, v
             (group / f"memory.{limit}").write_text(f"{most if limit == least else unlimited}\n")
         (group / f"memory.{used}").write_text("4000\n")
         (group / "memory.stat").write_text(f"cache 1\n{total}inactive_file 700\n{total}active_file 40\n")
-    monkeypatch.setattr(ring, "memory_left", lambda: memory_left(folder))
-    assert ring.free_bytes(torch.device("cpu")) == 1740
+    monkeypatch.setattr(room, "memory_left", lambda: memory_left(folder))
+    assert room.free_bytes(torch.device("cpu")) == 1740
 
 
 @pytest.mark.parametrize(

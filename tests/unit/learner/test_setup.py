@@ -9,6 +9,7 @@ import torch
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner import measure_updates, setup
 from spreeze_zmq.plan import devices, topology
+from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.replay import replay_of
 
 
@@ -93,3 +94,27 @@ def test_only_groups_that_share_a_gpu_are_added_up(monkeypatch, num_gpus, fits):
         setup.check_memory(plan, "critic_learner")
     with pytest.raises(InputError, match="cuda:0 has"):
         measure_updates.largest_batch(plan, int(whole))
+
+
+@pytest.mark.parametrize("room", [0.75, 0.25], ids=["a smaller replay", "none"])
+def test_the_capacity_that_fits_is_that_beside_the_sources(monkeypatch, room):
+    """Whose replays are as large as before; where they leave no room they are named."""
+    plan = topology.load("pendulum", ["algorithm.replay_capacity=200_000"])
+    shown = DataPlan("minari:shown", share=0.5, transitions=100_000)
+    whole = sum(setup.replay_bytes(plan).values())
+    plan = replace(plan, data={"shown": shown, "filling": replace(shown, share=None)})
+    monkeypatch.setattr(setup, "free_bytes", lambda device: room * whole / setup.MEMORY_SHARE)
+    says = "at most (50,0|49,9)" if room > 0.5 else r"alone take .* fewer episodes by data.shown.episodes$"
+    with pytest.raises(InputError, match=says):
+        setup.check_memory(plan)
+
+
+def test_a_batch_is_sized_by_the_replay_that_it_is_drawn_from():
+    """Sources do not make its transitions larger."""
+    plan = topology.load("pendulum")
+    shown = DataPlan("minari:shown", share=0.5, transitions=10 * plan.algorithm["replay_capacity"])
+    with_data = replace(plan, data={"shown": shown})
+    own, both = (sum(setup.replay_bytes(each).values()) for each in (plan, with_data))
+    free, beside = (int(each / setup.MEMORY_SHARE) for each in (1.5 * both, both - own))
+    alone = measure_updates.largest_batch(plan, free - beside)
+    assert measure_updates.largest_batch(with_data, free) == pytest.approx(alone, rel=1e-3)

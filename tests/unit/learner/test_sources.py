@@ -17,7 +17,7 @@ from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import topology
-from spreeze_zmq.replay import Relabelling, ReturnScale, replay_of
+from spreeze_zmq.replay import Relabelling, ReturnScale, replay_of, ring
 from tests.unit.data.made import Eyes, dataset
 from tests.unit.replay.test_reward_scale import paid
 
@@ -143,6 +143,21 @@ def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(pla
     """As a critic-learner does: each batch with what its own rewards were divided by."""
     algorithm, options = algorithm_of(plan)
     options = replace(options, prioritized=False, batch_size=8)
+def test_a_source_that_has_no_room_of_its_own_is_named(tmp_path, monkeypatch, memory):
+    """The capacity of the run's own replay has no part in its size."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("some-v0", episodes=5, steps=40)
+    source = {"a": {"source": "minari:some-v0", "share": 0.5}}
+    small = {"replay_capacity": 8, "learning_starts": 1, "batch_size": 8}
+    run = {"env": "Pendulum-v1", "algorithm": "sac"}
+    plan = topology.load({"run": run, "algorithm": small, "data": source})
+    monkeypatch.setattr(ring, "free_bytes", lambda device: 3_000)
+    with pytest.raises(
+        InputError, match=r"^data.a: a replay of 2[01]\d .* free: read fewer by data.a.episodes$"
+    ):
+        life(plan, memory)
+
+
     made = DelayExperience.__new__(DelayExperience)
     made.replay = replay_of(algorithm.critic_fields, plan.environment, options, "cpu", 1)
     made.half = SimpleNamespace(algorithm=SimpleNamespace(reward_divisor=1.0), num_updates=0)
