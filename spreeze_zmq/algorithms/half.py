@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,11 @@ class AutogradHalf(GradientSteps):
         networks = LearnerNetworks(kind, self._moving, seen(env, options), place, seed, part)
         rows = ObservationRows(env, options.normalize_observations, place, options.frame_stack)
         super().__init__(networks, rows, part, place)
-        self._statistics, self._packing = RunningStatistics(env, options.frame_stack), Packing.of(env)
+        self._make_statistics = partial(RunningStatistics, env, options.frame_stack)
+        self._statistics, self._packing = self._make_statistics(), Packing.of(env)
+        #: Source of data that this process has read -> its own statistics; and all sources observed so far.
+        self._of_sources: dict[str, RunningStatistics] = {}
+        self._observed: set[str] = set()
         torch.manual_seed(seed_of(seed, NOISE[part]))
         self.forget_recordings()
 
@@ -102,12 +107,16 @@ class AutogradHalf(GradientSteps):
         """Take over published critics. Raises WireError where they do not fit."""
         self._networks.other.load(parameters, "critics")
 
-    def observe(self, obs: NDArray[Any]) -> None:
+    def observe(self, obs: NDArray[Any], source: str = "") -> None:
         """Add observations ``[M, *obs_shape]``, or packed ones, to the statistics; the next publication puts
-        them into use.
+        them into use. Those of a ``source`` of data stay there in a state that is loaded without it.
         """
         if self._rows.learned:
-            self._statistics.add(obs if self._packing is None else self._packing.flat(obs))
+            rows = obs if self._packing is None else self._packing.flat(obs)
+            self._statistics.add(rows)
+            if source:
+                self._observed.add(source)
+                self._of_sources.setdefault(source, self._make_statistics()).add(rows)
 
     def description(self) -> dict[str, Any]:
         """The policy in plain values, enough to evaluate it: its layers, or the name of its class."""
@@ -229,15 +238,22 @@ class AutogradHalf(GradientSteps):
             **self._networks.state_dict(),
             "observations": self._rows.state_dict(),
             "statistics": self._statistics.state_dict(),
+            "sources": sorted(self._observed),
             "generator": default_generator(self._device).get_state(),
             "num_updates": self.num_updates,
             "env_steps": self.env_steps,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken."""
+        """Continue where :meth:`state_dict` was taken, with the observations of sources that were not there.
+        A state of an earlier release, which does not say so, had all.
+        """
         self._networks.load_state_dict(state)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
+        self._observed = set(state.get("sources", self._of_sources))
+        for source in self._of_sources.keys() - self._observed:
+            self._statistics.merge(self._of_sources[source])
+        self._observed.update(self._of_sources)
         draw_on(default_generator(self._device), state["generator"])
         self.num_updates, self.env_steps = int(state["num_updates"]), int(state["env_steps"])

@@ -56,9 +56,14 @@ class RunningStatistics:
                 step += 1
             chosen = obs[int(self.count) % step :: step]
         rows = (channels_first(chosen) if self._channels_last else chosen).reshape(len(chosen), -1)
-        count = len(rows)
         mean = rows.mean(0, dtype=np.float64)
-        squares = np.square(rows - mean).sum(0)
+        self._join(len(rows), mean, np.square(rows - mean).sum(0))
+
+    def merge(self, other: RunningStatistics) -> None:
+        """Add all observations of another set."""
+        self._join(other.count, other.mean, other.squares)
+
+    def _join(self, count: float, mean: NDArray[np.float64], squares: NDArray[np.float64]) -> None:
         total = self.count + count
         distance = mean - self.mean
         self.mean = self.mean + distance * (count / total)

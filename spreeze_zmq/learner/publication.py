@@ -77,10 +77,12 @@ class Outlet:
         self._download = Download(torch.device(component.options["device"]))
         self._make: Make | None = None
 
-    def observe(self, rollout: Rollout) -> None:
-        """Add the observations of a rollout to the statistics that go out with the policy."""
+    def observe(self, rollout: Rollout, source: str = "") -> None:
+        """Add the observations of a rollout, or of a ``source`` of data, to the statistics that go out with
+        the policy.
+        """
         if self.of_policy:
-            self.half.observe(rollout.acted_on)
+            self.half.observe(rollout.acted_on, source)
 
     def publish(
         self, critic_updates: int, positions: Mapping[str, int], *, is_new: bool, wait: bool, **more: int

@@ -71,12 +71,13 @@ class Sources:
             made.relabel_by(replace(self._how, seed=self._how.seed + 1 + number))
         return made
 
-    def read(self, observe: Callable[[Rollout], None]) -> None:
+    def read(self, observe: Callable[[Rollout, str], None]) -> None:
         """Read all sources: those with a share into their replays, the others into the learner's own, unless
         that has outlived a process or come back from a checkpoint.
 
         Args:
-            observe: is given every episode, for statistics of observations.
+            observe: is given every episode, for statistics of observations, and what it is of, whatever that
+                is called in this run.
 
         Raises:
             InputError: a source has changed since the run was planned, or its replay does not hold all that
@@ -99,14 +100,15 @@ class Sources:
         if fill:
             self._own.num_sampled = 0
 
-    def _read(self, name: str, observe: Callable[[Rollout], None], *, fill: bool) -> int:
+    def _read(self, name: str, observe: Callable[[Rollout, str], None], *, fill: bool) -> int:
         """Read one source; returns its transitions."""
-        into, number = self._shared.get(name, self._own), 0
-        about = self._component.environment, name, self._plans[name].episodes, self._half.options.frame_stack
+        into, number, plan = self._shared.get(name, self._own), 0, self._plans[name]
+        what = f"{plan.source}, {plan.transitions} transitions"
+        about = self._component.environment, name, plan.episodes, self._half.options.frame_stack
         for rollout in data.rollouts_of(self._datasets[name], *about):
             if odd := into.unfit(rollout):
                 raise InputError(odd)
-            observe(rollout)
+            observe(rollout, what)
             if fill or into is not self._own:
                 into.add(rollout)
             number += rollout.num_steps

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -51,6 +52,42 @@ def test_a_device_that_fails_is_no_fault_of_the_checkpoint(error):
     with pytest.raises(type(error)) as caught:
         learner_of(SimpleNamespace(load_state_dict=load_state_dict)).restore({"half": {}})
     assert caught.value is error
+
+
+def observing(*sources):
+    """A half of a policy that has observed each of these sources, three rows that are its number."""
+    options = SAC.Options(hidden_sizes=(8,), normalize_observations=True)
+    half = algorithms.make("policy", SAC, options, BOX, "cpu", 1)
+    for source in sources:
+        half.observe(np.full((3, *BOX.obs_shape), float(source), np.float32), source)
+    return half
+
+
+def observed_by(half):
+    """Number, sum and sum of squares of what the next publication goes by."""
+    return half._statistics.sums().tolist()
+
+
+def test_a_source_of_data_that_a_checkpoint_does_not_know_stays_observed():
+    """However often one of before it came is loaded; those that it knows count once, and others are kept."""
+    before, both = observing("1", "2"), observing("1", "2", "3")
+    after = observing("2", "3")
+    for _ in range(2):
+        after.load_state_dict(before.state_dict())
+        assert observed_by(after) == pytest.approx(observed_by(both))
+    again = observing("1", "3")
+    again.load_state_dict(after.state_dict())
+    assert observed_by(again) == observed_by(after)
+
+
+def test_sources_are_in_the_statistics_of_a_release_that_did_not_name_them():
+    """Of which those are that it had."""
+    state = observing("1").state_dict()
+    del state["sources"]
+    after = observing("1")
+    after.load_state_dict(state)
+    assert observed_by(after) == observed_by(observing("1"))
+    assert after.state_dict()["sources"] == ["1"]
 
 
 def plan_on(device):

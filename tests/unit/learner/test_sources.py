@@ -50,10 +50,10 @@ def plan(tmp_path, monkeypatch, request):
     return topology.load({"run": run, "algorithm": told, "data": {"a": {"source": "minari:some-v0"}}})
 
 
-def life(plan, memory, crash_after=None, how=None):
+def life(plan, memory, crash_after=None, how=None, seen=None):
     """A process's replay with the data; returns it and the number of transitions that it was filled with."""
     algorithm, options = algorithm_of(plan)
-    env, breaths = plan.environment, iter(range(100))
+    env, breaths, seen = plan.environment, iter(range(100)), [] if seen is None else seen
 
     def breathe():
         if next(breaths) == crash_after:
@@ -67,7 +67,7 @@ def life(plan, memory, crash_after=None, how=None):
         replay.relabel_by(how)
     replay.keep_in(memory)
     with suppress(Crash):
-        sources.read(lambda rollout: None)
+        sources.read(lambda rollout, source: seen.append(source))
     return replay, sources.num_filled
 
 
@@ -84,6 +84,15 @@ def test_a_replay_that_was_filled_in_part_is_filled_again(plan, memory):
     assert (rewards(whole), len(whole), filled) == ([*range(1, 21)], 20, 20)
     again, filled = life(plan, memory)
     assert (rewards(again), len(again), filled) == ([*range(1, 21)], 20, 0)
+
+
+def test_what_is_observed_of_a_source_is_known_by_what_it_is(plan, memory):
+    """Not by its name in the run; a checkpoint says of which sources it holds the observations."""
+    seen = []
+    renamed = replace(plan, data={"b": plan.data["a"]})
+    for each in (plan, renamed):
+        life(each, memory, seen=seen)
+    assert seen == ["minari:some-v0, 20 transitions"] * 10
 
 
 def test_a_process_knows_how_much_was_sampled_of_what_outlived_the_one_before(plan, memory):
@@ -134,15 +143,6 @@ def test_demonstrations_whose_images_the_replay_does_not_hold_are_named(tmp_path
         life(plan, memory)
 
 
-def many(times, batch, episode):
-    """Every transition this many times more."""
-    return batch.rows(np.tile(np.arange(len(batch)), times))
-
-
-def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(plan):
-    """As a critic-learner does: each batch with what its own rewards were divided by."""
-    algorithm, options = algorithm_of(plan)
-    options = replace(options, prioritized=False, batch_size=8)
 def test_a_source_that_has_no_room_of_its_own_is_named(tmp_path, monkeypatch, memory):
     """The capacity of the run's own replay has no part in its size."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -158,6 +158,15 @@ def test_a_source_that_has_no_room_of_its_own_is_named(tmp_path, monkeypatch, me
         life(plan, memory)
 
 
+def many(times, batch, episode):
+    """Every transition this many times more."""
+    return batch.rows(np.tile(np.arange(len(batch)), times))
+
+
+def test_an_actor_learner_knows_what_the_rewards_of_its_batch_are_divided_by(plan):
+    """As a critic-learner does: each batch with what its own rewards were divided by."""
+    algorithm, options = algorithm_of(plan)
+    options = replace(options, prioritized=False, batch_size=8)
     made = DelayExperience.__new__(DelayExperience)
     made.replay = replay_of(algorithm.critic_fields, plan.environment, options, "cpu", 1)
     made.half = SimpleNamespace(algorithm=SimpleNamespace(reward_divisor=1.0), num_updates=0)
