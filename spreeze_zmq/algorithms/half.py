@@ -55,7 +55,8 @@ class AutogradHalf(GradientSteps):
     ) -> None:
         place = torch.device(device)
         self._moving = MovingOptions(options, place)
-        self._turned: set[str] = set()
+        self._turned: dict[str, float] = {}
+        self._turned_before: dict[str, float] = {}
         networks = LearnerNetworks(kind, self._moving, seen(env, options), place, seed, part)
         rows = ObservationRows(env, options.normalize_observations, place, options.frame_stack)
         super().__init__(networks, rows, part, place)
@@ -208,20 +209,25 @@ class AutogradHalf(GradientSteps):
 
     def turn(self, name: str, value: float) -> None:
         """Hold an option that may move at a number from the next update on, of every network that has it: as
-        a schedule whose ends are equal, so that a recorded update reads it.
+        a schedule whose ends are equal, so that a recorded update reads it. A number that is only said again,
+        also to a half that goes on from where it was held, leaves a learning rate where a loss has moved it.
 
         Raises:
             InputError: the options do not go together.
         """
-        is_read = name in self._turned
+        if self._turned.get(name) == value:
+            return
+        is_read, optimiser = name in self._turned, self._networks.optimiser
+        is_said_again = not is_read and self._turned_before.get(name) == value
+        moved = optimiser.moved_rates if is_said_again else None
         try:
             self._restate({name: {"from": value, "to": value}})
         except InputError:  # such as of a rate that a loss moves on from there
             self._restate({name: value})
             is_read = False
         if name == LEARNING_RATE:
-            self._networks.optimiser.restart_rates()
-        self._turned.add(name)
+            optimiser.go_on_from(moved)
+        self._turned[name] = value
         if not is_read:
             self.forget_recordings()
 
@@ -242,13 +248,18 @@ class AutogradHalf(GradientSteps):
             "generator": default_generator(self._device).get_state(),
             "num_updates": self.num_updates,
             "env_steps": self.env_steps,
+            "turned": {**self._turned_before, **self._turned},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken, with the observations of sources that were not there.
-        A state of an earlier release, which does not say so, had all.
+        """Continue where :meth:`state_dict` was taken, with the observations of sources that were not there; what
+        :meth:`turn` holds by now stays. A state of an earlier release does not name sources, and had all.
         """
         self._networks.load_state_dict(state)
+        self._turned_before = dict(state.get("turned", {}))  # earlier releases have none
+        held = self._turned.get(LEARNING_RATE)
+        if held is not None and held != self._turned_before.get(LEARNING_RATE):
+            self._networks.optimiser.go_on_from(None)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
         self._observed = set(state.get("sources", self._of_sources))

@@ -100,11 +100,22 @@ class Optimiser:
                     group.numbers[name] = self._value(scheduled)
             group.set()
 
-    def restart_rates(self) -> None:
-        """Forget what a loss has made of the learning rates: it goes on from those that are stated."""
+    @property
+    def moved_rates(self) -> Tensor | None:
+        """What a loss has made of the learning rates, float64, one for each stretch; None without one."""
+        rates = [adam.numbers[0].double().cpu() for adam in self._adams] if self.multiplied else None
+        return None if rates is None else torch.stack(rates)
+
+    def go_on_from(self, rates: Tensor | None) -> None:
+        """Have a loss go on from its :attr:`moved_rates`; without them, or where they are of other stretches,
+        from the learning rates that are stated.
+        """
+        self.multiplied = self.multiplied or rates is not None
         if self.multiplied:
-            for adam in self._adams:
-                adam.restore_rate(None)
+            others = rates is None or len(rates) != len(self._adams)
+            moved = [None] * len(self._adams) if others else rates.tolist()
+            for adam, rate in zip(self._adams, moved, strict=True):
+                adam.restore_rate(rate)
 
     def multiply_rate(self, factor: Tensor) -> None:
         """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``."""
@@ -139,12 +150,8 @@ class Optimiser:
         """Copies of both moments ``[P]`` and the number of steps, 0-d; and the rates that a loss moves."""
         states = [adam.state_dict() for adam in self._adams]
         moments = {name: torch.cat([state[name] for state in states]) for name in ("mean", "square")}
-        rates = [adam.numbers[0].double().cpu() for adam in self._adams]
-        return {
-            **moments,
-            "steps": states[0]["steps"],
-            **({"rates": torch.stack(rates)} if self.multiplied else {}),
-        }
+        rates = {} if (moved := self.moved_rates) is None else {"rates": moved}
+        return {**moments, "steps": states[0]["steps"], **rates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state_dict`, whichever networks have numbers of their own."""
@@ -152,12 +159,7 @@ class Optimiser:
         means, squares = state["mean"].split(sizes), state["square"].split(sizes)
         for adam, mean, square in zip(self._adams, means, squares, strict=True):
             adam.load_state_dict({"mean": mean, "square": square, "steps": state["steps"]})
-        rates = state.get("rates")
-        self.multiplied = self.multiplied or rates is not None
-        if self.multiplied:
-            moved = [None] * len(sizes) if rates is None or len(rates) != len(sizes) else rates.tolist()
-            for adam, rate in zip(self._adams, moved, strict=True):
-                adam.restore_rate(rate)
+        self.go_on_from(state.get("rates"))
 
 
 class _Group:

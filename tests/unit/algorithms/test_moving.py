@@ -265,6 +265,50 @@ def test_a_rate_that_a_loss_moves_starts_again_from_what_is_set():
     assert made.learning_rate == pytest.approx(1e-3)
 
 
+def moved_from(rate=None):
+    """A half whose loss has moved the learning rate from the one that is set, or stated."""
+    made, env = half("ppo", "policy", KL["ppo kl"])
+    if rate is not None:
+        made.turn("learning_rate", rate)
+    for batch in batches(made, env, 3):
+        made.update(batch)
+    return made
+
+
+def test_a_rate_that_is_only_said_again_stays_where_a_loss_has_moved_it():
+    """Of the broker that was started again; and to the learner of the next life, or of a resumed run, whether
+    it hears that before or after it has its checkpoint back.
+    """
+    made = moved_from(2e-3)
+    rate, state = made.learning_rate, made.state_dict()
+    assert rate != pytest.approx(2e-3)
+    made.turn("learning_rate", 2e-3)
+    assert made.learning_rate == rate
+    for is_first in (True, False):
+        later, _ = half("ppo", "policy", KL["ppo kl"])
+        for hears in (is_first, not is_first):
+            later.turn("learning_rate", 2e-3) if hears else later.load_state_dict(state)
+        assert (later.learning_rate, later.options.learning_rate) == (rate, 2e-3)
+        again, _ = half("ppo", "policy", KL["ppo kl"])
+        again.load_state_dict(later.state_dict())
+        again.turn("learning_rate", 2e-3)
+        assert again.learning_rate == rate
+
+
+@pytest.mark.parametrize("before", [None, 3e-3])
+def test_a_rate_that_is_set_anew_holds_whenever_the_state_comes(before):
+    """A state from before that, also of an earlier release, throws nothing back, and leaves nothing."""
+    state = moved_from(before).state_dict()
+    for saved in (state, {name: value for name, value in state.items() if name != "turned"}):
+        for is_first in (True, False):
+            later, _ = half("ppo", "policy", KL["ppo kl"])
+            for hears in (is_first, not is_first):
+                later.turn("learning_rate", 2e-3) if hears else later.load_state_dict(saved)
+            assert later.learning_rate == pytest.approx(2e-3)
+            later.turn("learning_rate", 3e-3)
+            assert later.learning_rate == pytest.approx(3e-3)
+
+
 class TwoRates(algorithms.get("sac")):
     """CleanRL's two learning rates and CrossQ's beta, and a number that falls, each in a line."""
 
