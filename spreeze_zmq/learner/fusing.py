@@ -19,6 +19,7 @@ from spreeze_zmq.algorithms.shared_model import Snapshot
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.learner.publication import sending_weights
 from spreeze_zmq.plan.roles import FUSED, MODELS
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Pusher, Subscriber
@@ -63,7 +64,9 @@ class Fusion:
         self._is_new = self._newest is not None
 
     def serve(self) -> None:
-        """Move to the newest fused model, and send what has been learned if that is due."""
+        """Move to the newest fused model, and send what has been learned if that is due. Raises Diverged
+        where a number of it is not finite.
+        """
         now_s = time.monotonic()
         if now_s >= self._look_s:
             self._look_s = now_s + LOOK_S
@@ -112,7 +115,7 @@ class Fusion:
 
     def _send(self) -> bool:
         """Send what has been learned since the fused model that this half went on from, or all it is; the
-        same model again where no fused one holds it yet.
+        same model again where no fused one holds it yet. Raises Diverged where a number of it is not finite.
         """
         here, counts = self._sent or self._model.snapshot(), self._experience.counts
         number = self._number + 1 if self._sent is None else self._number
@@ -132,8 +135,9 @@ class Fusion:
         arrays: dict[str, NDArray[Any]] = {"change": change.parameters.copy()}
         if change.statistics.size:
             arrays["statistics"] = change.statistics
-        if not self._models.try_push(Message("model", fields, arrays)):
-            return False
+        with sending_weights():
+            if not self._models.try_push(Message("model", fields, arrays)):
+                return False
         if self._sent is None:
             self._due = self._half.num_updates + self._groups.every_updates
         self._number, self._sent, self._sent_s = number, here, time.monotonic()

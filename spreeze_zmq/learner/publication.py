@@ -6,7 +6,8 @@ import itertools
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ WHOLE_RECORD = 50_000
 
 #: Makes the message of a copy of the weights on the host.
 Make = Callable[[NDArray[np.float32]], Message]
+
+
+@contextmanager
+def sending_weights() -> Iterator[None]:
+    """Raises Diverged where a message of weights that is sent within holds a number that is not finite."""
+    try:
+        yield
+    except (OverflowError, WireError) as error:
+        if isinstance(error, WireError) and error.reason != "not_finite":
+            raise
+        hint = "a lower learning_rate or max_gradient_norm may help"
+        raise Diverged("weights", f"{error}; {hint}") from error
 
 
 class Outlet:
@@ -146,16 +159,11 @@ class Outlet:
         if not self._download.ready(wait=wait):
             return False
         make, self._make = self._make, None
-        try:
+        with sending_weights():
             with self.cadence.publishing():
                 message = make(self._download.array())
                 self._publisher.publish(message)
             self._note(message)
-        except (OverflowError, WireError) as error:
-            if isinstance(error, WireError) and error.reason != "not_finite":
-                raise
-            hint = "a lower learning_rate or max_gradient_norm may help"
-            raise Diverged("weights", f"{error}; {hint}") from error
         self.cadence.sent(message)
         return True
 

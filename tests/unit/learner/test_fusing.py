@@ -12,6 +12,7 @@ from spreeze_zmq.components.fuser.__main__ import Fuser
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.observations import RunningStatistics
+from spreeze_zmq.base.errors import Diverged
 from spreeze_zmq.learner import fusing
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.learner.fusing import Fusion
@@ -249,6 +250,25 @@ def test_a_model_of_another_layout_is_refused(world):
     words = [row["word"] for row in world.fuser.models.refusals.rows()]
     assert words == ["bad_parameters"]
     assert torch.isfinite(torch.tensor(first.weights)).all()
+
+
+def test_weights_that_are_not_finite_have_diverged_and_the_fused_model_replaces_them(world):
+    """Of a device whose losses are looked at late: nothing of them reaches the others, and the learner, which
+    goes back to its checkpoint, goes on from what all have.
+    """
+    _, second = world.groups
+    good = second.half.state_dict()
+    second.learn(4)
+    second.half.weights[1] = float("nan")
+    with pytest.raises(Diverged, match=r"model\.change holds nan .*; a lower learning_rate"):
+        second.fusion.serve()
+    second.half.load_state_dict(good)
+    second.fusion.forget()
+    second.fusion.serve()
+    np.testing.assert_allclose(second.weights, world.groups[0].weights, atol=1e-6)
+    for group in world.groups:
+        group.learn(4)
+    world.until(lambda: world.fuser.parts["critic"].joined[1] == 1)
 
 
 def test_pooled_statistics_are_those_of_one_who_has_seen_everything():
