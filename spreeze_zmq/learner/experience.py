@@ -213,9 +213,7 @@ class Experience(ABC):
             self.catch_up(received)
 
     def catch_up(self, received: int) -> None:
-        """Count what the run has received and this learner has not: it was started again, from an older
-        checkpoint.
-        """
+        """Count what the run has received and this learner, which went back to a checkpoint, has not."""
         if received > self.counts.env_steps:
             self.count(received - self.counts.env_steps)
 
@@ -235,9 +233,7 @@ class Experience(ABC):
 
     @abstractmethod
     def next(self) -> tuple[Any, bool] | None:
-        """The batch of the next update and whether that computes the expensive metrics, too; None if there is
-        no batch after all.
-        """
+        """The next update's batch, and whether that computes the expensive metrics; None without a batch."""
 
     @abstractmethod
     def trained(self, batch: Any) -> int:
@@ -291,6 +287,9 @@ class Experience(ABC):
     @abstractmethod
     def go_on(self, order: Mapping[str, Any]) -> int:
         """Continue from :meth:`order`, after :meth:`restore`; returns each sampler's transitions so far."""
+
+    def join(self, env_steps: int) -> None:  # noqa: B027
+        """Go on with networks that a run of so many transitions has trained, of which few may be here."""
 
     def act_on(self) -> None:
         """Have samplers act by the present networks of a replay, though no update has made them."""

@@ -52,7 +52,7 @@ class Fusion:
         self._models = component.open(MODELS, Pusher)
         self._fused = component.open(FUSED, Subscriber)
         self._newest: Message | None = None
-        self._is_new = False
+        self._is_new = self._has_joined = False
         self._fuser, self._number, self._round = 0, component.incarnation % NUMBERS, 0
         self._base: Snapshot | None = None
         self._sent: Snapshot | None = None
@@ -109,8 +109,11 @@ class Fusion:
         if self._base is None:
             log.info("goes on from the fused model of round %d", fields["round"])
             self._due = self._half.num_updates + self._groups.every_updates
-            if self._half.run_env_steps and not self._half.num_updates:
-                self._experience.act_on()
+            if not self._has_joined:
+                self._has_joined = True
+                self._experience.join(self._half.run_env_steps)
+        if self._half.run_env_steps and not self._half.num_updates:
+            self._experience.act_on()
         self._base, self._round = fused, fields["round"]
 
     def _send(self) -> bool:

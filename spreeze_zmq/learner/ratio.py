@@ -185,9 +185,18 @@ class RatioExperience(ReplayExperience):
         """Continue from :meth:`state`."""
         super().restore(state)
         self.begun = self.counts.env_steps
+        self._begin_after_refill()
+        self._updates_before = self.half.num_updates
+
+    def join(self, env_steps: int) -> None:
+        """As a learner that has lost its replay."""
+        super().join(env_steps)
+        if self.refill > self.gate.learning_starts:
+            self._begin_after_refill()
+
+    def _begin_after_refill(self) -> None:
         self.gate.learning_starts = max(self.gate.learning_starts, self.refill)
         self._count_replay_as_trained()
-        self._updates_before = self.half.num_updates
 
     def order(self) -> dict[str, Any]:
         """Also its gate, and where it counts from."""

@@ -39,7 +39,8 @@ class ReplayExperience(Experience):
     Attributes:
         batch_size: transitions of an update.
         by_priority: whether transitions may be drawn by the errors that this learner finds.
-        refill: transitions that must come before the next update, after a restart without the replay; else 0.
+        refill: transitions that must come before the next update, after a restart without the replay and
+            with the networks that other groups have trained; else 0.
     """
 
     replay: Replay | ObservationReplay
@@ -73,9 +74,11 @@ class ReplayExperience(Experience):
         self._tell_scale()
 
     def lacks(self) -> str:
-        """What it waits for although samples come: those that replace a replay that did not come back."""
+        """What it waits for although samples come: those that replace a replay that did not come back, or
+        that it never had.
+        """
         missing = self.refill - self.replay.num_sampled if self.refill else 0
-        return f"{missing:,} more transitions, as its replay did not come back" if missing > 0 else ""
+        return f"{missing:,} more transitions, too few for its trained networks" if missing > 0 else ""
 
     @property
     def num_filled(self) -> int:
@@ -129,16 +132,12 @@ class ReplayExperience(Experience):
         come again, and returns that were paid or discounted otherwise count no more.
         """
         self.replay.ring.set_random_state(state["replay"])
-        options, env_steps = self.options, self.counts.env_steps
+        env_steps = self.counts.env_steps
         is_new = not (self.replay.num_sampled or self._has_outlived)
         is_back = is_new and len(self.replay) > self.num_filled  # it was saved with this state
         if is_back:
             self.replay.num_sampled = state.get("num_sampled", env_steps)
-        each = self.component.plan.learning.rows_each
-        lost = env_steps - self.replay.num_sampled  # not what it was given and has forgotten since
-        needed = refill(options.learning_starts, lost, options.replay_capacity, each)
-        lacks = self.replay.num_sampled < min(needed, env_steps)
-        if lacks and not self.in_order and not self.component.plan.offline:
+        if needed := self._lacking(env_steps):
             self.refill = needed
             log.warning("without its replay: updates go on after %d transitions", self.refill)
         if self.replay.scale is not None and (is_back or paid_alike(state, self.component.plan)):
@@ -148,6 +147,22 @@ class ReplayExperience(Experience):
         if self.sources is not None:
             self.sources.restore(state.get("data", {}))
         self._tell_scale()
+
+    def join(self, env_steps: int) -> None:
+        """Wait as without a replay, where the run has many transitions and this learner has few."""
+        if (needed := self._lacking(env_steps)) > max(self.refill, self.options.learning_starts):
+            self.refill = needed
+            log.info("with few transitions for trained networks: updates go on after %d", self.refill)
+
+    def _lacking(self, env_steps: int) -> int:
+        """Transitions that must come before updates go on with networks that a run of so many has trained;
+        0 where the replay has them.
+        """
+        options, each = self.options, self.component.plan.learning.rows_each
+        lost = env_steps - self.replay.num_sampled  # not what it was given and has forgotten since
+        needed = refill(options.learning_starts, lost, options.replay_capacity, each)
+        lacks = self.replay.num_sampled < min(needed, env_steps)
+        return needed if lacks and not self.in_order and not self.component.plan.offline else 0
 
     @property
     def keeps_order(self) -> bool:

@@ -110,7 +110,7 @@ def test_without_its_replay_a_learner_waits_for_a_tenth_of_it(learner):
         experience.gate.hear(10**6 + 5000)
     for missing in (500, 244):
         assert not experience.ready
-        assert experience.lacks() == f"{missing} more transitions, as its replay did not come back"
+        assert experience.lacks() == f"{missing} more transitions, too few for its trained networks"
         experience.add(made)
     assert experience.lacks() == ""
     if learner.outlet.of_policy:
@@ -143,7 +143,7 @@ def test_a_crash_in_that_wait_does_not_end_it(peers, role, monkeypatch):
     for missing in (500, 218):  # a tenth of what was lost
         with ThreadPoolExecutor(1) as process:
             lacks = process.submit(life).result()
-        assert lacks == f"{missing} more transitions, as its replay did not come back"
+        assert lacks == f"{missing} more transitions, too few for its trained networks"
     os.close(descriptor)
 
 

@@ -788,5 +788,5 @@ def test_the_wait_for_a_replay_is_said():
         replay = SimpleNamespace(num_sampled=num_sampled)
         return ReplayExperience.lacks(SimpleNamespace(refill=refill, replay=replay))
 
-    assert said(5000, 1580) == "3,420 more transitions, as its replay did not come back"
+    assert said(5000, 1580) == "3,420 more transitions, too few for its trained networks"
     assert said(5000, 5000) == said(0, 0) == ""

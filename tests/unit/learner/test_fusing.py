@@ -65,10 +65,9 @@ class Group:
             kind.Options, {k: v for k, v in plan.algorithm.items() if k != "name"}
         )
         self.half = algorithms.make("critic", kind, options, plan.environment, "cpu", plan.run.seed)
-        self.acts_on = 0
-        self.experience = SimpleNamespace(
-            may_change=True, pooled=(), counts=Counts(env_steps=64, trained=128), act_on=self.act_on
-        )
+        self.acts_on, self.joined = 0, []
+        counts, told = Counts(env_steps=64, trained=128), {"act_on": self.act_on, "join": self.joined.append}
+        self.experience = SimpleNamespace(may_change=True, pooled=(), counts=counts, **told)
         self.fusion = Fusion(self.process, self.half, self.experience, of_policy=True)
         self.env = plan.environment
 
@@ -220,6 +219,27 @@ def test_a_later_life_explores_as_the_run_does_and_acts_by_the_fused_model(world
     epsilon = again.half.description()["distribution"]["epsilon"]
     assert epsilon == pytest.approx(again.half.options.final_epsilon)
     assert (again.half.env_steps, again.acts_on) == (0, 1)
+
+
+def test_a_learner_joins_the_others_once_in_its_life(world):
+    """Then it may have few samples for what they have trained; not after a fuser that was started again, or
+    where it has gone back.
+    """
+    first, second = world.groups
+    assert first.joined == second.joined == [64]
+    first.experience.counts.env_steps = 100_000
+    for group in world.groups:
+        group.learn(4)
+    world.until(lambda: second.fusion._round == 2)
+    second.fusion.forget()
+    second.fusion.serve()
+    assert second.fusion._base is not None
+    assert (second.joined, second.half.run_env_steps) == ([64], 100_000)
+    second.process.close()
+    again = Group(second.process.plan, 505)
+    world.groups = [first, again]
+    world.until(lambda: again.fusion._base is not None)
+    assert again.joined == [100_000]
 
 
 def test_a_recorded_update_goes_on_from_the_moved_weights(world):

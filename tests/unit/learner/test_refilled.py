@@ -112,6 +112,40 @@ def test_a_replay_that_came_back_lost_nothing_but_what_it_lacked(
     assert after.gate.may_update == (not refill)
 
 
+@pytest.mark.parametrize("role", [CRITIC_LEARNER, ACTOR_LEARNER])
+def test_a_learner_that_joins_other_groups_waits_as_one_that_lost_its_replay(role):
+    """Both, from what has come by then on; one whose replay holds that much, or a run that is as new, waits
+    for nothing more.
+    """
+    kind = RatioExperience if role == CRITIC_LEARNER else DelayExperience
+    joins = learned_from(kind, role, learning_starts=100)
+    rollout = random_rollout(joins.component.environment)
+    late, new, restarted = joins, *(learned_from(kind, role, learning_starts=100) for _ in range(2))
+    for one, env_steps in ((late, 50_000), (new, 900)):
+        one.add(rollout)
+        one.join(env_steps)
+    for _ in range(10):
+        restarted.add(rollout)
+    restarted.join(20_000)
+    assert (late.refill, new.refill, restarted.refill) == (2000, 0, 0)
+    missing = f"{2000 - rollout.num_transitions:,} more transitions"
+    assert late.lacks().startswith(missing)
+    if role == CRITIC_LEARNER:
+        assert late.gate.learning_starts == 2000
+        assert new.gate.learning_starts == restarted.gate.learning_starts == 100
+        while late.lacks():
+            assert not late.gate.may_update
+            late.add(rollout)
+        assert late.gate.trained == 0
+    else:
+        late.gate.meet(0)
+        late.gate.hear(1000)
+        while late.lacks():
+            assert not late.ready
+            late.add(rollout)
+        assert late.gate.critic_updates == 0
+
+
 def test_an_actor_learner_that_lost_its_replay_makes_up_for_no_update():
     """Those of the critics meanwhile count for nothing, once as much has come as it waits for."""
     actor = learned_from(DelayExperience, ACTOR_LEARNER, "td3")
