@@ -7,6 +7,7 @@ from typing import Any
 
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.ratio import RatioExperience
+from spreeze_zmq.wire import Message
 
 
 class OfflineExperience(RatioExperience):
@@ -31,6 +32,11 @@ class OfflineExperience(RatioExperience):
     def _trained_out(self) -> bool:
         return not self._has_batch()
 
+    def news(self) -> dict[str, Any]:
+        """Of critics also the transitions trained on, of which the actor-learner knows the last ones."""
+        trained = {} if self.outlet.of_policy else {"trained": self.counts.trained}
+        return {**super().news(), **trained}
+
     @property
     def owed(self) -> str:
         """A policy, or the end of the run."""
@@ -43,6 +49,17 @@ class OfflineFollower(DelayExperience):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._enough = self.component.plan.run.stop.trained_transitions or math.inf
+        self._trained_before = 0
+
+    def meet(self, message: Message) -> None:
+        """Note also how much the critics had been trained when it met them, maybe with other batches; one
+        that does not say that has always had these.
+        """
+        before = self._critics_from
+        super().meet(message)
+        if self._critics_from != before:
+            in_batches = message.fields["critic_updates"] * self.batch_size
+            self._trained_before = message.fields.get("trained", in_batches)
 
     def rest_at(self, env_steps: int | None) -> bool:
         """As the critics'."""
@@ -64,5 +81,5 @@ class OfflineFollower(DelayExperience):
     def _last_critics(self) -> int | None:
         if not self._num_weights or self._enough == math.inf:
             return None
-        since = math.ceil(self._enough / self.batch_size) - int(self.gate.state()["met_at"])
+        since = math.ceil((self._enough - self._trained_before) / self.batch_size)
         return since - since % max(1, self.balance.publish_every_updates)

@@ -64,7 +64,7 @@ KINDS: dict[str, KindSpec] = {
     "critic": KindSpec(
         _fields(
             "version: count, critic_updates: count, env_steps: count, taken: counts?, "
-            "policy_version: count?, reached: numbers?, layout: text?"
+            "policy_version: count?, reached: numbers?, layout: text?, trained: count?"
         ),
         {"parameters": _PARAMETERS},
         retained=True,

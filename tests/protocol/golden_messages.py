@@ -303,6 +303,8 @@ def _bodies() -> dict[str, Message]:
         plain = messages[kind]
         fields = {**plain.fields, "layout": "4636ca5eee2fc23f"}
         messages[f"{kind}_with_its_layout"] = Message(kind, fields, plain.arrays)
+    counts = {"version": 7, "critic_updates": 130, "env_steps": 0, "trained": 33280}
+    messages["critic_of_data_alone"] = Message("critic", counts, critic)
     model = {"group": 1, "part": "critic", "layout": "0123456789abcdef", "round": 3, "number": 5}
     sums = np.array([2.0, 1.0, 0.5], np.float64)
     arrays = {"change": np.array([0.25, -0.5], np.float32), "statistics": sums}
