@@ -253,7 +253,7 @@ def rejoin(peers: Peers, first: Life, sampler: Sampler, other: OtherLearner) -> 
     other.publish()
     peers.meanwhile = feeding(sampler, other, 1)
     peers.until("L9", "an account of the next life", lambda: account(peers, "second")["last"] > 0)
-    if peers.role == ACTOR_LEARNER:
+    if not peers.plays(POLICY):
         peers.until("T2", "a policy of the next life", lambda: peers.between("second", None, "policy"))
     most = sampler.num_pushed + 20  # after these it has drained its channel
     peers.meanwhile = lambda: sampler.push(min(1, most - sampler.num_pushed))

@@ -58,6 +58,8 @@ def _stops_its_samplers(peers: Peers) -> str:
 
 
 def _gives_each_version_once(peers: Peers) -> str:
+    if peers.plays(POLICY):
+        raise NotSeen("another learner publishes the policy")
     lives: dict[int, list[Message]] = {}
     for message in peers.between("begun", None, "policy"):
         try:
@@ -144,6 +146,7 @@ BOTH = (
     Clause("C10", "learn", lambda peers: clauses.repeats_its_latest(peers, weights_of(peers))),
     Clause("M4", "learn", "fuzzed"),
     Clause("M5", "learn", "newer"),
+    Clause("T2", "learn", _gives_each_version_once),
     Clause("T3", "learn", _accounts_for_all),
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
@@ -160,7 +163,6 @@ CLAUSES = {
     ),
     ACTOR_LEARNER: (
         *BOTH,
-        Clause("T2", "learn", _gives_each_version_once),
         Clause("T6", "learn", _follows_the_critics),
         Clause("C6", "learn", "restarted"),
     ),

@@ -89,8 +89,7 @@ def run(
                 peers.close()
             yield from (judge(clause, peers, stalled) for clause in clauses)
         if stalled is not None and stalled.clause not in {clause.number for clause in clauses}:
-            clause = next(clause for clause in clauses_of(role) if clause.number == stalled.clause)
-            yield Result(clause, BROKEN, str(stalled))
+            yield Result(Clause(stalled.clause, name, "it stalled"), BROKEN, str(stalled))
     for clause in () if only else unseen(role, clauses_of(role)):
         if clause.tier == "must" or tier == "should":
             yield Result(clause, NOT_VERIFIED, str(clause.check))

@@ -24,7 +24,7 @@ FOR = {
     **dict.fromkeys(("C9", "C10"), (*LEARNERS, BROKER)),
     **dict.fromkeys(("X", "A", "C4", "H5", "H9"), (SAMPLER,)),
     **dict.fromkeys(("E", "F"), (EVALUATOR,)),
-    **{"T": LEARNERS, "T1": (CRITIC_LEARNER,), "T2": (ACTOR_LEARNER,), "T6": (ACTOR_LEARNER,)},
+    **{"T": LEARNERS, "T1": (CRITIC_LEARNER,), "T6": (ACTOR_LEARNER,)},
     **{"V": (VISUALIZER,), "B": (BROKER,)},
 }
 #: What is known of a clause that no act judges.

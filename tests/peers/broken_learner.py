@@ -78,6 +78,19 @@ def t2():
     lag.Versions.restore = lambda self, *about: None
 
 
+def t2_alone():
+    """Gives each version to two policies."""
+
+    @patch(lag.Versions, "advance")
+    def seldom(right):
+        def advance(self):
+            self.calls = self.__dict__.get("calls", 0) + 1
+            if self.calls % 2:
+                right(self)
+
+        return advance
+
+
 def t3():
     """What it has received is lost, it says."""
 

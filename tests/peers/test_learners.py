@@ -15,13 +15,14 @@ pytestmark = LATE
 CRITIC, ACTOR, EVALUATOR = "critic_learner", "actor_learner", "evaluator"
 
 #: Starts of broken learners: mistakes that do not hide each other, the first of which chooses the act. One of
-#: rounds is made in a run on-policy.
+#: rounds is made in a run on-policy, one alone in a run without an actor-learner.
 LEARNING = (
     (CRITIC, "T1", "C3"),
     (ACTOR, "T6"),
     (ACTOR, "C6-rounds"),
     (CRITIC, "T3", "T4", "T5", "T7", "L9", "C10"),
     (CRITIC, "T8"),
+    (CRITIC, "T2-alone"),
     (ACTOR, "T2", "T3", "T5", "T7", "T8"),
 )
 #: Of an evaluator.
@@ -53,7 +54,7 @@ def found(role, mistakes):
     on_policy = mistakes[0].endswith("rounds")
     overrides += [] if on_policy else ["algorithm.batch_size=128", "balance.replay_ratio=1"]
     program = [sys.executable, str(BROKEN_LEARNER), role, ",".join(mistakes)]
-    on = "cartpole" if on_policy else "pendulum"
+    on = "cartpole" if on_policy else "cartpole_dqn" if mistakes[0].endswith("alone") else "pendulum"
     rows, text = judged(role, program, clauses_of(mistakes[:1]), overrides, on=on, tier="must")
     return sorted(broken_of(rows)), text
 

@@ -6,6 +6,7 @@ import pytest
 
 from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.peers import learner_acts
 from spreeze_zmq.peers.clauses import judge
 from spreeze_zmq.peers.every_role import begin_again
 from spreeze_zmq.peers.peers import Peers, Stalled
@@ -21,8 +22,8 @@ def peers_of(tmp_path):
     """Makes the peers of a role, which have heard nothing yet."""
     made = []
 
-    def make(role):
-        peers = Peers(topology.load("pendulum"), role, ["true"], tmp_path / "run", "should", 1.0)
+    def make(role, on="pendulum"):
+        peers = Peers(topology.load(on), role, ["true"], tmp_path / "run", "should", 1.0)
         made.append(peers)
         return peers
 
@@ -51,6 +52,34 @@ def test_a_policy_that_cannot_be_used_breaks_its_clause(peers_of):
     peers.hear("policy", encode(unusable_policy(peers.plan.environment)))
     assert not peers.refusals
     assert verdict(peers, "T2") == "broken"
+
+
+@pytest.mark.parametrize(
+    ("on", "stalled", "said"),
+    [("pendulum", None, "not verified"), ("cartpole_dqn", Stalled("T2", "no policy came"), "broken")],
+    ids=["one of a pair", "alone"],
+)
+def test_versions_are_those_of_the_learner_that_publishes_the_policy(peers_of, on, stalled, said):
+    """A critic-learner publishes it where it trains alone."""
+    peers = peers_of("critic_learner", on)
+    peers.open()
+    peers.mark("begun")
+    assert verdict(peers, "T2", stalled) == said
+
+
+@pytest.mark.parametrize("number", ["T6", "X1"])
+def test_an_act_that_ends_early_is_told_whatever_clause_that_breaks(number, monkeypatch):
+    """Also one of another role's: the others still have their rows."""
+
+    def learn(peers):
+        raise Stalled(number, "it did not come")
+
+    monkeypatch.setitem(learner_acts.ACTS, "learn", learn)
+    plan = topology.load("cartpole_dqn")
+    results = [*conform.run("critic_learner", ["false"], plan, only=frozenset({"T3"}))]
+    told = {result.clause.number: result.verdict for result in results}
+    assert (told[number], told["T3"]) == ("broken", "not verified")
+    assert all(result.clause.expected for result in results)
 
 
 @pytest.mark.parametrize(("trained", "said"), [(32 * 100, "kept"), (32 * 1100, "broken")])
