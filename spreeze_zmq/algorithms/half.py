@@ -252,8 +252,8 @@ class AutogradHalf(GradientSteps):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken, with the observations of sources that were not there; what
-        :meth:`turn` holds by now stays. A state of an earlier release does not name sources, and had all.
+        """Continue where :meth:`state_dict` was taken, with the observations of sources that were not there;
+        what :meth:`turn` holds by now stays. A state of an earlier release does not name sources: it had all.
         """
         self._networks.load_state_dict(state)
         self._turned_before = dict(state.get("turned", {}))  # earlier releases have none

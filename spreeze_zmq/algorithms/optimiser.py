@@ -112,10 +112,9 @@ class Optimiser:
         """
         self.multiplied = self.multiplied or rates is not None
         if self.multiplied:
-            others = rates is None or len(rates) != len(self._adams)
-            moved = [None] * len(self._adams) if others else rates.tolist()
-            for adam, rate in zip(self._adams, moved, strict=True):
-                adam.restore_rate(rate)
+            moved = [] if rates is None else rates.tolist()
+            for place, adam in enumerate(self._adams):
+                adam.restore_rate(moved[place] if len(moved) == len(self._adams) else None)
 
     def multiply_rate(self, factor: Tensor) -> None:
         """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``."""

@@ -1,8 +1,7 @@
 """Proximal policy optimisation, PPO (Schulman et al. 2017, arXiv 1707.06347), with V-trace.
 
 V-trace (Espeholt et al. 2018, arXiv 1802.01561) corrects rollouts of older policies; on those of the current
-policy it changes nothing, and this is the paper's PPO. Names are by time, as in the transition
-``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
+policy this is the paper's PPO. Names are by time, as in ``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
 """
 
 from __future__ import annotations
@@ -47,7 +46,9 @@ class PPO(Algorithm):
         initial_log_std: float = option(
             -0.5,
             "of a fresh policy, in actions of [-1, 1] if there are bounds",
-            **{"minimum": LOG_STD_LIMITS[0], "maximum": LOG_STD_LIMITS[1], "initial": True},
+            minimum=LOG_STD_LIMITS[0],
+            maximum=LOG_STD_LIMITS[1],
+            initial=True,
         )
         clip_range: float = option(0.2, "equation 7 clips the ratio to 1 +- this", minimum=0.0, schedule=True)
         value_clip_range: float | None = option(

@@ -36,8 +36,8 @@ _CONTAINERS = (list, dict, set, deque)
 #: Attributes of a layer that are what it wraps, or its arguments as they were given.
 _PASSED_OVER = ("env", "_saved_kwargs")
 #: Attributes of tasks that are made from their arguments.
-_OF_TASKS = ("model", "batch", "randomizer", "_ranges", "_after_step", "observation_space", "action_space")
-_OF_TASKS += ("_unstable", "went_back")
+_OF_TASKS: tuple[str, ...] = ("model", "batch", "randomizer", "_ranges", "_after_step")
+_OF_TASKS += ("observation_space", "action_space", "_unstable", "went_back")
 
 
 def keep_env(env: gymnasium.Env[Any, Any]) -> list[Any]:
