@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.plan.plan import Plan
 
 #: The key of a learner's state.
@@ -17,8 +18,11 @@ log = logging.getLogger("spreeze")
 
 
 def paid_by(plan: Plan) -> dict[str, Any]:
-    """``gamma``, and a digest of the arguments and ranges that environments are made with, as text."""
-    made = json.dumps([dict(plan.environment.kwargs), plan.run.randomize], sort_keys=True)
+    """``gamma``, and a digest of the arguments and ranges that environments are made with, as text; how long
+    an episode may last pays nothing.
+    """
+    arguments = {**plan.environment.kwargs, TIME_LIMIT: None}
+    made = json.dumps([arguments, plan.run.randomize], sort_keys=True)
     return {"gamma": plan.algorithm["gamma"], "made": hashlib.sha256(made.encode()).hexdigest()[:16]}
 
 

@@ -128,6 +128,21 @@ def test_two_runs_on_data_alone_in_lockstep_leave_the_same_bytes(launch):
     assert all(np.isfinite(line["policy_loss"]) for line in lines)
 
 
+@pytest.mark.long("three runs, one after the other")
+def test_a_run_on_data_alone_in_lockstep_goes_on_with_other_batches(launch):
+    """Both learners come to their end, of a larger batch and of a smaller one, and write their last parts."""
+    lockstep, trained = {**OFFLINE, "balance.mode": "lockstep"}, 128 * 100
+    run = started(launch, {**lockstep, "run.stop.trained_transitions": trained})
+    assert run.end(100) == 0, run.said()
+    for batch, updates in ((256, 300), (64, 500)):
+        trained += batch * (updates - run.summary()["critic_updates"])
+        more = {**lockstep, "algorithm.batch_size": batch, "run.stop.trained_transitions": trained}
+        run = started(launch, more, "--resume", str(run.folder))
+        assert run.end(100) == 0, run.said()
+        assert run.summary()["critic_updates"] == updates
+        assert {"critic_learner.pt", "actor_learner.pt"} < {*counted(run)}
+
+
 @pytest.mark.long("a sparse task is trained")
 @pytest.mark.timeout(700)
 def test_a_sparse_task_is_learned_with_ten_demonstrations(launch):

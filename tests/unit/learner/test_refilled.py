@@ -188,17 +188,24 @@ def counted(kind, algorithm, rewards, *settings):
     ("kind", "algorithm"), [(RatioExperience, "sac"), (RoundExperience, "ppo")], ids=["replay", "rounds"]
 )
 @pytest.mark.parametrize(
-    "other", ["algorithm.gamma=0.5", "run.env_kwargs={g = 1.0}", ""], ids=["gamma", "env_kwargs", "same"]
+    ("other", "anew"),
+    [
+        ("algorithm.gamma=0.5", True),
+        ("run.env_kwargs={g = 1.0}", True),
+        ("run.env_kwargs={max_episode_steps = 50}", False),
+        ("", False),
+    ],
+    ids=["gamma", "env_kwargs", "time limit", "same"],
 )
-def test_returns_that_were_paid_otherwise_count_no_more(kind, algorithm, other, caplog):
+def test_returns_that_were_paid_otherwise_count_no_more(kind, algorithm, other, anew, caplog):
     """What rewards are divided by would never fall to what they are now."""
     before, _ = counted(kind, algorithm, [100.0, -300.0])
     after, scale = counted(kind, algorithm, [1.0, 2.0], *filter(None, [other]))
     own, state = scale.sums().tolist(), before.state()
     with caplog.at_level("INFO"):
         after.restore(state)
-    assert (scale.sums().tolist() == own) == bool(other)
-    assert ("what rewards are divided by begins anew" in caplog.text) == bool(other)
+    assert (scale.sums().tolist() == own) == anew
+    assert ("what rewards are divided by begins anew" in caplog.text) == anew
     after.restore({name: each for name, each in state.items() if name != "paid"})  # of an earlier release
     assert scale.sums().tolist() != own
 
