@@ -153,6 +153,7 @@ class ReplayOptions(TrainingOptions):
         minimum=0.0,
         maximum=1.0,
         only_with="prioritized",
+        idle_at=(False,),
     )
     priority_beta: float = option(
         0.4,
@@ -160,6 +161,7 @@ class ReplayOptions(TrainingOptions):
         minimum=0.0,
         maximum=1.0,
         only_with="prioritized",
+        idle_at=(False,),
         schedule=True,
     )
     normalize_rewards: bool | Literal["auto"] = option(
@@ -177,7 +179,11 @@ class ReplayOptions(TrainingOptions):
         choices=("off", "future", "final", "episode", "random"),
     )
     hindsight_goals: int = option(
-        4, "goals that each transition is kept with beside its own", minimum=1, only_with="hindsight"
+        4,
+        "goals that each transition is kept with beside its own",
+        minimum=1,
+        only_with="hindsight",
+        idle_at=("off",),
     )
 
     @property
@@ -209,6 +215,7 @@ class DistributionalOptions(ReplayOptions):
         "lowest return of the distribution; auto is -5, of divided rewards",
         words=("auto",),
         only_with="num_atoms",
+        idle_at=(1,),
         fixed=True,
     )
     v_max: float | Literal["auto"] = option(
@@ -216,6 +223,7 @@ class DistributionalOptions(ReplayOptions):
         "highest return of the distribution; auto is 5, of divided rewards",
         words=("auto",),
         only_with="num_atoms",
+        idle_at=(1,),
         fixed=True,
     )
 

@@ -39,12 +39,14 @@ class SequenceOptions(ReplayOptions):
         "same number as components.sampler.rollout_steps",
         minimum=2,
         only_with="memory_size",
+        idle_at=(0,),
         fixed=True,
     )
     burn_in: bool = option(
         True,
         "go through the sequence before, where the replay has it, to bring the stored memory up to date",
         only_with="memory_size",
+        idle_at=(0,),
     )
 
     def __post_init__(self) -> None:

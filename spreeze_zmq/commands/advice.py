@@ -95,7 +95,7 @@ def without_effect(plan: Plan, *, defaults: bool = False) -> Iterator[str]:
         value = plan.algorithm[name]
         is_read = name == "hindsight_goals" and plan.learning.rows_each > 1  # by a relabelling of one's own
         is_given = defaults or value != option.default
-        if is_given and not is_read and not option.has_effect(options, plan.algorithm):
+        if is_given and not is_read and not option.has_effect(plan.algorithm):
             other = plan.algorithm[option.only_with]
             yield (
                 f"algorithm.{name} = {show(value)} has no effect while algorithm.{option.only_with} is "

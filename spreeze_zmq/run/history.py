@@ -185,7 +185,7 @@ def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     # An option that the earlier release did not have was as its default is.
     old_options = {name: old_options.get(name, option.default) for name, option in options.items()}
     for name, option in options.items():
-        means = any(option.has_effect(options, values) for values in (old_options, new_options))
+        means = any(option.has_effect(values) for values in (old_options, new_options))
         # What auto chose may be stated: releases differ in it, and a learner compares the networks.
         is_chosen = "auto" in option.choices and old_options[name] == "auto"
         if option.fixed and means and not is_chosen:

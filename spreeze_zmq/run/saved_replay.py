@@ -76,7 +76,7 @@ def _other_options(plan: Plan, checkpoint: SavedCheckpoint) -> Iterator[tuple[st
         kept = read_run(checkpoint.path.parent.parent).plan["algorithm"]
         before = {name: kept.get(name, option.default) for name, option in options.items()}
         for name in filter(options.__contains__, OF_ROWS):
-            if options[name].has_effect(options, plan.algorithm) and before[name] != plan.algorithm[name]:
+            if options[name].has_effect(plan.algorithm) and before[name] != plan.algorithm[name]:
                 yield name, before[name], plan.algorithm[name]
         if plan.algorithm.get("prioritized") and not before["prioritized"]:  # none has a priority
             yield "prioritized", before["prioritized"], True

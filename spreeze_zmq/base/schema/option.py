@@ -71,7 +71,8 @@ class Option:
             checkpoint fits.
         initial: it is of fresh networks alone, so that it has no effect in a run that goes on from another.
         only_with: an option that may leave this one without effect; empty if none does.
-        only_at: the values of that option at which this one has an effect; empty for all but its default.
+        only_at: the values of that option at which this one has an effect; empty for all but ``idle_at``.
+        idle_at: the values of that option at which it has none.
         schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
         by_network: the value may be a table of values by network.
     """
@@ -93,6 +94,7 @@ class Option:
     initial: bool = False
     only_with: str = ""
     only_at: tuple[Any, ...] = ()
+    idle_at: tuple[Any, ...] = ()
     schedule: bool = False
     by_network: bool = False
 
@@ -122,12 +124,12 @@ class Option:
             parts.append(f"{' and' if parts else ' of'} at most {_number(self.maximum)}")
         return "".join(parts)
 
-    def has_effect(self, options: Mapping[str, Option], values: Mapping[str, Any]) -> bool:
-        """Whether it has an effect beside the other ``options`` of its table, which have these ``values``."""
+    def has_effect(self, values: Mapping[str, Any]) -> bool:
+        """Whether it has an effect beside the other options of its table, which have these ``values``."""
         if not self.only_with:
             return True
         value = values[self.only_with]
-        return value in self.only_at if self.only_at else bool(value != options[self.only_with].default)
+        return value in self.only_at if self.only_at else value not in self.idle_at
 
     def unfit(self, value: Any, hint: str = "") -> Unfit:
         """The error with the accepted values and the given one."""
@@ -145,7 +147,8 @@ def option(
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
         accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``,
-            ``initial``, ``only_with``, ``only_at``, ``schedule``, ``by_network``: as in :class:`Option`.
+            ``initial``, ``only_with``, ``only_at``, ``idle_at``, ``schedule``, ``by_network``: as in
+            :class:`Option`.
     """
     declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
     return dataclasses.field(**_made(default), metadata={"option": declared})

@@ -65,3 +65,30 @@ def test_options_that_are_not_fixed_leave_checkpoints_as_they_are(name):
 def test_a_fixed_option_makes_other_networks(name, option, value):
     """So that the mark is not set for nothing."""
     assert saved(name, **{option: value}) != saved(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "off", "on"),
+    [
+        ("sac", "prioritized", False, True),
+        ("sac", "num_atoms", 1, 51),
+        ("sac", "memory_size", 0, 8),
+        ("sac", "hindsight", "off", "final"),
+        ("sac", "learn_temperature", False, True),
+        ("sac", "batch_size", 256, "auto"),
+    ],
+)
+def test_an_option_is_idle_where_another_is_off(name, other, off, on):
+    """A class of the user's own may have it on by default: only the value that is off says so."""
+    which = [option for option in options_of(algorithms.get(name).Options) if option.only_with == other]
+    assert which
+    for option in which:
+        assert option.has_effect({other: on})
+        assert not option.has_effect({other: off})
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_whoever_depends_on_another_option_says_at_which_values(name):
+    """By those at which it has an effect, or by those at which it has none."""
+    for option in options_of(algorithms.get(name).Options):
+        assert bool(option.only_with) == bool(option.only_at) ^ bool(option.idle_at), option.name

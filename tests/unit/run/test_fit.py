@@ -1,12 +1,14 @@
 """Whether a run can go on from another: what must agree, also with runs of earlier releases."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.schema import with_default
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, complete, write_part
@@ -14,6 +16,16 @@ from spreeze_zmq.run.history import check_fit, read_run, scaled_as_before
 from spreeze_zmq.run.saved_replay import check_replay
 
 ATOMS = "algorithm.num_atoms=51"
+
+
+class C51(DQN):
+    """Which learns distributions unless it is told not to."""
+
+    @dataclass(frozen=True)
+    class Options(DQN.Options):
+        """As DQN's."""
+
+        num_atoms: int = with_default(DQN.Options, "num_atoms", 51)
 
 
 def earlier(folder, *overrides, without=(), **changed):
@@ -30,6 +42,21 @@ def test_options_that_mean_nothing_need_not_agree(tmp_path):
     run = earlier(tmp_path, without=["normalize_rewards"], v_min=-100.0, v_max=1000.0)
     check_fit(topology.load("pendulum"), run)
     check_fit(topology.load("pendulum", ["algorithm.learning_rate=1e-4"]), run)
+
+
+def test_what_gives_the_networks_a_meaning_must_agree_where_a_class_has_it_by_default(tmp_path):
+    """The old logits would be read on a support ten times as wide; with one atom there is none."""
+    own, words = [f"run.algorithm={__name__}:C51"], ("algorithm.v_min={}", "algorithm.v_max={}")
+    narrow, wide = (
+        [word.format(size) for word, size in zip(words, (-each, each), strict=True)] for each in (10, 100)
+    )
+    run = tmp_path / "run.json"
+    run.write_text(topology.load("cartpole_dqn", [*own, *narrow]).to_json())
+    check_fit(topology.load("cartpole_dqn", [*own, *narrow]), tmp_path)
+    with pytest.raises(CheckpointError, match="v_min"):
+        check_fit(topology.load("cartpole_dqn", [*own, *wide]), tmp_path)
+    run.write_text(topology.load("cartpole_dqn", [*own, *narrow, "algorithm.num_atoms=1"]).to_json())
+    check_fit(topology.load("cartpole_dqn", [*own, *wide, "algorithm.num_atoms=1"]), tmp_path)
 
 
 def test_the_network_that_auto_was_may_be_stated(tmp_path):
