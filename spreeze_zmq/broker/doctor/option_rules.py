@@ -200,9 +200,19 @@ def late_exploration(vitals: Vitals) -> Finding | None:
     first, last = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 0.0)
     return Finding(
         f"algorithm.exploration_steps is {steps:,}, and the run ends at {limit:,} env steps",
-        f"{first + (last - first) * limit / steps:.0%} of the actions are still random then",
+        f"{_random_actions(first + (last - first) * limit / steps, options)} are still random then",
         f"algorithm.exploration_steps = {max(1, limit // 10):_}",
     )
+
+
+def _random_actions(epsilon: float, options: Mapping[str, float]) -> str:
+    """How many actions are random, in words, where environments explore with powers of ``epsilon`` that are
+    spread evenly between 1 and 1 + ``epsilon_spread``.
+    """
+    share, spread = epsilon, options.get("epsilon_spread", 0.0)
+    if spread > 0 and 0 < epsilon < 1:
+        share *= (1 - epsilon**spread) / (-spread * math.log(epsilon))
+    return f"{share:.0%} of the actions" if share >= 0.01 else f"{100 * share:.1g}% of the actions"
 
 
 def early_exploration(vitals: Vitals) -> Finding | None:
@@ -224,7 +234,7 @@ def early_exploration(vitals: Vitals) -> Finding | None:
         remedy = f"algorithm.learning_starts = {int(max(1, min(limit // 10, (steps - beside) // 2))):_}"
     return Finding(
         f"algorithm.exploration_steps is {steps:,}, and training begins after {first:,} transitions",
-        f"from the first update on only {final:.0%} of the actions are random, whatever was learned",
+        f"from the first update on only {_random_actions(final, options)} are random, whatever was learned",
         remedy,
     )
 

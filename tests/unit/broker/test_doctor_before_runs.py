@@ -61,6 +61,23 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         ("cartpole_dqn", ["algorithm.exploration_steps=800_000", "run.stop.env_steps=400_000"], "52% of"),
         (
             "cartpole_dqn",
+            [
+                "algorithm.exploration_steps=800_000",
+                "run.stop.env_steps=400_000",
+                "algorithm.epsilon_spread=7",
+            ],
+            "and the run ends at 400,000 env steps 12% of",
+        ),
+        (
+            "cartpole_dqn",
+            [
+                *("algorithm.exploration_steps=10_000", "algorithm.learning_starts=50_000"),
+                "algorithm.epsilon_spread=7",
+            ],
+            "on only 0.2% of the actions",
+        ),
+        (
+            "cartpole_dqn",
             ["algorithm.exploration_steps=10_000", "algorithm.learning_starts=50_000"],
             "is 10,000, and training begins after 50,0.. transitions from .* = 100_0..",
         ),
