@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -233,7 +234,7 @@ class Notes:
             log.warning("%s", row["line"])
             self.note("refused", row, t_s)
             own = self._folder.logs / f"{refused.sender}.log"
-            if re.fullmatch(r"\w+-\d+", refused.sender, re.ASCII) and own.exists():
+            if re.fullmatch(r"\w+-\d+", refused.sender, re.ASCII) and os.path.exists(own):  # of any length
                 with contextlib.suppress(OSError), append_text(own) as file:
                     file.write(f"[broker] {row['line']}\n")
 

@@ -42,8 +42,8 @@ class Part:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Part:
-        """Inverse of :meth:`to_dict`."""
-        return cls(str(fields["name"]), int(fields["bytes"]), int(fields["crc32"]))
+        """Inverse of :meth:`to_dict`. Raises ValueError where the name is not a plain file name."""
+        return cls(_plain(str(fields["name"])), int(fields["bytes"]), int(fields["crc32"]))
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,15 @@ def write_part(folder: Path, name: str, write: Callable[[Path], object]) -> Part
         ValueError: the name is not a plain file name.
         CheckpointError: the disk is full, or the folder cannot be written.
     """
-    if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"{name!r} cannot name a part: letters, digits and . _ - only, and not {MANIFEST}")
-    path = folder / name
+    path = folder / _plain(name)
     _write(path, write)
     return Part(name, path.stat().st_size, _crc32(path))
+
+
+def _plain(name: str) -> str:
+    if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"{name!r} cannot name a part: letters, digits and . _ - only, and not {MANIFEST}")
+    return name
 
 
 def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ SENDERS = {
 EXTREMES = {
     "count": [0, 2**53 - 1],
     "number": [0.0, -1e308, 1e308, 5e-324, float("nan"), float("inf")],
-    "text": ["", "x" * 60_000, "\x1b[2J"],
+    "text": ["", "x" * 60_000, "\x1b[2J", "a\0b", "../..", "/"],
     "flag": [False, True],
     "names": [[], ["x" * 15] * 4000],
     "numbers": [{}, {"pushed": 1e308}],
@@ -35,6 +35,11 @@ EXTREMES = {
     "maps": [[], [{}] * 4000, [{"count": 2**53 - 1, "good": -1, "sender": "\x1b[2J" * 99}]],
     "any": [0, 2**53 - 1, -(2**63), 1e308, "x" * 60_000],
 }
+#: Texts that are the name of no process, and some of no file.
+ODD_NAMES = (
+    *("", "a\0b", "x" * 300, "y" * 60_000, "é" * 200, "../..", "/", "sampler-0/../x"),
+    *("\x1b[2J", "sampler-0\0", f"{'z' * 300}-0"),
+)
 
 
 def extremes(kind):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from extreme_messages import REPORTS, SENDERS, extremes
+from extreme_messages import ODD_NAMES, REPORTS, SENDERS, extremes
 from golden_messages import MESSAGES
 from hostile_values import THOROUGH, changed, costing_little, travelled
 from hypothesis import given
@@ -17,6 +17,7 @@ from components.broker.__main__ import Broker
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.claims import most_cpu_s
 from spreeze_zmq.broker.figures import ProcessRecord
+from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.channels import Claim, open_channel
@@ -62,6 +63,18 @@ def test_no_number_of_a_report_sizes_what_the_broker_does(broker, kind):
                 for later_s in (60.0, 120.0):
                     now_s = broker.now_s + later_s
                     broker.balancer.step(samplers, now_s, training=training, machines=machines)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_any_text_may_be_the_name_of_a_sender(broker, name):
+    """It leads to no file: not to a lock, and not to the log in which a process is told of refusals."""
+    for kind in REPORTS:
+        fields = {**MESSAGES[kind].fields, **({"name": name} if kind in ("hello", "report", "bye") else {})}
+        message = MESSAGES[kind]._replace(fields=fields, sender=name, incarnation=3)
+        if (heard := travelled(message)) is not None:
+            broker.hear(heard)
+    rows = [Refused("broker-0", name, "hello", "wrong_sender", 1, "said in a test")]
+    broker.notes.refusals(rows, broker.now_s)
 
 
 def test_a_forged_report_keeps_no_learner_from_its_checkpoints(broker):

@@ -29,7 +29,7 @@ from spreeze_zmq.peers.players import OtherLearner, Sampler
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import BROKER, LEARNERS, POLICY, ROLES
 from spreeze_zmq.wire import channels, decode, encode
-from tests.system.hostile import MESSAGES, ODD, extremes, mutated, raw, rollout
+from tests.system.hostile import MESSAGES, ODD, ODD_NAMES, extremes, mutated, raw, rollout
 
 ROOT = Path(__file__).parents[2]
 #: The launcher and its members start processes; ``hostile.py`` has a whole run.
@@ -134,7 +134,7 @@ class Siege:
         peers.until("", f"a {first}", lambda: peers.between("begun", None, first), 240.0)
         self.works()
         names = [f"{role}-0" for role in (*LEARNERS, "broker", "evaluator", "sampler", self.role)]
-        senders = [(NAME, INCARNATION), ("launcher", 9), *((name, 3) for name in names)]
+        senders = [(NAME, INCARNATION), ("launcher", 9), *((name, 3) for name in (*names, *ODD_NAMES))]
         for name, about in peers.plan.channels.items():
             fitting = partial(rollout, fields=about.fields) if name.startswith("experience.") else None
             more = {}

@@ -27,7 +27,7 @@ from spreeze_zmq.wire import Message, encode
 from tests.system.conftest import NAPPING, SWINGS_UP, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from extreme_messages import extremes
+from extreme_messages import ODD_NAMES, extremes
 from golden_messages import MESSAGES
 
 #: Subscriptions of one connection: a publisher keeps each until the subscriber hangs up.
@@ -80,7 +80,8 @@ def false_report(rng, number):
     """
     kind = rng.choice(sorted(REPORTS))
     golden = rng.choice((MESSAGES[kind], *EXTREME[kind]))
-    sender = rng.choice(SENDERS.get(kind, (*NAMES, f"sampler-{80 + number % 9}")))
+    names = SENDERS.get(kind, (*NAMES, f"sampler-{80 + number % 9}"))
+    sender = rng.choice(ODD_NAMES if rng.randrange(50) == 0 else names)
     fields = dict(golden.fields)
     if kind in ("hello", "report", "bye"):
         fields |= {"name": sender, "role": sender.rpartition("-")[0]}

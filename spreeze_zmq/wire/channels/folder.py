@@ -32,6 +32,8 @@ MAX_CHANNEL_BYTES = 40
 _MAX_NAME_BYTES = 24
 _LOCK = "lock"
 _UNFINISHED = ".new-"
+#: What may be the name of a process; anybody may send another text in its place.
+_CLAIMABLE = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _UNFINISHED_AGE_S = 60.0
 
 
@@ -113,8 +115,10 @@ class SocketFolder:
 
     @staticmethod
     def holder(path: Path, name: str) -> Holder | None:
-        """Who claimed ``name`` in a folder last, alive or not; None if nobody has."""
-        return holder_of(path / f"{name}.lock")
+        """Who claimed ``name`` in a folder last, alive or not; None if nobody has or could, as with a text of
+        others that is the name of no file.
+        """
+        return holder_of(path / f"{name}.lock") if _CLAIMABLE.fullmatch(name) else None
 
     @classmethod
     def owner(cls, path: Path, name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -293,3 +294,18 @@ def test_a_lock_says_who_holds_it(claims, text, expected):
     (claims.path / "sampler-3.lock").write_text(text)
     assert SocketFolder.holder(claims.path, "sampler-3") == expected
     assert SocketFolder.holder(claims.path, "sampler-4") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "x" * 300, "y" * 60_000, "../outside", "/", "\x1b[2J", "é" * 200]
+)
+def test_a_sender_that_is_the_name_of_no_process_has_no_lock(claims, name):
+    """Anybody may send any text as its name: none becomes a path, in the folder or beside it."""
+    heard, beside = Heard(launcher=5), claims.path.with_name("outside.lock")
+    heard.record.lives.holder = partial(SocketFolder.holder, claims.path)
+    beside.write_text("12 34")
+    assert SocketFolder.holder(claims.path, name) is None
+    for kind in ("request", "episodes"):
+        with suppress(WireError):
+            heard.record.lives.check(Message(kind, {}, {}, name, FALSE), 0.1)
+    beside.unlink()

@@ -227,6 +227,17 @@ def test_a_part_has_a_plain_name(tmp_path, name):
         write_part(tmp_path, name, lambda path: path.write_bytes(b""))
 
 
+@pytest.mark.parametrize("name", ["../outside", "a\0b", MANIFEST, "", "/tmp"])
+def test_a_manifest_of_parts_elsewhere_is_torn(tmp_path, name):
+    """Somebody else may have written it: nothing of his leads to another file, or ends in a traceback."""
+    folder = tmp_path / "checkpoint"
+    complete(folder, [write_part(folder, "a.pt", lambda path: path.write_bytes(b"x"))], {})
+    text = (folder / MANIFEST).read_text().replace('"a.pt"', json.dumps(name))
+    (folder / MANIFEST).write_text(text)
+    with pytest.raises(CheckpointError, match="cannot name a part"):
+        SavedCheckpoint.read(folder)
+
+
 def test_a_checkpoint_is_not_completed_without_its_parts(tmp_path):
     """One of the described parts does not exist."""
     part = write_part(tmp_path, "critic_learner.pt", lambda path: path.write_bytes(b"abc"))
