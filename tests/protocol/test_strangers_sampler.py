@@ -118,7 +118,7 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
 
 def told(plan, **groups):
     """The same run in an environment that gives back what it was told."""
-    kwargs = {"number": "{index}", "name": "{{index}} env-{index}"}
+    kwargs = {"number": "{index}", "name": "{{index:03d}} env-{index:05d}"}
     env = envs.probe("tests.protocol.told:Told-v0", kwargs)
     groups = replace(plan.groups, **groups)
     return replace(plan, run=replace(plan.run, env=env.id), environment=env, groups=groups)

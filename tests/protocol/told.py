@@ -30,7 +30,7 @@ class Told(gymnasium.Env):
 
     def _told(self, action):
         assert isinstance(self.number, int)
-        return np.array([self.number, float(self.name.removeprefix("{index} env-")), action], np.float32)
+        return np.array([self.number, float(self.name.removeprefix("{index:03d} env-")), action], np.float32)
 
 
 class Faulty(gymnasium.Env):

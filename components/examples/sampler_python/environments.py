@@ -22,11 +22,10 @@ def numbered(value, number):
         return {key: numbered(item, number) for key, item in value.items()}
     if isinstance(value, list):
         return [numbered(item, number) for item in value]
-    if not isinstance(value, str):
-        return value
-    return (
-        number if value == "{index}" else re.sub(r"{({\w+})}|{index}", lambda m: m[1] or str(number), value)
-    )
+    if not isinstance(value, str) or value == "{index}":
+        return number if value == "{index}" else value
+    form = r"{({\w+(?::[^{}]*)?})}|{index(?::([^{}]*))?}"
+    return re.sub(form, lambda m: m[1] or format(number, m[2] or ""), value)
 
 
 class Environments:

@@ -1,6 +1,8 @@
 """The limits of collection: in a mode that bounds the lag every stream has one, however many there are."""
 
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil, floor
 
 import pytest
 
@@ -82,3 +84,42 @@ def test_a_round_is_full_however_few_samplers_live():
         assert (limits.meet(samplers), shares()) == (grows, [each, each])
     limits = CollectionLimits(replace(plan, balance=replace(plan.balance, max_policy_lag=0)))
     assert (limits.meet(3), shares()) == (True, [2, 2]), "one more, or none is full"
+
+
+def documented(plan):
+    """Limits by PROTOCOL.md's "Limits of collection", in fractions: under a version in order, the share of a
+    stream off-policy otherwise, and that by rounds with so many samplers alive.
+    """
+    balance, learning, count = plan.balance, plan.learning, plan.components["sampler"].count
+    lag, rollout = balance.max_policy_lag, balance.rollout_transitions
+    each = Fraction(learning.batch_size * balance.publish_every_updates) / Fraction(balance.replay_ratio)
+    whole = count.minimum * rollout
+
+    def needed(version):
+        starts = whole * max(1, ceil(Fraction(learning.learning_starts, whole)))
+        return starts + ceil(version * each) if version else 0
+
+    def in_order(version):
+        return rollout * max(ceil(Fraction(needed(version + 1), whole)), needed(version + 1 + lag) // whole)
+
+    def by_rounds(living):
+        return rollout * max(ceil(Fraction(count.initial, living)), (1 + lag) * count.initial // living)
+
+    return in_order, max(1, floor(lag * each / count.minimum)), by_rounds
+
+
+@pytest.mark.parametrize("lag", [1, 2, 8])
+@pytest.mark.parametrize("samplers", [1, 3, 8])
+def test_limits_are_those_that_the_document_gives(samplers, lag):
+    """Whoever publishes policies in another language has nothing else to go by."""
+    sets = [f"components.sampler.count={samplers}", f"balance.max_policy_lag={lag}"]
+    plan = topology.load("pendulum", ["balance.mode=lockstep", *sets])
+    (in_order, _, _), limits = documented(plan), CollectionLimits(plan)
+    assert [limits.in_turn(version) for version in range(40)] == [in_order(version) for version in range(40)]
+    plan = topology.load("halfcheetah", ["balance.mode=bounded", *sets])
+    assert CollectionLimits(plan).schedule.share == documented(plan)[1]
+    plan = topology.load("cartpole", sets)
+    (_, _, by_rounds), limits = documented(plan), CollectionLimits(plan)
+    for living in range(1, samplers + 1):
+        limits.meet(living)
+        assert limits.collect_until({}, Versions()) == {"*": by_rounds(living)}
