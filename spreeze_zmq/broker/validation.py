@@ -13,6 +13,7 @@ from spreeze_zmq.broker.learning_figures import GAUGES_KEPT
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import KINDS, LARGEST, Message, odd_number
+from spreeze_zmq.wire.header import MAX_ENTRIES
 
 LAUNCHER = "launcher"
 #: Most characters of a text, entries of a map or list, characters of a name: all must fit in one header.
@@ -45,8 +46,9 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
     _check_sender(message, plan)
     if kind in ("hello", "report", "bye"):
         _check_process(sender, fields, plan)
+    most = MOST_ENTRIES if kind != "part" else MAX_ENTRIES  # a checkpoint without one of its files is none
     kept = {
-        name: value if type(value := fields[name]) in _NUMBERS else _cut(value)
+        name: value if type(value := fields[name]) in _NUMBERS else _cut(value, most=most)
         for name in KINDS[kind].fields
         if name in fields and name != "taken"
     }
@@ -75,8 +77,8 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
         raise WireError("not_finite", f"episodes.returns holds {odd}")
     if "role" in kept and kept["role"] not in plan.components:
         raise WireError("wrong_sender", f"{kind}.role is {kept['role']!r:.60}, expected a role of this run")
-    if kind == "workers" and kept["count"] > (most := plan.components[kept["role"]].count.maximum):
-        raise WireError("wrong_field_type", f"workers.count is {kept['count']}, expected at most {most}")
+    if kind == "workers" and kept["count"] > (allowed := plan.components[kept["role"]].count.maximum):
+        raise WireError("wrong_field_type", f"workers.count is {kept['count']}, expected at most {allowed}")
     return kept
 
 

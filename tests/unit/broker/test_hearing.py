@@ -1,6 +1,7 @@
 """What the broker's state is written for at once: the broker may die a moment later."""
 
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.learning_figures import GAUGES_KEPT
 from spreeze_zmq.broker.notes import Notes
+from spreeze_zmq.run.checkpoint import read_manifest, write_part
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 from tests.protocol.golden_messages import MESSAGES
@@ -35,7 +37,7 @@ def heard(tmp_path):
             hearing.handle(message, 1.0)
             return "at once" if hearing.is_urgent else "soon" if hearing.is_pressing else ""
 
-        hear.record, hear.hearing = steered.record, hearing
+        hear.record, hear.hearing, hear.folder = steered.record, hearing, RunFolder(tmp_path)
         yield hear
 
 
@@ -134,3 +136,16 @@ def test_gauges_beyond_those_kept_are_told_once(heard):
         told.append(learning.tell_left_out())
     assert told[::2] == ["", ""]
     assert f"'of_layer_{GAUGES_KEPT}' and others are not drawn" in told[1]
+
+
+def test_every_file_of_a_part_is_in_the_checkpoint(heard):
+    """Those beyond 64 were left out of a manifest that called the checkpoint whole."""
+    helm, golden = heard.hearing.helm, MESSAGES["part"]
+    folder = helm.checkpoint(1.0)
+    place, names = heard.folder.checkpoints / folder, [f"critic_learner-{n}.bin" for n in range(300)]
+    parts = {name: write_part(place, name, Path.touch).to_dict() for name in names}
+    for role, part in (("critic_learner", parts), ("actor_learner", {})):
+        fields = {"folder": folder, "part": part}
+        life = heard.record.processes[f"{role}-0"].incarnation
+        heard.hearing.hear(golden._replace(fields=fields, sender=f"{role}-0", incarnation=life))
+    assert [*read_manifest(place).parts] == names
