@@ -40,7 +40,7 @@ def without_deadlines(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parts_of(learner: str) -> tuple[str, ...]:
     """What a learner writes into the run's folder."""
-    return f"checkpoints/*/{learner}.pt", f"checkpoints/*/{learner}-replay-*", f"learning/{learner}.jsonl"
+    return f"checkpoints/*/{learner}.*", f"checkpoints/*/{learner}-*", f"learning/{learner}.jsonl"
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ def test_the_head_serves_others_while_it_reads_a_whole_checkpoint(tmp_path):
 @pytest.mark.parametrize("origin", ["own", "resumed"])
 def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin):
     """As a checkpoint that can be read: of this run, or of the one that it goes on from. What it writes for
-    the next one comes here, and stays there no longer.
+    the next one comes here, whatever it calls it behind its role, and stays there no longer.
     """
     name, earlier = "actor_learner-0", tmp_path / "earlier" / "000000000007-000000001"
     pair = Pair(tmp_path, name, str(earlier) if origin == "resumed" else None)
@@ -232,10 +232,13 @@ def test_a_learner_gets_its_own_parts_of_the_newest_checkpoint(tmp_path, origin)
         found = latest(pair.there.checkpoints)
         assert (set(found.parts), found.state) == (set(names[:2]), {"t_s": 3.0})
         mine = pair.there.checkpoints / "000000000009-000000002"
-        write_part(mine, names[0], lambda path: path.write_bytes(b"next"))
-        pair.until_gone(hand_over(pair.there, name, [mine / names[0]]))
-        assert (pair.here.checkpoints / mine.name / names[0]).read_bytes() == b"next"
-        assert not (mine / names[0]).exists()
+        own = (*names[:2], "actor_learner.safetensors", "actor_learner-moments.bin")
+        for each in own:
+            write_part(mine, each, lambda path: path.write_bytes(b"next"))
+        pair.until_gone(hand_over(pair.there, name, [mine / each for each in own]))
+        came = (pair.here.checkpoints / mine.name).iterdir()
+        assert {path.name: path.read_bytes() for path in came} == dict.fromkeys(own, b"next")
+        assert not list(mine.iterdir())
         assert fits(f"checkpoints/{mine.name}/MANIFEST.json", ROLES["actor_learner"].writes) is False
     finally:
         pair.close()
