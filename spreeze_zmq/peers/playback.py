@@ -17,8 +17,8 @@ from spreeze_zmq.component.process import begin_recording
 from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.peers.peers import OtherEnds
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, REPORT, SAMPLER, experience_of
-from spreeze_zmq.wire import Message, decode
+from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, POLICY, REPORT, SAMPLER, experience_of
+from spreeze_zmq.wire import Buffer, Message, decode, encode
 from spreeze_zmq.wire.channels import Entry, Publisher, Puller, RecordingReader, open_channel
 
 Pace = Literal["recorded", "full", "step"]
@@ -73,6 +73,8 @@ class Playback(OtherEnds):
         self.num_fed = self.num_left = self.num_heard = self.num_to_step = 0
         self.left = self.interrupted = False
         self._last_sent: dict[tuple[str, str], int] = {}
+        #: The incarnations of the recorded process and of the one that is fed; 0 until it has said something.
+        self._recorded_life = self._life = 0
         index, incarnation = about["index"], about["incarnation"]
         self.kept = begin_recording(plan, self.role, index, incarnation, math.inf, mirrored=True)
         self.open("replay-0", incarnation)
@@ -138,6 +140,7 @@ class Playback(OtherEnds):
             message = decode(entry.frames)
         except WireError:  # the recorded process sent a message that its peer refused
             return ""
+        self._recorded_life = message.incarnation
         last = self._last_sent.get((entry.channel, message.kind), -1)
         if message.repeat and message.sequence <= last:
             return message.kind
@@ -167,8 +170,7 @@ class Playback(OtherEnds):
 
     def _feed(self, entry: Entry) -> bool:
         """Send one message; False where the process ended before there was room."""
-        end = self.ends[entry.channel]
-        frames = list(entry.frames)
+        end, frames = self.ends[entry.channel], self._addressed(entry)
         if isinstance(end, Publisher):
             self._until(lambda: end.subscriptions > 0, f"subscribe to {entry.channel}")
         while not end.forward(frames):
@@ -178,6 +180,23 @@ class Playback(OtherEnds):
         self.num_fed += 1
         self.pump(0.0)
         return True
+
+    def _addressed(self, entry: Entry) -> list[Buffer]:
+        """The recorded frames, but for what a policy allows the recorded life of a sampler: the life that is
+        fed is allowed that.
+        """
+        frames: list[Buffer] = [*entry.frames]
+        if self.role != SAMPLER or entry.channel != POLICY:
+            return frames
+        try:
+            message = decode(frames)
+        except WireError:
+            return frames
+        limits = {**message.fields.get("collect_until", {})}
+        if (limit := limits.pop(f"{self.name}/{self._recorded_life}", None)) is not None:
+            limits[f"{self.name}/{self._life}"] = limit
+            frames[0] = encode(message._replace(fields={**message.fields, "collect_until": limits}))[0]
+        return frames
 
     # --- the sockets
 
@@ -195,6 +214,7 @@ class Playback(OtherEnds):
         end = self.ends[name]
         receive = end.pull if isinstance(end, Puller) else end.receive
         while self.hears(name) and (message := receive()) is not None:
+            self._life = message.incarnation
             self.outputs.take(name, message)
             self.num_heard += name == REPORT
             self.left = self.left or message.kind == "bye"

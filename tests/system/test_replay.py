@@ -167,6 +167,27 @@ def test_a_replay_goes_step_by_step(recorded, tmp_path):
         assert f": {message.kind} {message.sequence} of {message.sender}: " in line
 
 
+@pytest.mark.long("a run in lock-step, and two replays of it")
+def test_a_sampler_of_rounds_is_replayed_to_its_end(launch, tmp_path):
+    """Each life of a sampler has a limit of its own, which is for the one that replays it, too: it began no
+    rollout beyond the first ones. So it is in the recording of a replay.
+    """
+    few = ("--set", "run.stop.env_steps=20000", "--set", "algorithm.hidden_sizes=[16]")
+    words = (*few, "--set", "balance.mode=lockstep", "--set", "components.sampler.count=2")
+    run = launch(*words, "--record", "sampler-1", "--without", "evaluator", topology="cartpole")
+    assert run.end() == 0, run.said()
+    file = run.folder / "recordings" / "sampler-1.recording"
+    for place in (tmp_path / "replay", tmp_path / "again"):
+        done = replay(file, "--run-dir", place)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("rollout on experience.")]
+        assert len(lines) == 2
+        for line in lines:
+            sent, recorded_, same = (int(part.split()[0]) for part in line.split(": ")[1].split(", "))
+            assert sent >= recorded_ == same > 5
+        file = place / "recordings" / file.name
+
+
 @pytest.mark.long("a run, and once more at its pace")
 def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
     """At the recorded pace its peers take a rollout where the learner took one, and no more."""
