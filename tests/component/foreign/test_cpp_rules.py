@@ -53,7 +53,7 @@ def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
     monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(program, "made_once", lambda path, *_: path)
+    monkeypatch.setattr(program, "found", lambda stamp: stamp)
     (tmp_path / "mujoco").mkdir()
     library = tmp_path / "mujoco" / "libmujoco.so.3.0.0"
     library.touch()
@@ -63,6 +63,50 @@ def test_what_it_is_linked_with_names_the_program(tmp_path, monkeypatch):
     assert (after := program.built()) != before
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "debian", "VERSION_ID": "7"})
     assert program.built() != after
+
+
+#: A program that says two numbers, one of a header in its folder, one of a header elsewhere.
+NUMBERS = {
+    "crane/CMakeLists.txt": """cmake_minimum_required(VERSION 3.16)
+project(crane CXX)
+add_executable(sampler_cpp src/main.cpp)
+""",
+    "crane/src/main.cpp": """#include <cstdio>
+#include "../../elsewhere/there.hpp"
+#include "robot/here.hpp"
+int main() { std::printf("%d %d", HERE, THERE); }
+""",
+    "crane/src/robot/here.hpp": "#define HERE 1\n",
+    "elsewhere/there.hpp": "#define THERE 1\n",
+}
+
+
+@pytest.mark.usefixtures("built_cpp")
+def test_what_a_program_includes_is_built_again_where_it_has_changed(tmp_path, monkeypatch):
+    """Also from folders below its sources, and from elsewhere: there CMake looks before each run, not at each
+    start of a sampler. What was built before keeps its place, since it may run.
+    """
+
+    def change(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def numbers(path):
+        return subprocess.run([path], capture_output=True, text=True, check=True).stdout
+
+    for name, text in NUMBERS.items():
+        change(name, text)
+    monkeypatch.setattr(program, "HERE", tmp_path / "crane")
+    monkeypatch.setattr(program, "package", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path / "cache")
+    first = program.built(anew=True)
+    change("elsewhere/there.hpp", "#define THERE 2\n")
+    assert program.built() == first
+    second = program.built(anew=True)
+    assert program.built() == program.built(anew=True) == second
+    change("crane/src/robot/here.hpp", "#define HERE 3\n")
+    third = program.built()
+    assert [numbers(path) for path in (first, second, third)] == ["1 1", "1 2", "3 2"]
 
 
 @pytest.mark.usefixtures("no_locks")
