@@ -45,7 +45,8 @@ class Loss(NamedTuple):
         metrics: 0-d tensors by name, for the log; or functions that return one, called only in updates whose
             metrics are recorded.
         priorities: ``[B]``, the absolute error of each transition, for a prioritised replay.
-        rate_factor: 0-d, by which the learning rate of the part is multiplied before this step and for good.
+        rate_factor: 0-d, by which the learning rate of the part is multiplied before this step and for good;
+            1 where it stays. A loss that gives none at its first step moves no rate.
     """
 
     loss: torch.Tensor

@@ -167,9 +167,9 @@ class GradientSteps:
             self._networks.own.gather_gradient()
         if self.num_updates == 0:
             self._name_untrained()
-        if loss.rate_factor is not None:
-            with torch.no_grad():
-                self._networks.optimiser.multiply_rate(loss.rate_factor.detach())
+        with torch.no_grad():
+            factor = loss.rate_factor
+            self._networks.optimiser.multiply_rate(None if factor is None else factor.detach())
         self._networks.optimiser.step()
         metrics = {f"{self.part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()

@@ -219,7 +219,7 @@ class AutogradHalf(GradientSteps):
             return
         is_read, optimiser = name in self._turned, self._networks.optimiser
         is_said_again = not is_read and self._turned_before.get(name) == value
-        moved = optimiser.moved_rates if is_said_again else None
+        moved = optimiser.kept_rates if is_said_again else None
         try:
             self._restate({name: {"from": value, "to": value}})
         except InputError:  # such as of a rate that a loss moves on from there

@@ -61,6 +61,8 @@ class Optimiser:
     ) -> None:
         self._part, self._value = part, value
         self.multiplied = False
+        self._loss_moves: bool | None = None  # until the first step says so
+        self._passed_over: Tensor | None = None
         self._groups = [_Group(each, []) for each in dict.fromkeys(stretch.network for stretch in stretches)]
         by_network = {group.network: group for group in self._groups}
         begin = 0
@@ -106,21 +108,51 @@ class Optimiser:
         rates = [adam.numbers[0].double().cpu() for adam in self._adams] if self.multiplied else None
         return None if rates is None else torch.stack(rates)
 
-    def go_on_from(self, rates: Tensor | None) -> None:
-        """Have a loss go on from its :attr:`moved_rates`; without them, or where they are of other stretches,
-        from the learning rates that are stated.
+    @property
+    def stated_rates(self) -> Tensor:
+        """The learning rates that are stated, float64, one for each stretch."""
+        return torch.tensor([adam.stated_rate for adam in self._adams], dtype=torch.float64)
+
+    @property
+    def kept_rates(self) -> Tensor | None:
+        """The moved rates; where those of a state were passed over, since others are stated, those."""
+        return self.moved_rates if self._passed_over is None else self._passed_over
+
+    def go_on_from(self, rates: Tensor | None, stated: Tensor | None = None) -> None:
+        """Have a loss go on from its :attr:`moved_rates`; without them, where they are of other stretches, or
+        where it has moved them from others than are stated now, from the learning rates that are stated.
+
+        Args:
+            rates: float64, one for each stretch.
+            stated: the :attr:`stated_rates` from which they were moved; those of now by default.
         """
         self.multiplied = self.multiplied or rates is not None
-        if self.multiplied:
-            moved = [] if rates is None else rates.tolist()
-            for place, adam in enumerate(self._adams):
-                adam.restore_rate(moved[place] if len(moved) == len(self._adams) else None)
+        self._passed_over = None
+        if not self.multiplied:
+            return
+        now = self.stated_rates
+        if rates is None or len(rates) != len(now):
+            rates, stated = now, None
+        stated = now if stated is None else stated
+        if not torch.equal(stated, now):
+            self._passed_over = rates
+        for adam, rate, before in zip(self._adams, rates.tolist(), stated.tolist(), strict=True):
+            adam.restore_rate(rate, before)
+        for group in self._groups:
+            if group.schedules["learning_rate"] is None:  # a schedule is where the run is: follow() sets it
+                group.set()
 
-    def multiply_rate(self, factor: Tensor) -> None:
-        """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``."""
-        self.multiplied = True
-        for adam in self._adams:
-            adam.multiply_rate(factor, LEAST_RATE, MOST_RATE)
+    def multiply_rate(self, factor: Tensor | None) -> None:
+        """Multiply every learning rate by a factor, 0-d, from ``LEAST_RATE`` to ``MOST_RATE``. None at the
+        first step, of a loss that moves none, gives up what another loss has made of them.
+        """
+        if factor is not None:
+            self.multiplied = self._loss_moves = True
+            for adam in self._adams:
+                adam.multiply_rate(factor, LEAST_RATE, MOST_RATE)
+        elif self._loss_moves is None:
+            self.go_on_from(None)
+            self.multiplied = self._loss_moves = False
 
     def step(self) -> None:
         """Move the parameters by the gradient."""
@@ -146,10 +178,13 @@ class Optimiser:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of both moments ``[P]`` and the number of steps, 0-d; and the rates that a loss moves."""
+        """Copies of both moments ``[P]`` and the number of steps, 0-d; and the rates that a loss moves,
+        with those that it moves them from.
+        """
         states = [adam.state_dict() for adam in self._adams]
         moments = {name: torch.cat([state[name] for state in states]) for name in ("mean", "square")}
-        rates = {} if (moved := self.moved_rates) is None else {"rates": moved}
+        moved, stated = self.moved_rates, self.stated_rates
+        rates = {} if moved is None else {"rates": moved, "stated_rates": stated}
         return {**moments, "steps": states[0]["steps"], **rates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -158,7 +193,8 @@ class Optimiser:
         means, squares = state["mean"].split(sizes), state["square"].split(sizes)
         for adam, mean, square in zip(self._adams, means, squares, strict=True):
             adam.load_state_dict({"mean": mean, "square": square, "steps": state["steps"]})
-        self.go_on_from(state.get("rates"))
+        if self._loss_moves is not False:  # earlier releases kept the first of these alone
+            self.go_on_from(state.get("rates"), state.get("stated_rates"))
 
 
 class _Group:

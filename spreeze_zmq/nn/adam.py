@@ -88,10 +88,15 @@ class Adam:
         self.moving = True
         self.numbers[0].mul_(factor).clamp_(low, high)
 
-    def restore_rate(self, rate: float | None) -> None:
-        """Go on with a step size that :meth:`multiply_rate` had made, or with the one that was set."""
+    @property
+    def stated_rate(self) -> float:
+        """The step size that was set last, from which :meth:`multiply_rate` goes on."""
+        return self._stated[0]
+
+    def restore_rate(self, rate: float, stated: float) -> None:
+        """Go on with a step size that :meth:`multiply_rate` had made of a stated one, until another is set."""
         self.moving = True
-        self.numbers[0] = self._stated[0] if rate is None else rate
+        self._stated[0], self.numbers[0] = stated, rate
 
     def step(self) -> None:
         """Move the parameters by the gradient."""

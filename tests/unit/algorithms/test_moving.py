@@ -309,6 +309,49 @@ def test_a_rate_that_is_set_anew_holds_whenever_the_state_comes(before):
             assert later.learning_rate == pytest.approx(3e-3)
 
 
+@pytest.mark.parametrize(
+    ("stated", "rate"),
+    [
+        ({"learning_rate": 3e-4, "desired_kl": 0.001}, 3e-4),
+        ({"learning_rate": 3e-4}, 3e-4),
+        ({"learning_rate": 1e-3}, 1e-3),
+        ({"learning_rate": schedule(1e-3, 1e-3)}, 1e-3),
+    ],
+)
+def test_a_moved_rate_does_not_outlive_the_stated_one_or_its_rule(stated, rate):
+    """A run that goes on with another rate has that; without the rule every step is by the stated one, also
+    after a return to the same state, and nothing is kept of the moved one.
+    """
+    state = moved_from().state_dict()
+    later, env = half("ppo", "policy", {"value_clip_range": 0.1, **stated})
+    batch = next(batches(later, env, 1))
+    for _ in range(2):
+        later.load_state_dict(state)
+        if rate != 1e-3:
+            assert later.learning_rate == rate
+        if "desired_kl" in stated:
+            continue
+        for _ in range(6):
+            later.update(batch)
+            assert later.learning_rate == pytest.approx(rate)
+        assert is_replayed(later)
+        assert not later.adapts
+        assert "rates" not in later.state_dict()["adam"]
+
+
+def test_a_moved_rate_goes_on_where_the_same_is_stated():
+    """Also of an earlier release, which did not keep the stated one."""
+    made = moved_from()
+    state = made.state_dict()
+    adam = {name: value for name, value in state["adam"].items() if name != "stated_rates"}
+    for saved in (state, {**state, "adam": adam}):
+        later, env = half("ppo", "policy", KL["ppo kl"])
+        later.load_state_dict(saved)
+        assert later.learning_rate == made.learning_rate != pytest.approx(1e-3)
+        later.update(next(batches(later, env, 1)))
+        assert later.adapts
+
+
 class TwoRates(algorithms.get("sac")):
     """CleanRL's two learning rates and CrossQ's beta, and a number that falls, each in a line."""
 

@@ -77,3 +77,23 @@ def test_a_rate_that_a_loss_moves_is_kept():
     make[1].load_state_dict(make[0].state_dict())
     make[1].follow()
     assert make[1].rates()[""] == pytest.approx(2e-5)
+
+
+def test_a_moved_rate_goes_on_where_the_schedule_that_it_was_moved_from_has_ended():
+    """In a run before; and not where this run's schedule is elsewhere."""
+    options = SAC.Options(learning_rate={"from": 4e-3, "to": 1e-3})
+    progress = [1.0]
+
+    def made():
+        about = [Stretch("", 3, 3)], options, "critic", lambda each: each.value(progress[0])
+        return Optimiser(torch.zeros(3), torch.ones(3), *about)
+
+    before = made()
+    before.multiply_rate(torch.tensor(1.5))
+    for reached, expected in ((1.0, 1.5e-3), (0.5, 2.5e-3)):
+        progress[0] = 0.0
+        after = made()
+        after.load_state_dict(before.state_dict())
+        progress[0] = reached
+        after.follow()
+        assert after.rates()[""] == pytest.approx(expected)
