@@ -16,8 +16,8 @@ from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs.settings import called
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
-#: The parts of a goal environment's observation.
-GOAL_PARTS = frozenset({"observation", ACHIEVED, DESIRED})
+#: The parts that make an observation that of a goal environment; what else is in it may have any name.
+GOAL_PARTS = frozenset({ACHIEVED, DESIRED})
 #: Names of what :func:`goal_facts` finds.
 LACK, DIFFER = "goals_lack", "goals_differ"
 #: Rewards of the environment and of ``compute_reward`` may differ by this, as observations are rounded.

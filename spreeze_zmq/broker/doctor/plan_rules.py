@@ -45,7 +45,7 @@ def goal_observation(vitals: Vitals) -> Finding | None:
     elif hindsight is None:
         remedy = 'run.algorithm = "sac", or "dqn", with algorithm.hindsight = "future"'
     return Finding(
-        f"observations are a Dict of {', '.join(sorted(GOAL_PARTS))}, flattened to one vector",
+        f"observations are a Dict with {' and '.join(sorted(GOAL_PARTS))}, flattened to one vector",
         "goals are not relabelled in hindsight, and a reward that is given only at the goal is hardly found",
         remedy,
     )

@@ -233,6 +233,19 @@ def test_hindsight_where_there_are_no_goals_is_named(name, env, says):
     assert says in str(refused.value)
 
 
+def test_the_part_beside_the_goals_may_have_any_name():
+    """Learners find the goals where the start has found them."""
+    maze = {"observation": "state"}
+    parts = [
+        {**part, "path": [maze.get(each, each) for each in part["path"]]}
+        for part in loaded().environment.obs_parts
+    ]
+    env = replace(loaded().environment, obs_parts=parts)
+    goals = goals_of(env, None)
+    assert goals == goals_of(loaded().environment, None)
+    assert goals is not None
+
+
 def test_who_has_no_hindsight_asks_for_no_more():
     """The arrays of rollouts are those of before."""
     plan = loaded()

@@ -191,6 +191,16 @@ def test_a_wide_choice_that_is_not_looked_up_is_named(space, options, said):
     assert "wide_choice" not in {finding.name for finding in findings_at_start(plan)}
 
 
+@pytest.mark.parametrize(("other", "is_found"), [("observation", True), ("state", True), (None, False)])
+def test_a_goal_dict_is_told_by_its_goals(other, is_found):
+    """Whatever else is in it."""
+    plan, plane = json.loads(topology.load("cartpole_dqn").to_json()), Box(-1.0, 1.0, (2,))
+    space = Dict(achieved_goal=plane, **{other or "x": plane, "desired_goal" if other else "goal": plane})
+    spec = spec_of("Goals", {}, flatten_space(space), Discrete(2), 100, (space, Discrete(2)))
+    plan["environment"] = spec.to_dict()
+    assert ("goal_observation" in {finding.name for finding in findings_at_start(plan)}) == is_found
+
+
 @pytest.mark.parametrize(
     ("name", "env"),
     [

@@ -11,6 +11,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.forms import obs_parts
 from spreeze_zmq.envs.goals import DIFFER, LACK, GoalRewards, goal_facts, goal_places
+from tests.benchmarks.sick_environments import Goal
 from tests.system.maze import SIZE, Maze
 
 MAZE = "tests.system.maze:Maze"
@@ -122,8 +123,40 @@ class Other(Maze):
         return obs, reward - 0.5, *rest
 
 
+class Stated(gymnasium.ObservationWrapper):
+    """Calls ``state`` what the environment that it wraps calls ``observation``."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = Dict(self.observation(dict(env.observation_space.spaces)))
+
+    def observation(self, obs):
+        """As the class says."""
+        return {"state" if name == "observation" else name: part for name, part in obs.items()}
+
+
+def stated_maze():
+    """A good environment."""
+    return Stated(Maze())
+
+
+def stated_other():
+    """One that pays by another rule."""
+    return Stated(Other())
+
+
+def stated_goal():
+    """One that does not say what it would pay."""
+    return Stated(Goal())
+
+
 def test_what_a_goal_environment_lacks_is_found_before_a_run():
-    """No ``compute_reward``, or another one than it pays by; nothing of good ones and of others."""
+    """No ``compute_reward``, or another one than it pays by; nothing of good ones and of others. What is
+    beside the goals may have any name.
+    """
     assert facts(MAZE) == facts("Pendulum-v1") == {}
     assert "has no compute_reward" in facts("tests.benchmarks.sick_environments:Goal")[LACK]
-    assert facts(f"{__name__}:Other") == {DIFFER: "step() paid -1.5 where compute_reward gives -1"}
+    assert facts(f"{__name__}:stated_maze") == {}
+    assert "has no compute_reward" in facts(f"{__name__}:stated_goal")[LACK]
+    for name in ("Other", "stated_other"):
+        assert facts(f"{__name__}:{name}") == {DIFFER: "step() paid -1.5 where compute_reward gives -1"}
