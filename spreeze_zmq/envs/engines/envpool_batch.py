@@ -18,11 +18,14 @@ from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.schema import near_ones
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.engines.fitting import given_limit
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")
 HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
+#: EnvPool ends an episode at a number of steps, an int32: this one stands for no limit.
+_NO_LIMIT = 2**31 - 1
 #: Arguments of EnvPool that are set here.
 _OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
 
@@ -40,7 +43,8 @@ class EnvPoolBatch(BatchedEnv):
         num_envs: number of environments.
         batch_size: number of environments that ``recv`` waits for: ``num_envs`` or a smaller divisor of it.
         seed: environment ``i`` is seeded with ``seed + i``.
-        kwargs: fields of EnvPool's configuration; ``num_threads`` of them is its own by default.
+        kwargs: fields of EnvPool's configuration; ``num_threads`` of them is its own by default. A
+            ``max_episode_steps`` of -1 is no limit, as elsewhere.
 
     Raises:
         InvalidEnvironment: EnvPool is not installed, or cannot make the environment.
@@ -63,7 +67,7 @@ class EnvPoolBatch(BatchedEnv):
         spec = self._pool.spec
         spaces = spec.observation_space, spec.action_space
         limit = int(spec.config.max_episode_steps)
-        super().__init__(env_id, num_envs, *spaces, None, seed, limit)
+        super().__init__(env_id, num_envs, *spaces, None, seed, None if limit == _NO_LIMIT else limit)
         self.batch_size = batch_size
         self._fresh = True
         # Steps to return: environment, observation, reward, terminated, truncated, true last observation.
@@ -93,8 +97,11 @@ class EnvPoolBatch(BatchedEnv):
             raise InvalidEnvironment(f"{env_id}: '{wrong[0]}' of EnvPool is set by the system")
         config = {"num_envs": num_envs, "batch_size": self.batch_size, "env_seed": [s % 2**31 for s in seeds]}
         config["num_threads"] = num_threads(self.batch_size)
+        config |= {name: value for name, value in self._kwargs.items() if name != "max_episode_steps"}
+        if (limit := given_limit(env_id, self._kwargs)) is not None:
+            config["max_episode_steps"] = _NO_LIMIT if limit == -1 else limit
         try:
-            return envpool.make(env_id, env_type="gymnasium", **(config | self._kwargs))
+            return envpool.make(env_id, env_type="gymnasium", **config)
         except Exception as error:
             raise InvalidEnvironment(f"{env_id}: EnvPool could not make it: {in_one_line(error)}") from error
 

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.errors import EnvironmentFailure
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.engines import envpool_batch
 
 
@@ -85,3 +85,33 @@ def test_it_has_no_more_threads_than_its_process_was_given(batch, monkeypatch, v
     monkeypatch.setattr(envpool_batch, "available_cores", lambda: 2)
     envs.make("Fake-v0", 3, backend="envpool", **stated)
     assert Pool.config_given["num_threads"] == given
+
+
+class Limited(Pool):
+    """Ends an episode as EnvPool does: once as many steps have been made as its configuration says."""
+
+    def __init__(self, env_id, num_envs, **config):
+        super().__init__(env_id, num_envs)
+        self.limit = config.get("max_episode_steps", 3)
+        self.spec = SimpleNamespace(**vars(Pool.spec))
+        self.spec.config = SimpleNamespace(max_episode_steps=self.limit)
+
+    def step(self, actions):
+        """As the class says."""
+        self.steps += 1
+        return self.steps[:, None].copy(), np.ones(1), np.zeros(1, bool), self.steps >= self.limit, {}
+
+
+@pytest.mark.parametrize(("given", "limit"), [({}, 3), (None, 3), (2, 2), (-1, None)])
+def test_the_time_limit_is_the_one_that_is_given(monkeypatch, given, limit):
+    """-1 is none, where EnvPool itself would end each episode at its first step; None leaves its own."""
+    monkeypatch.setattr(envpool_batch, "why_not", lambda env_id: "")
+    monkeypatch.setattr(envpool_batch, "_envpool", lambda: SimpleNamespace(make=Limited))
+    kwargs = {} if given == {} else {"max_episode_steps": given}
+    made = envs.make("Fake-v0", 1, backend="envpool", **kwargs)
+    assert made.episode_limit == limit
+    made.reset(seed=0)
+    ends = [bool(made.step(np.zeros((1, 1)))[3][0]) for _ in range(4)]
+    assert ends.index(True) + 1 == limit if limit else not any(ends)
+    with pytest.raises(InvalidEnvironment, match="max_episode_steps is 0, expected a whole number from 1 on"):
+        envs.make("Fake-v0", 1, backend="envpool", max_episode_steps=0)
