@@ -30,7 +30,7 @@ class RatioGate:
         learning_starts: transitions received before the ratio counts.
         slack: transitions that may have been received beyond what the ratio asks for.
         received: transitions received since the replay was last empty.
-        trained: transitions trained on since then.
+        trained: transitions trained on since then; those that are counted as if they had been are among them.
     """
 
     replay_ratio: float
@@ -39,6 +39,7 @@ class RatioGate:
     slack: int
     received: int = 0
     trained: int = 0
+    _measured_from: tuple[int, int] = (0, 0)
 
     @property
     def counted(self) -> int:
@@ -59,16 +60,23 @@ class RatioGate:
         """Hold another ratio from now on: what production is ahead by stays, and nothing is made up for."""
         ahead, self.replay_ratio = self._ahead, replay_ratio
         if self.trained:
-            self.trained = max(0, math.ceil(replay_ratio * self.counted - ahead))
+            self.count_as_trained(max(0, math.ceil(replay_ratio * self.counted - ahead)))
+
+    def count_as_trained(self, trained: int) -> None:
+        """Go on as if so many transitions had been trained on; the ratio is measured from now on."""
+        self.trained, self._measured_from = trained, (self.counted, trained)
 
     @property
     def _ahead(self) -> float:
         return self.replay_ratio * self.counted - self.trained
 
     @property
-    def measured(self) -> float:
-        """Transitions trained on for each one counted; 0 before the first."""
-        return self.trained / self.counted if self.counted else 0.0
+    def measured(self) -> float | None:
+        """Transitions that were trained on for each one counted, of those since the gate was last told to
+        count from elsewhere; None before the first.
+        """
+        counted, trained = self._measured_from
+        return (self.trained - trained) / (self.counted - counted) if self.counted > counted else None
 
 
 @dataclass

@@ -152,9 +152,10 @@ class RatioExperience(ReplayExperience):
         return {"critic_updates": self.half.num_updates, "env_steps": self.counts.env_steps}
 
     def gauges(self) -> dict[str, float]:
-        """The ratio, the replay, the batch and what rewards are divided by."""
+        """The ratio once there is one, the replay, the batch and what rewards are divided by."""
+        measured = self.gate.measured
         return {
-            "replay_ratio": self.gate.measured,
+            **({} if measured is None else {"replay_ratio": measured}),
             "replay_size": len(self.replay),
             "learning_rate": self.half.learning_rate,
             "batch_size": self.batch_size,
@@ -179,7 +180,7 @@ class RatioExperience(ReplayExperience):
         """
         if not self.in_order:
             self.gate.received = self.replay.num_sampled
-            self.gate.trained = int(self.gate.replay_ratio * self.gate.counted)
+            self.gate.count_as_trained(int(self.gate.replay_ratio * self.gate.counted))
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""

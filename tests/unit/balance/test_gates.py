@@ -61,12 +61,18 @@ def test_production_stops_when_it_is_ahead_by_more_than_the_slack():
 
 @pytest.mark.parametrize("ratio", [2.0, 32.0])
 def test_another_ratio_holds_from_now_on_and_makes_up_for_nothing(ratio):
-    """By hand: ahead by 300 before, and by 300 after; then what comes counts by the new ratio."""
+    """By hand: ahead by 300 before, and by 300 after; then what comes counts by the new ratio. What is
+    measured is what comes, too, and not how many the gate takes for trained on.
+    """
     gate = RatioGate(8, 256, 0, 100, received=1000, trained=7700)
+    assert gate.measured == 7.7
     gate.retarget(ratio)
     assert ratio * gate.received - gate.trained == 300
+    assert gate.measured is None
     gate.received += 100
     assert ratio * gate.received - gate.trained == 300 + 100 * ratio
+    gate.trained += 50
+    assert gate.measured == 0.5
 
 
 def test_before_the_first_update_another_ratio_is_as_if_it_had_been_stated():

@@ -80,8 +80,10 @@ def test_a_critic_learner_whose_replay_came_back_trains_after_one_more_rollout(t
     assert (after.replay.num_sampled, after.refill) == (ENV_STEPS, 0)
     assert (gate.received, gate.trained) == (ENV_STEPS, int(gate.replay_ratio * (ENV_STEPS - STARTS)))
     assert not gate.may_update
+    assert "replay_ratio" not in after.gauges()
     after.add(random_rollout(after.component.environment))
     assert gate.may_update
+    assert after.gauges()["replay_ratio"] == 0.0
 
 
 @pytest.mark.parametrize(
