@@ -19,6 +19,7 @@ from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
 from spreeze_zmq.algorithms.leaves import LOOKED_AT, Leaves
 from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.own_optimisers import check_optimisers
+from spreeze_zmq.algorithms.shared_encoder import only_follows
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.nn.device import captured
 from spreeze_zmq.nn.native import recording
@@ -74,10 +75,13 @@ class GradientSteps:
         after = f"after_{part}_step"
         self._after = getattr(self.algorithm, after)
         self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
+        may_move = part == "critic" or not only_follows(self.algorithm)
+        self._may_move_targets = self._has_after and may_move
         self._is_own = not kind.__module__.startswith(SHIPPED)
         self._leaves = Leaves(self.algorithm, part, self.remarks.add)
         targets_move = kind.after_critic_step is not Algorithm.after_critic_step
-        self._may_miss_moves = self._is_own and part == "policy" and targets_move and not self._has_after
+        misses = part == "policy" and targets_move and not self._may_move_targets
+        self._may_miss_moves = self._is_own and misses
         self.num_updates = 0
         self.env_steps = self.run_env_steps = 0
 

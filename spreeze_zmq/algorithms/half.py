@@ -75,7 +75,7 @@ class AutogradHalf(GradientSteps):
         that it moves, ``pooled`` statistics, and ``of_policy`` those of observations if these are learned.
         """
         statistics = (*pooled, *[self._statistics] * (of_policy and self._rows.learned))
-        return SharedModel(self._networks, statistics, moves_targets=self._has_after)
+        return SharedModel(self._networks, statistics, moves_targets=self._may_move_targets)
 
     @property
     def weights(self) -> torch.Tensor:

@@ -118,6 +118,13 @@ class SharedEncoderAlgorithm(Algorithm):
         type(self).after_policy_step(self)
 
 
+def only_follows(algorithm: Algorithm) -> bool:
+    """Whether after a step of the policy the encoder is copied and no more, so that no target moves there."""
+    after = getattr(algorithm.after_policy_step, "__func__", None)
+    of_class = type(algorithm).after_policy_step
+    return after is SharedEncoderAlgorithm._follow_encoder and of_class is Algorithm.after_policy_step
+
+
 def _encoder_of(algorithm: Algorithm) -> Module | None:
     """The critics' encoder, which learners have; samplers have the policy with its own. An author's class may
     have any other names.

@@ -222,6 +222,42 @@ def test_what_an_own_class_does_after_a_step_of_the_policy_is_done_with_images_t
     assert torch.equal(flat(half.algorithm.policy[0]), flat(half.algorithm.encoder))
 
 
+@pytest.mark.parametrize("kind", [*map(algorithms.get, NAMES), Counting])
+def test_groups_share_the_targets_that_a_half_moves(kind):
+    """With one encoder the critic-learner alone moves them, unless the class has something of its own to do
+    after a step of the policy.
+    """
+    made = algorithms.options_from(kind.Options, {"hidden_sizes": (32,), "replay_capacity": 4_000})
+    env = CHOICES if kind.__name__ == "DiscreteSAC" else DOT
+    for part in ("critic", "policy"):
+        half = algorithms.make(part, kind, made, env, "cpu", 1)
+        targets = half.state_dict()["targets"].numel()
+        beside = half.shared_model(of_policy=part == "policy").size - half.weights.numel()
+        assert beside == (targets if part == "critic" or kind is Counting else 0)
+        assert targets
+
+
+class Reading(SAC):
+    """Its policy's loss reads a target that the critic-learner moves."""
+
+    def policy_loss(self, batch):
+        """As the class says."""
+        action = batch.obs.new_zeros(len(batch.obs), *self.env.action_shape)
+        self.target_critics(torch.cat((self.features(batch.obs), action), dim=1))
+        return super().policy_loss(batch)
+
+
+@pytest.mark.parametrize("env", [DOT, BOX])
+def test_a_target_that_stays_as_it_was_is_a_remark_with_images_too(env):
+    """The copy of the encoder moves none."""
+    options = Reading.Options(batch_size=64, learning_starts=1, replay_capacity=4_000, precision="fp32")
+    half = algorithms.make("policy", Reading, options, env, "cpu", 1)
+    store = Replay(env, options)
+    store.add(random_rollout(env, 8))
+    half.update(store.sample(64).obs)
+    assert any("reads the target 'target_critics'" in line for line in half.remarks.lines)
+
+
 class Fixed(torch.nn.Sequential):
     """Layers, of whose output it makes another."""
 
