@@ -126,7 +126,9 @@ class RewardScale:
 
 class ReturnScale:
     """Says what rewards are divided by, so that the largest discounted return so far has a size that suits
-    the critics (Lee et al. 2025, arXiv 2502.15280: 5).
+    the critics (Lee et al. 2025, arXiv 2502.15280: 5). This is half of the rule there, which divides by the
+    deviation of the returns where that is more: rewards are larger here where the deviation exceeds a fifth
+    of the largest return.
 
     The running returns are counted by the logarithm of their size, so that what several sets of environments
     have seen adds up, and the divisor moves in steps of 4 %.
