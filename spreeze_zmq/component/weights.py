@@ -31,21 +31,23 @@ class Weights:
             cannot overflow in turn: the publisher's next version depends on what this reader does first.
 
     Attributes:
-        version: version of the weights taken last; -1 before the first.
+        version: version of the weights taken last and not refused; -1 before the first.
+        came: version of the weights that came last, refused or not; -1 before the first.
         num_taken: number of versions taken, in turn those of the lives of a run before that it goes on from.
     """
 
     def __init__(self, subscriber: Subscriber, *, in_turn: bool) -> None:
         self.subscriber = subscriber
         self.in_turn = in_turn
-        self.version = -1
+        self.version = self.came = self._before = -1
         self.num_taken = 0
         self._said: set[tuple[str, int]] = set()
         self._passes_over = False
 
     def go_on(self, version: int, num_taken: int) -> None:
         """Go on after a version that the run before has taken; it may come again, for others."""
-        self.version, self.num_taken, self._passes_over = version, num_taken, True
+        self.version = self.came = version
+        self.num_taken, self._passes_over = num_taken, True
 
     def say_once(self, message: Message, what: str) -> None:
         """Say what is odd about a sender's weights, once in each of its lives."""
@@ -54,8 +56,8 @@ class Weights:
             log.warning("%s: the %s of %s %s", self.subscriber.endpoint, message.kind, message.sender, what)
 
     def refuse(self, message: Message, error: WireError) -> None:
-        """Discard and count weights that were taken but do not fit."""
-        self.num_taken -= 1
+        """Discard and count weights that were taken but do not fit: the version is again the one before."""
+        self.version, self.num_taken = self._before, self.num_taken - 1
         self.subscriber.refuse(error, message.sender, message.kind)
 
     def take(self) -> Message | None:
@@ -65,17 +67,17 @@ class Weights:
             ChannelError: in turn, a version was lost.
         """
         message = self.subscriber.receive() if self.in_turn else self.subscriber.newest()
-        while self._passes_over and message is not None and message.fields["version"] <= self.version:
+        while self._passes_over and message is not None and message.fields["version"] <= self.came:
             message = self.subscriber.receive()
         if message is None:
             return None
         version: int = message.fields["version"]
-        if self.in_turn and self.num_taken and version != self.version + 1:
+        if self.in_turn and self.num_taken and version != self.came + 1:
             raise ChannelError(
-                f"{self.subscriber.endpoint}: version {version} came after {self.version}; a run in order "
+                f"{self.subscriber.endpoint}: version {version} came after {self.came}; a run in order "
                 "cannot skip one: start it again"
             )
-        self.version = version
+        self._before, self.version, self.came = self.version, version, version
         self.num_taken += 1
         return message
 

@@ -39,7 +39,7 @@ class GoingOn:
         learner = self._learner
         if not learner.experience.keeps_order:
             return {}
-        others = None if learner.others is None else [learner.others.version, learner.others.num_taken]
+        others = None if learner.others is None else [learner.others.came, learner.others.num_taken]
         place: dict[str, Any] = {
             "facts": digests_of(learner.component.plan)[0],
             "devices": _devices(learner.component.plan),

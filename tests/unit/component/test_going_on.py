@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.errors import StateNotKept
+from spreeze_zmq.base.errors import StateNotKept, WireError
 from spreeze_zmq.component import Weights
 from spreeze_zmq.component.going_on import SamplerState
 from spreeze_zmq.envs.seeds import shared_generators_seeded
@@ -160,3 +160,18 @@ def test_versions_that_the_run_before_has_taken_are_passed_over():
     assert weights.take().fields["version"] == 5
     assert (weights.version, weights.num_taken) == (5, 6)
     assert weights.take() is None
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_weights_that_are_refused_leave_the_version_as_it_was(in_turn):
+    """Rollouts are no older by them; in turn the next version is still the one after them."""
+    waiting = [Message("policy", {"version": version}) for version in (3, 4, 5)]
+    refused = []
+    subscriber = SimpleNamespace(refuse=lambda error, sender, kind: refused.append(kind))
+    subscriber.receive = subscriber.newest = lambda: waiting.pop(0)
+    weights = Weights(subscriber, in_turn=in_turn)
+    weights.take()
+    weights.refuse(weights.take(), WireError("bad_parameters", "another layout"))
+    assert (weights.version, weights.num_taken, refused) == (3, 1, ["policy"])
+    weights.take()
+    assert (weights.version, weights.num_taken) == (5, 2)
