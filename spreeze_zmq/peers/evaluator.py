@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import time
 from typing import Any
 
 import numpy as np
 
-from spreeze_zmq import envs
+from spreeze_zmq.base.errors import SpreezeError
+from spreeze_zmq.evaluation.arena import randomized
 from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.peers import clauses, policies
-from spreeze_zmq.peers.clauses import Clause, expect
+from spreeze_zmq.peers.clauses import Broken, Clause, expect
 from spreeze_zmq.peers.every_role import begin, begin_again, end
 from spreeze_zmq.peers.peers import NotSeen, Peers
-from spreeze_zmq.plan.roles import POLICY
+from spreeze_zmq.peers.physics import made_here
+from spreeze_zmq.plan.plan import first_index
+from spreeze_zmq.plan.roles import EVALUATOR, POLICY
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
 VERSION, ENV_STEPS = 7, 4096
+#: For how long its episodes are repeated here.
+REPEATED_S = 60.0
 #: The incarnation of a publisher that has started again.
 OTHER_LIFE = 2**52
 
@@ -29,8 +34,6 @@ def evaluate(peers: Peers) -> None:
     peers.notes["policy"] = publish(peers, VERSION)
     heard_of(peers, "E1")
     end(peers, started, "L5")
-    if peers.folder.best_policy.exists():
-        peers.notes["file"] = Policy.load(peers.folder.best_policy)
     peers.mark("ended")
 
 
@@ -75,12 +78,19 @@ def evaluations(peers: Peers) -> list[Message]:
 
 
 def _repeated(peers: Peers) -> str:
-    about, spec = evaluations(peers)[0].fields, peers.plan.environment
+    about, plan, policy = evaluations(peers)[0].fields, peers.plan, peers.notes["policy"]
     if "seed" not in about:
         raise NotSeen("it does not say its seed")
-    with closing(envs.remade(spec, about["num_episodes"], step_info=False)) as batch:
-        policy = peers.notes["policy"]
-        score = play(batch, Policy.from_message(policy.fields, policy.arrays), about["seed"])
+    if drawn := randomized(plan):
+        raise NotSeen(f"components.evaluator.randomize draws other models: {', '.join(drawn)}")
+    if cut := about.get("num_truncated", 0):
+        raise NotSeen(f"it cut {cut} of {about['num_episodes']} episodes itself")
+    acts = Policy.from_message(policy.fields, policy.arrays)
+    until_s, first = time.monotonic() + REPEATED_S, first_index(plan, EVALUATOR)
+    with made_here(plan.environment, about["num_episodes"], first_index=first) as batch:
+        score = play(batch, acts, about["seed"], until_s=until_s)
+    if score.timed_out:
+        raise NotSeen(f"its episodes take longer than {REPEATED_S:.0f} s here")
     mean = float(np.mean(score.returns))
     near = np.isclose(mean, about["mean_return"], rtol=1e-3, atol=1e-3)
     return expect(near, f"mean_return is {about['mean_return']:.3f}, the same episodes give {mean:.3f}")
@@ -99,8 +109,12 @@ def _best(peers: Peers) -> str:
 
 def _file(peers: Peers) -> str:
     peers.reached("ended")
-    expect("file" in peers.notes, "there is no such file")
-    policy = peers.notes["file"]
+    file = peers.folder.best_policy
+    expect(file.exists(), "there is no such file")
+    try:
+        policy = Policy.load(file)
+    except SpreezeError as error:
+        raise Broken(f"it cannot be read: {error}") from None
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
     for name, array in policy.arrays.items():
         expect(np.array_equal(array, peers.notes["policy"].arrays[name]), f"its {name} differ")

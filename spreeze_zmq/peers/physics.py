@@ -14,9 +14,11 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.numbering import has_number
 from spreeze_zmq.peers.clauses import expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.rollouts import flat, rollouts
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.wire import Message
 
 #: Ordinary steps that are repeated, and the share of them that may differ (contacts).
@@ -29,13 +31,19 @@ OBSERVATION, REWARD, TERMINATED = range(3)
 
 
 class Physics:
-    """One environment whose state can be set from an observation: MuJoCo's and classic control's.
+    """One environment of a run whose state can be set from an observation: MuJoCo's and classic control's.
 
     Raises:
-        NotSeen: it cannot be made here, or its observation does not determine its state.
+        NotSeen: it cannot be made here, the run's are not all alike, or its observation does not determine
+            its state.
     """
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
+    def __init__(self, plan: Plan) -> None:
+        spec = plan.environment
+        if plan.run.randomize:
+            raise NotSeen(f"run.randomize draws other models: {', '.join(plan.run.randomize)}")
+        if has_number(spec.kwargs):
+            raise NotSeen("each environment is made with a number of its own, by {index} in run.env_kwargs")
         try:
             batch: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **spec.kwargs)
         except Exception as error:  # an environment's own code may raise anything
@@ -85,7 +93,7 @@ class Physics:
 
 def begins_alike(spec: EnvironmentSpec) -> bool:
     """Whether some of the environment's episodes, made here, begin alike. Raises NotSeen: it cannot be."""
-    with _made_here(spec) as batch:
+    with made_here(spec, TOGETHER) as batch:
         first = np.concatenate([batch.reset(seed=TOGETHER * number)[0] for number in range(TOGETHER)])
     return len(np.unique(first, axis=0)) < len(first)
 
@@ -94,8 +102,10 @@ def cuts_itself(spec: EnvironmentSpec) -> bool:
     """Whether the environment, made here and given random actions, ends an episode before its time limit that
     is not terminated, or fails. Raises NotSeen: it cannot be made, or takes too long.
     """
+    if spec.action_mask:
+        raise NotSeen(f"{spec.id} takes legal actions alone")
     num, until_s = 0, time.monotonic() + PLAYED_S
-    with _made_here(spec) as batch:
+    with made_here(spec, TOGETHER) as batch:
         batch.reset(seed=1)
         while num < PLAYED:
             _, _, terminated, truncated, info = batch.step(batch.action_space.sample())
@@ -109,12 +119,12 @@ def cuts_itself(spec: EnvironmentSpec) -> bool:
 
 
 @contextmanager
-def _made_here(spec: EnvironmentSpec) -> Iterator[BatchedEnv]:
-    """Several environments of a run. Raises NotSeen where they cannot be made or stepped."""
+def made_here(spec: EnvironmentSpec, num: int, **options: Any) -> Iterator[BatchedEnv]:
+    """Several environments of a run, with further options of ``envs.make``. Raises NotSeen where they cannot
+    be made or stepped.
+    """
     try:
-        if spec.action_mask:
-            raise NotSeen(f"{spec.id} takes legal actions alone")
-        with closing(envs.remade(spec, TOGETHER, step_info=False)) as batch:
+        with closing(envs.remade(spec, num, step_info=False, **options)) as batch:
             yield batch
     except NotSeen:
         raise
@@ -151,7 +161,7 @@ def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
     """
     if "differences" in peers.notes:
         return peers.notes["differences"]  # type: ignore[no-any-return]
-    physics, fresh = Physics(peers.plan.environment), np.zeros(0, bool)
+    physics, fresh = Physics(peers.plan), np.zeros(0, bool)
     found: dict[str, list[tuple[bool, bool, bool]]] = {STEPS: [], FIRST: [], LAST: [], CROSSING: []}
     for arrays, _, t, ended in steps(peers):
         fresh = fresh if len(fresh) == len(ended) else np.zeros(len(ended), bool)
@@ -180,7 +190,7 @@ def unclipped(peers: Peers, stop: str) -> tuple[int, int]:
     Returns:
         In how many it matters whether they are clipped, and how many of these are as if they were not.
     """
-    physics, matters, wrong = Physics(peers.plan.environment), 0, 0
+    physics, matters, wrong = Physics(peers.plan), 0, 0
     for arrays, _, t, ended in steps(peers, stop):
         for n in np.flatnonzero(~ended).tolist():
             obs, action = arrays["obs"][t, n], arrays["action"][t, n]

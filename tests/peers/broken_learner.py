@@ -171,6 +171,11 @@ def f2():
     changed_evaluation(lambda self, fields: self.folder.best_policy.unlink(missing_ok=True) or fields)
 
 
+def f2_torn():
+    """Keeps a file that is no policy."""
+    changed_evaluation(lambda self, fields: self.folder.best_policy.write_bytes(b"torn") and fields)
+
+
 MISTAKES = {**LIFE, **named(globals()), "H3": LIFE["H2"]}
 
 if __name__ == "__main__":

@@ -240,15 +240,6 @@ def test_our_learners_by_rounds_keep_every_clause(role, on, native_layers, forke
     assert unseen_of(found) == others, text
 
 
-@pytest.mark.long("a learner has two lives and is left waiting")
-def test_our_critic_learner_of_a_run_in_lockstep_keeps_every_clause(native_layers, forked):
-    """It may drop rollouts that are a version too old: those of the played sampler name the first one."""
-    overrides = ["balance.mode=lockstep", "algorithm.batch_size=256", "algorithm.hidden_sizes=[16]"]
-    found, text = judged("critic_learner", ours("critic_learner"), ("T1",), overrides, WHOLE_S, tier="must")
-    assert not broken_of(found), text
-    assert {found[number][0][0] for number in ("T1", "T3", "T5", "T7", "T8", "M5")} == {"ok"}, text
-
-
 def test_our_sampler_acts_in_discrete_environments(verdicts):
     """Another kind of action, of which not every one is legal at each step, and episodes that terminate."""
     found, text = verdicts("ours, discrete")

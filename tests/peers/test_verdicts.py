@@ -1,16 +1,17 @@
 """Verdicts on programs that do not get far enough to be judged, or send what cannot be read."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
-from spreeze_zmq.peers import learner_acts
+from spreeze_zmq.peers import evaluator, learner_acts
 from spreeze_zmq.peers.clauses import judge
 from spreeze_zmq.peers.every_role import begin_again
 from spreeze_zmq.peers.peers import Peers, Stalled
-from spreeze_zmq.peers.policies import unusable_policy
+from spreeze_zmq.peers.policies import heads, rich_policy, unusable_policy
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
@@ -22,8 +23,10 @@ def peers_of(tmp_path):
     """Makes the peers of a role, which have heard nothing yet."""
     made = []
 
-    def make(role, on="pendulum"):
-        peers = Peers(topology.load(on), role, ["true"], tmp_path / "run", "should", 1.0)
+    def make(role, on="pendulum", overrides=(), **environment):
+        plan = topology.load(on, list(overrides))
+        plan = replace(plan, environment=replace(plan.environment, **environment))
+        peers = Peers(plan, role, ["true"], tmp_path / "run", "should", 1.0)
         made.append(peers)
         return peers
 
@@ -122,6 +125,35 @@ def test_the_silence_of_a_judge_who_was_held_up_is_nobodys(peers_of, held_up, sa
         peers.hear("report", encode(Message("report", REPORT, {}, "sampler-3", 7)))
     peers.mark("starved")
     assert verdict(peers, "H2") == said
+
+
+#: Environments whose episodes are not repeated here: one that no program makes, one of which the evaluator
+#: plays other models, and one without an end of an episode.
+UNREPEATED = {
+    "described": {"id": "crane", "described": True},
+    "randomized": {
+        "on": "hopper",
+        "overrides": ("run.randomize={body_mass=[0.8,1.2]}", "components.evaluator.randomize=true"),
+    },
+    "endless": {"overrides": ("run.env=gymnasium.envs.classic_control.pendulum:PendulumEnv",)},
+    "cut": {},
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", UNREPEATED)
+def test_episodes_that_cannot_be_played_again_are_not_judged(peers_of, name, monkeypatch):
+    """Nor keep the rest from being judged, or go on for ever."""
+    monkeypatch.setattr(evaluator, "REPEATED_S", 0.2, raising=False)
+    peers = peers_of("evaluator", **UNREPEATED[name])
+    spec, about = peers.plan.environment, MESSAGES["evaluation"].fields
+    peers.notes["policy"] = rich_policy(spec, heads(spec)[0])
+    cut = 3 if name == "cut" else 0
+    fields = {**about, "num_episodes": 3, "num_truncated": cut}
+    peers.hear("report", encode(Message("evaluation", fields, {}, "evaluator-0", 7)))
+    peers.mark("ended")
+    assert not peers.refusals
+    assert verdict(peers, "E1") == "not verified"
 
 
 @pytest.fixture

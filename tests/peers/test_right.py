@@ -1,0 +1,34 @@
+"""``spreeze conform`` of right programs in runs that are out of the ordinary: none is called broken."""
+
+import pytest
+
+from tests.peers.test_conform import WHOLE_S, broken_of, judged, ours, unseen_of
+
+#: Environments whose steps are repeated in none that is made here: each is another one.
+VARIED = {
+    "randomized": {"on": "hopper", "overrides": ("run.randomize={body_mass=[0.8,1.2]}",)},
+    "numbered": {
+        "overrides": (
+            "run.env=gymnasium.envs.classic_control.pendulum:PendulumEnv",
+            'run.env_kwargs={g="{index}",max_episode_steps=200}',
+        )
+    },
+}
+
+
+@pytest.mark.long("a whole act of a sampler")
+@pytest.mark.parametrize("name", VARIED)
+def test_environments_that_vary_break_no_sampler(name, forked):
+    """By models that each episode draws, or by the number of each environment."""
+    found, text = judged("sampler", ours("sampler"), ("X8",), patience_s=WHOLE_S, **VARIED[name])
+    assert not broken_of(found), text
+    assert {"X8", "X9", "X15"} <= unseen_of(found), text
+
+
+@pytest.mark.long("a learner has two lives and is left waiting")
+def test_our_critic_learner_of_a_run_in_lockstep_keeps_every_clause(native_layers, forked):
+    """It may drop rollouts that are a version too old: those of the played sampler name the first one."""
+    overrides = ["balance.mode=lockstep", "algorithm.batch_size=256", "algorithm.hidden_sizes=[16]"]
+    found, text = judged("critic_learner", ours("critic_learner"), ("T1",), overrides, WHOLE_S, tier="must")
+    assert not broken_of(found), text
+    assert {found[number][0][0] for number in ("T1", "T3", "T5", "T7", "T8", "M5")} == {"ok"}, text
