@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.peers import physics, policies
+from spreeze_zmq.peers.apart import INTERVALS, expect_apart, intervals, normal_shares
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.rollouts import flat, rollouts, transitions
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
-#: Largest error of a mean, in standard errors, and the share of actions that may differ (ties of rounding).
-ERRORS, MAY_DIFFER = 5.0, 0.005
+#: Largest error of a mean, in standard errors: a right program has a greater one once in 500 million. And the
+#: share of actions that may differ (ties of rounding).
+ERRORS, MAY_DIFFER = 6.0, 0.005
 #: The share of steps that may be others than those of clipped actions (contacts).
 MAY_CLIP = 0.2
 Floats = NDArray[np.float64]
@@ -28,7 +30,7 @@ def _uniform(peers: Peers) -> str:
     spec, found = peers.plan.environment, under(peers, None, "random", 0)
     actions = actions_of(found)
     if spec.action_kind != "box":
-        return frequencies(actions, [policies.shares(part) for part in legal_of(spec, found)])
+        return frequencies(found, [policies.shares(part) for part in legal_of(spec, found)])
     if not spec.has_bounds:
         raise NotSeen("a box without bounds has no uniform distribution")
     unit = unit_of(spec, actions)
@@ -36,6 +38,7 @@ def _uniform(peers: Peers) -> str:
     for power, moment, variance in ((1, 0.0, 1 / 3), (2, 1 / 3, 4 / 45)):
         off = abs(float((unit**power).mean()) - moment) / math.sqrt(variance / unit.size)
         expect(off < ERRORS, f"moment {power} of {unit.size} actions is {off:.0f} standard errors off")
+    expect_apart(found, intervals((unit + 1) / 2), 1 / INTERVALS)
     return f"{unit.size} numbers"
 
 
@@ -156,30 +159,37 @@ def noise_of(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
 
 def draws(spec: EnvironmentSpec, head: str, found: list[Message]) -> str:
     """Compares the actions of rollouts with a constant policy's mean and spread; returns what was seen."""
-    actions = actions_of(found)
     if spec.action_kind != "box":
-        return frequencies(actions, policies.probabilities(spec, head, legal_of(spec, found)))
+        return frequencies(found, policies.probabilities(spec, head, legal_of(spec, found)))
+    actions = actions_of(found)
     if head == "deterministic":  # the noise differs from place to place
         unit = unit_of(spec, actions)
         off = np.abs(unit - policies.MEAN).mean()
+        expect_apart(found, (unit > policies.MEAN).astype(np.int64), 0.5)
         return expect(0.03 < off < 0.4 and np.abs(unit).max() <= 1 + 1e-5, f"noise of {off:.2g} on average")
     noise = noise_of(spec, head, actions)
     off, spread = abs(noise.mean()) * math.sqrt(noise.size), noise.std()
     expect(off < ERRORS, f"the mean of {noise.size} numbers is {off:.0f} standard errors off")
     near = abs(spread - 1) < ERRORS / math.sqrt(2 * noise.size)
-    return expect(near, f"{noise.size} draws of {spread:.2f} times the policy's spread")
+    expect(near, f"{noise.size} draws of {spread:.2f} times the policy's spread")
+    expect_apart(found, intervals(normal_shares(noise)), 1 / INTERVALS)
+    return f"{noise.size} draws of {spread:.2f} times the policy's spread"
 
 
-def frequencies(actions: NDArray[Any], probabilities: list[Floats]) -> str:
-    """Compares the frequencies of discrete actions ``[steps, k]`` with the probabilities ``[steps, n]`` of
+def frequencies(found: list[Message], probabilities: list[Floats]) -> str:
+    """Compares the frequencies of the discrete actions of rollouts with the probabilities ``[steps, n]`` of
     each one's choices; returns what was seen.
     """
+    actions = actions_of(found)
     for chosen, rows in zip(actions.T, probabilities, strict=True):
         num, due = rows.shape[1], rows.mean(0)
         expect(chosen.min() >= 0 and chosen.max() < num, "an action is outside its choices")
         share = np.bincount(chosen, minlength=num) / len(chosen)
         off = np.abs(share - due) / np.sqrt((rows * (1 - rows)).mean(0) / len(chosen) + 1e-12)
         expect(off.max() < ERRORS, f"drawn with {share.round(2).tolist()}, not {due.round(2).tolist()}")
+    most = max(rows.shape[1] for rows in probabilities)
+    widened = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in probabilities]
+    expect_apart(found, actions, np.stack(widened, 1))
     return f"{actions.size} draws"
 
 

@@ -133,8 +133,27 @@ MISTAKES = {
         ("np.concatenate([mask_rows, masks[None]])", "np.concatenate([mask_rows, masks[None] | True])")
     ],
     "A1": [('if fields["version"] == 0 and bounded:', "if False:")],
+    "A1-shared": [
+        (
+            "rng.uniform(low, high, (self.num, low.size))",
+            "rng.uniform(low, high, (1, low.size)).repeat(self.num, 0)",
+        )
+    ],
     "A2": [("            x = np.maximum(x, 0)", "            x = np.maximum(x, 0.01 * x)")],
     "A3": [("else rng.standard_normal(mean.size, np.float32)", "else np.zeros(mean.size)")],
+    "A3-shared": [
+        (
+            "act(fields, weights, o, rng, p, m) for",
+            "act(fields, weights, o, np.random.default_rng(s), p, m) for s in [rng.integers(2**60)] for",
+        )
+    ],
+    "A3-again": [
+        (
+            "    rows, final_obs, final_masks",
+            "    envs.rng = np.random.default_rng(2) if policy[0]['version'] == 2 else envs.rng\n"
+            "    rows, final_obs, final_masks",
+        )
+    ],
     "A4": [(" - 0.5 * np.log(2 * np.pi) - squash)", " - 0.5 * np.log(2 * np.pi))")],
     "A5": [("    if outlets[0].produced >= limit:", "    if policy is None:")],
     "A6": [('        refuse(f"policy version', '        sys.exit(f"policy version')],
@@ -194,9 +213,9 @@ STARTS = {
     "H1": ("H1",),
     "C1": ("C1",),
     "X9": ("X3", "X5", "X7", "X8-crossing", "X9", "X10", "X12", "A1", "A3", "A4", "C2", "C7", "H9"),
-    "X4": ("X4", "X8", "X14", "A2", "A5", "A7", "H6"),
+    "X4": ("X4", "X8", "X14", "A1-shared", "A2", "A3-shared", "A5", "A7", "H6"),
     "X13": ("X13", "C3", "X6"),
-    "X15": ("X15", "X11", "H3"),
+    "X15": ("X15", "X11", "A3-again", "H3"),
     "X17": ("X17",),
     "X17-last": ("X17-last",),
     "X2": ("X2",),
@@ -225,6 +244,7 @@ ON = {"X17": MASKED, "X17-last": MASKED, "A10": UNCLIPPED}
 #: A clause of the act in which a mistake shows, where the first one's is seen in another act too.
 ACTS = {
     "M3": "X2",
+    "A3-again": "A3",
     "L6-all": "L6",
     "X17-last": "X17",
     "A6-actions": "A6",
