@@ -91,11 +91,21 @@ class Physics:
             self.env.steps_beyond_terminated = None
 
 
-def begins_alike(spec: EnvironmentSpec) -> bool:
-    """Whether some of the environment's episodes, made here, begin alike. Raises NotSeen: it cannot be."""
+def begins_alike(spec: EnvironmentSpec, num_episodes: int) -> bool:
+    """Whether two of so many episodes of the environment, made here, begin alike. Raises NotSeen: it cannot
+    be made, or takes too long.
+    """
+    begun, until_s = set(), time.monotonic() + PLAYED_S
     with made_here(spec, TOGETHER) as batch:
-        first = np.concatenate([batch.reset(seed=TOGETHER * number)[0] for number in range(TOGETHER)])
-    return len(np.unique(first, axis=0)) < len(first)
+        while len(begun) < num_episodes:
+            first, _ = batch.reset(seed=len(begun))
+            before = len(begun)
+            begun |= {row.tobytes() for row in first}
+            if len(begun) < before + len(first):
+                return True
+            if time.monotonic() > until_s:
+                raise NotSeen(f"{len(begun)} episodes of {spec.id} begin apart, and more take too long here")
+    return False
 
 
 def cuts_itself(spec: EnvironmentSpec) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import odd_number
 from spreeze_zmq.envs.masks import allows
@@ -23,6 +25,11 @@ from spreeze_zmq.peers.physics import (
 )
 from spreeze_zmq.peers.rollouts import flat, rollouts, transitions
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
+
+#: Where first observations are alike, so many episodes for each of them are begun here. If one of S equally
+#: likely states begins each, a right program is blamed with a chance of E^2/2S, and of exp(-(1000 E)^2 / 2S)
+#: that these differ: together below 4e-7, whatever S is.
+BEGUN = 1000
 
 
 def learners(peers: Peers) -> dict[str, str]:
@@ -117,10 +124,24 @@ def _newest_policy(peers: Peers) -> str:
 
 def _different_episodes(peers: Peers) -> str:
     first = physics.whole(peers)[0].arrays["obs"][0]
+    return _begin_apart(peers, first)
+
+
+def _begin_apart(peers: Peers, first: NDArray[Any]) -> str:
+    """That first observations ``[E, *obs]`` differ, unless the environment itself begins episodes alike."""
     others = len(np.unique(first, axis=0))
-    if others < len(first) and physics.begins_alike(peers.plan.environment):
+    if others < len(first) and physics.begins_alike(peers.plan.environment, BEGUN * len(first)):
         raise NotSeen("the environment itself begins episodes alike")
     return expect(others == len(first), f"{others} different first observations of {len(first)}")
+
+
+def _other_episodes_than_another(peers: Peers) -> str:
+    first: dict[str, NDArray[Any]] = {}
+    for message in physics.whole(peers, None):
+        first.setdefault(message.sender, message.arrays["obs"][0])
+    if len(first) < 2:
+        raise NotSeen("no rollout of another sampler came")
+    return f"{_begin_apart(peers, np.concatenate([*first.values()]))} of {len(first)} samplers"
 
 
 def _the_same_seeds_again(peers: Peers) -> str:
@@ -200,6 +221,7 @@ CLAUSES = (
     Clause("X13", "main", _newest_policy),
     Clause("X14", "main", _different_episodes),
     Clause("X14", "order", _the_same_seeds_again),
+    Clause("X14", "order", _other_episodes_than_another),
     Clause("X15", "main", lambda peers: few_wrong(peers, FIRST, OBSERVATION)),
     Clause("X16", "main", _finite),
     Clause("X17", "main", _legal),

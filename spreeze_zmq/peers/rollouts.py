@@ -47,3 +47,12 @@ def produced(peers: Peers) -> int:
     channels = map(experience_of, peers.plan.learning.learners)
     streams = [peers.between("begun", None, "rollout", channel) for channel in channels]
     return min(max((m.fields["produced"] for m in stream), default=0) for stream in streams)
+
+
+def arrived(peers: Peers) -> dict[str, int]:
+    """Learner -> the position that its stream has reached in the present life."""
+    streams = {
+        learner: peers.between("begun", None, "rollout", experience_of(learner))
+        for learner in peers.plan.learning.learners
+    }
+    return {learner: int(found[-1].fields["produced"]) if found else 0 for learner, found in streams.items()}

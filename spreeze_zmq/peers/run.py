@@ -14,6 +14,7 @@ from spreeze_zmq.peers import (
     evaluator,
     every_role,
     every_role_checks,
+    head_acts,
     learner_acts,
     learner_checks,
     sampler_acts,
@@ -27,7 +28,7 @@ from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, REPORT, SAMPLER,
 
 #: Role -> its acts, and its clauses besides those of every role.
 ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
-    SAMPLER: sampler_acts.ACTS,
+    SAMPLER: {**sampler_acts.ACTS, **head_acts.ACTS},
     EVALUATOR: evaluator.ACTS,
     **dict.fromkeys(LEARNERS, learner_acts.ACTS),
     VISUALIZER: {},

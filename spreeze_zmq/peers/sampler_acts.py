@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Mapping
@@ -10,18 +11,16 @@ import numpy as np
 
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.peers.every_role import begin, begin_again, end, hello_of
-from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.peers import Peers
 from spreeze_zmq.peers.program import Life
-from spreeze_zmq.peers.rollouts import produced, rollouts, transitions
-from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER, experience_of
+from spreeze_zmq.peers.rollouts import arrived, produced, rollouts, transitions
+from spreeze_zmq.plan.roles import CONTROL, POLICY, REPORT, SAMPLER
 from spreeze_zmq.wire import Message
 
 #: Rollouts within which an episode should end, in an environment without a time limit.
 MANY = 60
 #: How long to wait for messages that must not come.
 STILL_S = 0.4
-#: Transitions whose actions are drawn beyond the bounds.
-BEYOND = 200
 #: For how long nothing is collected while the broker is away; reports and episodes come twice a second.
 AWAY_S = 0.7
 #: The first version of policies with a mistake, and for how long one might be used.
@@ -198,6 +197,18 @@ def in_order(peers: Peers) -> None:
     end(peers, second, "L6", stops="*")
     peers.wait(LAST_S, lambda: has_come(peers))
     peers.mark("stopped")
+    peers.notes["arrived"] = arrived(peers)
+    if peers.tier == "should":
+        another(peers)
+
+
+def another(peers: Peers) -> None:
+    """A sampler of another index begins its episodes in the same run."""
+    peers.ends[CONTROL].latest.clear()
+    life = peers.start(2)
+    began = functools.partial(peers.between, "stopped", None, "rollout")
+    peers.wait(peers.about.start_timeout_s, lambda: life.ended or began())
+    life.kill()
 
 
 def has_come(peers: Peers) -> bool:
@@ -234,19 +245,6 @@ def unheard(peers: Peers) -> None:
     peers.mark("told")
 
 
-def beyond(peers: Peers) -> None:
-    """Actions that are drawn far beyond the bounds of a box; who does not know their distribution ends."""
-    spec = peers.plan.environment
-    if "normal" not in policies.heads(spec) or not spec.has_bounds:
-        return
-    peers.open()
-    publish_policy(peers, 1, policies.constant_policy(spec, "normal", policies.WIDE), {"*": BEYOND})
-    life = begin(peers, 10)
-    peers.wait(peers.patience_s, lambda: life.ended or produced(peers) >= BEYOND)
-    peers.mark("beyond")
-    life.kill()
-
-
 def bad_input(peers: Peers) -> None:
     """It is stopped by its role's name while it starves; policies that cannot be used."""
     peers.open()
@@ -266,31 +264,9 @@ def gets_unusable(peers: Peers, index: int, name: str) -> None:
     life.kill()
 
 
-def other_heads(peers: Peers) -> None:
-    """Every distribution of the environment's kind; one that ends the process is followed by another life."""
-    peers.open()
-    spec, started = peers.plan.environment, None
-    played = peers.notes["played"] = {}
-    makes = (policies.rich_policy, policies.constant_policy)
-    for version, (head, make) in enumerate(((h, m) for h in policies.heads(spec) for m in makes), 1):
-        if started is None or started.ended:
-            peers.ends[POLICY].latest.clear()
-            started = begin(peers, 7)
-        at = produced(peers) + DRAWS
-        played[head, make] = version, publish_policy(peers, version, make(spec, head), {"*": at})
-        try:
-            come_to(peers, "", "", at, "played")
-        except Stalled as stalled:
-            if stalled.clause == "M3":
-                raise
-            started.kill()
-
-
 ACTS = {
     "main": main,
     "order": in_order,
     "input": bad_input,
     "unheard": unheard,
-    "beyond": beyond,
-    "heads": other_heads,
 }

@@ -13,7 +13,7 @@ from spreeze_zmq.peers.every_role_checks import lingers_little
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.rollout_checks import learners
 from spreeze_zmq.peers.rollouts import rollouts, transitions
-from spreeze_zmq.peers.sampler_acts import UNUSABLE, arrived
+from spreeze_zmq.peers.sampler_acts import UNUSABLE
 from spreeze_zmq.plan.roles import experience_of
 
 
@@ -78,7 +78,7 @@ def _reports_what_it_pushed(peers: Peers) -> str:
     if not found:
         raise NotSeen("no bye came")
     said = found[-1].fields.get("pushed", {})
-    true = arrived(peers)
+    true = peers.note("arrived")
     return expect({name: said.get(name) for name in true} == true, f"pushed is {said}, arrived are {true}")
 
 

@@ -116,6 +116,7 @@ MISTAKES = {
     "X13": [('"policy_version": policy[0]["version"],', '"policy_version": 0,')],
     "X14": [("envs.reset(seed=int(rng.integers(2**31 - N)))", "envs.reset(seed=[5] * N)")],
     "X14-lives": [("int(rng.integers(2**31 - N))", "secrets.randbelow(2**31 - N)")],
+    "X14-names": [('plan["run"]["seed"], int(sys.argv[2]), life', 'plan["run"]["seed"], life')],
     "X15": [
         ("AutoresetMode.SAME_STEP", "AutoresetMode.NEXT_STEP"),
         ('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])"),
@@ -222,7 +223,7 @@ STARTS = {
     "A8": ("A8", "X16"),
     "C6": ("C6",),
     "M5": ("M5",),
-    "A9": ("A9", "H5", "L9"),
+    "A9": ("A9", "H5", "L9", "X14-names"),
     "C5": ("C5",),
     "L6-all": ("L6-all", "X14-lives"),
     "L6": ("L6",),
