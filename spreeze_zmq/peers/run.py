@@ -98,7 +98,7 @@ def run(
 
 def shaped(plan: Plan, act: str, role: str = "") -> Plan:
     """The plan of an act: ``balance.in_order`` in the act ``order`` alone, ``log_prob`` asked for by the
-    first learner in the act ``main`` and by on-policy learners, and a queue of one report in the act
+    first learner in the act ``main`` and by on-policy learners, and a queue of two messages in the act
     ``unheard``; of a broker with limits. Off-policy learners bound no lag: which policies there are when a
     rollout of the played sampler is received is a matter of time.
     """
@@ -108,7 +108,7 @@ def shaped(plan: Plan, act: str, role: str = "") -> Plan:
     fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if asks else set())
     channels = {**plan.channels, name: replace(plan.channels[name], fields=tuple(sorted(fields)))}
     if act == "unheard":
-        channels[REPORT] = replace(plan.channels[REPORT], high_water_mark=1)
+        channels[REPORT] = replace(plan.channels[REPORT], high_water_mark=2)
     balance = replace(plan.balance, in_order=act == "order")
     if role in LEARNERS and not plan.learning.on_policy:
         balance = replace(balance, max_policy_lag=None)

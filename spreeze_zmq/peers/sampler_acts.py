@@ -217,30 +217,27 @@ def has_come(peers: Peers) -> bool:
     return bool(said) and said[-1] == arrived(peers)
 
 
-def arrived(peers: Peers) -> dict[str, int]:
-    """Learner -> the position that its stream has reached in the present life."""
-    streams = {
-        learner: peers.between("begun", None, "rollout", experience_of(learner))
-        for learner in peers.plan.learning.learners
-    }
-    return {learner: int(found[-1].fields["produced"]) if found else 0 for learner, found in streams.items()}
-
-
 def unheard(peers: Peers) -> None:
-    """The broker, whose queue holds little, is away while episodes end, comes, and hears its last words."""
+    """The broker, whose queue holds little, is away while episodes end, comes, and hears of further episodes
+    and its last words.
+    """
     zero = policies.random_policy(peers.plan.environment, policies.heads(peers.plan.environment)[0], seed=1)
     peers.open(later=REPORT)
     publish_policy(peers, 0, zero, {"*": 1})
     peers.mark("begun")
     life, slow_s = peers.start(9), peers.about.start_timeout_s
     peers.until("H10", "a rollout while the broker is away", lambda: produced(peers) > 0, slow_s)
+    ends, size = an_episode(peers), transitions(rollouts(peers)[0])
     for more in range(2):  # it may tell of the first ones when it collects again
-        at = an_episode(peers) + more * 2 * transitions(rollouts(peers)[0])
+        at = ends + more * 2 * size
         publish_policy(peers, 0, zero, {"*": at})
         come_to(peers, "H10", "while the broker is away", at, "unheard")
         peers.wait(AWAY_S)
     peers.open()
     hello_of(peers, "begun", "H10")
+    publish_policy(peers, 0, zero, {"*": at + ends})
+    come_to(peers, "H10", "when the broker is back", at + ends, "heard")
+    peers.wait(AWAY_S)
     end(peers, life, "L5")
     peers.mark("told")
 

@@ -1,7 +1,10 @@
 """``spreeze conform`` of right programs in runs that are out of the ordinary: none is called broken."""
 
+import sys
+
 import pytest
 
+from tests.peers.broken import sampler
 from tests.peers.test_conform import WHOLE_S, broken_of, judged, ours, unseen_of
 
 #: Environments whose steps are repeated in none that is made here: each is another one.
@@ -32,3 +35,11 @@ def test_our_critic_learner_of_a_run_in_lockstep_keeps_every_clause(native_layer
     found, text = judged("critic_learner", ours("critic_learner"), ("T1",), overrides, WHOLE_S, tier="must")
     assert not broken_of(found), text
     assert {found[number][0][0] for number in ("T1", "T3", "T5", "T7", "T8", "M5")} == {"ok"}, text
+
+
+def test_a_sampler_that_tells_no_episodes_keeps_what_it_must(tmp_path, forked):
+    """To tell of them is a should: nobody waits for the broker all the same."""
+    path = tmp_path / "sampler.py"
+    path.write_text(sampler(["H9"]))
+    found, text = judged("sampler", [sys.executable, str(path)], ["H10"], patience_s=WHOLE_S)
+    assert [verdict for verdict, _ in found["H10"]] == ["ok"], text
