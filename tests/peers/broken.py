@@ -178,6 +178,12 @@ MISTAKES = {
     ],
     "A10-kept": [("return action.reshape(shape), given", "return given.reshape(shape), given")],
     "H1": [('report.send("hello", about, {})', "")],
+    "H1-first": [
+        (
+            'report.send("hello", about, {})',
+            'report.send("report", {**about_me(), "uptime_s": 0.1}, {})\n    report.send("hello", about, {})',
+        )
+    ],
     "H2": [("report_due_s = awake_s + 0.5", "report_due_s = awake_s + 2.5")],
     "H3": [
         (
@@ -209,7 +215,7 @@ STARTS = {
     "L1": ("L1", "L4", "L8", "L14", "C1-slow", "M2", "H4", "H7"),
     "L2": ("L2", "X1", "H8", "L10"),
     "L3": ("L3", "H2", "L5"),
-    "L7": ("L7",),
+    "L7": ("L7", "H1-first"),
     "M6": ("M6",),
     "H1": ("H1",),
     "C1": ("C1",),

@@ -43,3 +43,11 @@ def test_a_sampler_that_tells_no_episodes_keeps_what_it_must(tmp_path, forked):
     path.write_text(sampler(["H9"]))
     found, text = judged("sampler", [sys.executable, str(path)], ["H10"], patience_s=WHOLE_S)
     assert [verdict for verdict, _ in found["H10"]] == ["ok"], text
+
+
+@pytest.mark.long("its environments are made by worker processes")
+def test_our_sampler_may_report_in_a_long_start(forked):
+    """Its workers make the environments, of which it tells after half a second."""
+    overrides = ["run.env=Acrobot-v1", "components.sampler.workers=2", "run.stop={minutes=1}"]
+    found, text = judged("sampler", ours("sampler"), ("H1",), overrides, WHOLE_S, on="cartpole", tier="must")
+    assert not broken_of(found), text

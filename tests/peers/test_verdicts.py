@@ -127,6 +127,19 @@ def test_the_silence_of_a_judge_who_was_held_up_is_nobodys(peers_of, held_up, sa
     assert verdict(peers, "H2") == said
 
 
+@pytest.mark.parametrize(("uptime_s", "said"), [(0.1, "broken"), (0.6, "kept")])
+def test_a_start_that_takes_long_has_reports_before_its_end(peers_of, uptime_s, said):
+    """They come twice a second; who is up for less has nothing to report."""
+    peers, about = peers_of("sampler"), {**REPORT, "uptime_s": uptime_s}
+    name, pid = "sampler-3", peers.start(3).process.pid
+    peers.hear("report", encode(Message("report", about, {}, name, 7)))
+    hello = {**MESSAGES["hello"].fields, "role": "sampler", "name": name, "pid": pid}
+    peers.hear("report", encode(Message("hello", hello, {}, name, 7)))
+    peers.mark("hello")
+    assert not peers.refusals
+    assert verdict(peers, "H1") == said
+
+
 #: Environments whose episodes are not repeated here: one that no program makes, one of which the evaluator
 #: plays other models, and one without an end of an episode.
 UNREPEATED = {
