@@ -97,6 +97,7 @@ class OwnEnvironment:
 
     Attributes:
         action_start: the number that each discrete action counts from; empty if all count from 0.
+        has_row: whether an action is a row of discrete ones, which may be a row of a single one.
         limits: the lowest and highest actions ``[A]`` float32 of a box that is bounded in part, infinite
             where it is not; None for all others.
         parts: of an observation that the engine flattens, in order; empty for a Box, or where they are not
@@ -110,6 +111,7 @@ class OwnEnvironment:
         start = self.action_start = _integers(environment, "action_start")
         if start and len(start) != (num := len(choices(description["distribution"]))):
             raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
+        self.has_row = environment.get("action_kind") == "multi_discrete"
         self.limits = limits_of(environment)
         self.parts = [ObservationPart.described(table) for table in environment.get("obs_parts", [])]
         size = sum(part.size for part in self.parts)
@@ -125,8 +127,8 @@ class OwnEnvironment:
         return cls(environment, description)
 
     def action(self, action: Actions) -> Actions:
-        """The environment's own actions for actions ``[N, *action_shape]`` that count from 0; those of a box
-        that is bounded in part are clipped.
+        """The environment's own actions ``[N, *action_shape]`` for those of a policy, of which discrete ones
+        count from 0 and a single one is ``[N]``; those of a box that is bounded in part are clipped.
 
         Raises:
             InputError: they have another number of actions than there are bounds.
@@ -136,7 +138,8 @@ class OwnEnvironment:
                 found = f"bounds {len(self.limits[0])} actions, the policy gives {list(action.shape[1:])}"
                 raise InputError(f"the policy does not fit its environment, which {found}")
             return np.minimum(np.maximum(action, self.limits[0]), self.limits[1])
-        return shifted(action, np.asarray(self.action_start)) if self.action_start else action
+        rows = in_rows(action) if self.has_row else action
+        return shifted(rows, np.asarray(self.action_start)) if self.action_start else rows
 
     def observation(self, obs: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """One observation or a batch, the environment's own or flattened, as an array.
@@ -187,6 +190,11 @@ class OwnEnvironment:
         if isinstance(path[0], str):
             return isinstance(obs, Mapping)
         return isinstance(obs, Mapping) or (isinstance(obs, tuple) and len(obs) == path[0] + 1)
+
+
+def in_rows(action: Any) -> Any:
+    """Discrete actions ``[N]`` or ``[N, A]`` as rows ``[N, A]``."""
+    return action if action.ndim > 1 else action[:, None]
 
 
 def shifted(action: Any, start: Any) -> Any:

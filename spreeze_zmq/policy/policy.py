@@ -183,7 +183,7 @@ class Policy:
 
         Returns:
             The actions ``[N, *action_shape]``, float32 in the environment's own units (for a ``normal`` not
-            clipped to the bounds) or int64 from 0, and their log densities ``[N]`` float32, or None.
+            clipped to its bounds) or int64 from 0 (one choice: ``[N]``), and log densities ``[N]``, or None.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size, an action is NaN or a
@@ -218,7 +218,7 @@ class Policy:
 
     def env_action(self, action: Actions) -> Actions:
         """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
-        bounds. ``own.action`` makes of them those of an environment whose discrete actions have a ``start``.
+        bounds. ``own.action`` makes of them those of the environment itself, by their shape and ``start``.
         """
         return self.actor.env_action(action)
 

@@ -14,7 +14,7 @@ from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.actor import Box
 from spreeze_zmq.policy.description import read_layers
 from spreeze_zmq.policy.observations import ObservationScaling
-from spreeze_zmq.policy.own_environment import shifted
+from spreeze_zmq.policy.own_environment import in_rows, shifted
 from spreeze_zmq.policy.torch_network import TorchNetwork
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -60,7 +60,7 @@ class Deterministic(nn.Module):
             elif distribution["kind"] == "categorical":
                 self.sizes = tuple(distribution["sizes"])
             self._choose = _best(self.sizes) if self.sizes else _mode(box, squashed)
-        self._start = torch.tensor(policy.own.action_start)
+        self._has_row, self._start = policy.own.has_row, torch.tensor(policy.own.action_start)
         self._limits = None if policy.own.limits is None else [*map(torch.tensor, policy.own.limits)]
 
     def _network_of(self, policy: Policy, num_inputs: int) -> Callable[..., Any]:
@@ -87,6 +87,7 @@ class Deterministic(nn.Module):
         legal = by_name.pop("action_mask", None)
         scores, *after = self.scores(*by_name.values())
         action = self._choose(scores if legal is None else scores.masked_fill(~legal, -torch.inf))
+        action = in_rows(action) if self._has_row else action
         action = shifted(action, self._start) if len(self._start) else action
         if self._limits is not None:
             action = action.maximum(self._limits[0]).minimum(self._limits[1])

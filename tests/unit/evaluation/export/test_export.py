@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from gymnasium.spaces import MultiBinary
+from gymnasium.spaces import MultiBinary, MultiDiscrete
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
@@ -49,6 +49,12 @@ POLICIES = {
     "td3 memory": ("td3", BOX, {"memory_size": 8, **SMALL}),
     "ppo masks": ("ppo", replace(SEVERAL, action_start=(5, -1), action_mask=True), SMALL),
     "ppo flags": ("ppo", replace(SEVERAL, action_shape=(4,), action_sizes=(2,) * 4), SMALL),
+    "ppo one choice": (
+        "ppo",
+        replace(SEVERAL, action_shape=(1,), action_sizes=(5,), action_start=(2,)),
+        SMALL,
+    ),
+    "ppo one flag": ("ppo", replace(SEVERAL, action_shape=(1,), action_sizes=(2,)), SMALL),
     "dqn masks memory": ("dqn", MASKED, {"memory_size": 8, **SMALL}),
     "dqn masks c51": ("dqn", MASKED, {"num_atoms": 11, **SMALL}),
     "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
@@ -143,6 +149,21 @@ def test_flags_are_what_their_space_takes(policy):
     rows = policy(obs)
     assert {*rows.ravel().tolist()} == {0, 1}
     assert all(map(MultiBinary(4).contains, [*rows, policy(obs[0])]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "space"),
+    [("ppo one choice", MultiDiscrete([5], start=[2])), ("ppo one flag", MultiBinary(1))],
+    indirect=["policy"],
+)
+def test_a_row_of_one_choice_is_a_row(policy, space, tmp_path):
+    """In Python, alone and in a batch, and in a file: no number alone, which the space does not take."""
+    obs = files.random_inputs(policy, 100, policy.env.obs_dtype, seed=5)["obs"]
+    rows = policy(obs)
+    assert rows.shape == (100, 1)
+    assert all(map(space.contains, [*rows, policy(obs[0])]))
+    export_torchscript(policy, tmp_path / "policy.pt")
+    np.testing.assert_array_equal(torch.jit.load(tmp_path / "policy.pt")(torch.from_numpy(obs)), rows)
 
 
 @pytest.mark.parametrize(
