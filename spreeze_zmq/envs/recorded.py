@@ -15,7 +15,7 @@ from gymnasium.wrappers import TimeLimit
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.masks import NAME, mask_path
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.failures import TOLERATED, Failures
+from spreeze_zmq.envs.failures import TOLERATED, Failures, close
 from spreeze_zmq.envs.in_process import EngineChoice, choose
 from spreeze_zmq.envs.same import check_same
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -139,5 +139,9 @@ def recorded(
 
     batch = GymnasiumLoop(spec.id, make_one, 1, 0, False, action_mask=spec.action_mask)
     batch.failures = Failures(TOLERATED)
-    check_same(spec, batch)
+    try:
+        check_same(spec, batch)
+    except InvalidEnvironment:
+        close(batch)
+        raise
     return batch, made[0]

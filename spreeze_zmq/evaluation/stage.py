@@ -16,6 +16,7 @@ from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.base.importing import loaded
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.failures import close
 from spreeze_zmq.evaluation.evaluation import as_text
 from spreeze_zmq.plan.plan import PAGE
 from spreeze_zmq.policy import Played, Policy, played, without_noise
@@ -128,12 +129,15 @@ def _unwrapped(env: BatchedEnv) -> Any:
 
 
 def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
+    env: Any = None
     try:
         drawn = replace(spec, kwargs={**spec.kwargs, "render_mode": "rgb_array"})
-        env: Any = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=number)
+        env = envs.remade(drawn, 1, backend="gymnasium", step_info=False, first_index=number)
         env.reset(seed=0)
         rendered(env.render()[0])
     except Exception as error:  # a user's environment may raise anything
+        if env is not None:
+            close(env)  # it may hold what the next one with its number needs, such as a port
         first = error.__cause__  # another environment of the run was made: this one has another argument
         said = str(first if isinstance(first, InvalidEnvironment) else error)
         why_not = textwrap.shorten(said, 200, placeholder=" ...") or type(error).__name__

@@ -14,6 +14,7 @@ from spreeze_zmq.envs.engines import envpool_batch
 from spreeze_zmq.envs.failures import TOLERATED
 from spreeze_zmq.envs.recorded import recorded
 from spreeze_zmq.evaluation.evaluation import play
+from tests.unit.envs.ported import Port
 from tests.unit.policy.test_playing import policy_of
 
 OWN = "tests.unit.envs.test_recorded"
@@ -90,6 +91,14 @@ def test_a_native_task_of_the_users_own_is_refused_as_what_it_is():
     """It has no steps of its own spaces."""
     with pytest.raises(InvalidEnvironment, match=r"doors:Lines is stepped as a whole batch \(the user's own"):
         recorded(envs.probe("tests.unit.envs.doors:Lines"), [].append)
+
+
+def test_an_environment_with_other_spaces_than_its_run_had_is_closed():
+    """It may hold a port, or a window."""
+    spec = replace(envs.probe("tests.unit.envs.ported:Port"), action_shape=(5,))
+    with pytest.raises(InvalidEnvironment, match="its action_shape"):
+        recorded(spec, [].append)
+    assert not Port.taken
 
 
 def test_what_a_library_steps_elsewhere_is_recorded_of_gymnasiums_own(monkeypatch):

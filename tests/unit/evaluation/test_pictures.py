@@ -12,6 +12,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.evaluation.stage import open_stage, rendered
 from spreeze_zmq.evaluation.video.recorder import record
+from tests.unit.envs.ported import Port
 from tests.unit.policy.test_playing import policy_of
 
 OWN = "tests.unit.evaluation.test_pictures"
@@ -72,6 +73,19 @@ class Seen(Drawn):
     def step(self, action):
         _, *rest = super().step(action)
         return self.render(), *rest
+
+
+class Blind(Port):
+    """A simulator with a port of its own, of whose pictures nothing comes."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, port, render_mode=None):
+        super().__init__(port)
+        self.render_mode = render_mode
+
+    def render(self):
+        """None."""
 
 
 def filmed(path, name, form=None, num_obs=3):
@@ -164,3 +178,12 @@ def test_the_page_says_what_is_wrong_with_a_picture():
     assert stage.draw is None
     assert "no picture to show: render() gave float64" in stage.why_not
     stage.env.close()
+
+
+def test_an_environment_that_cannot_draw_is_closed_before_the_next_one_is_made():
+    """Which has the same number, and so the same port; what is shown then frees it, too."""
+    stage = open_stage(envs.probe(f"{OWN}:Blind", {"port": "{index}"}), number=7)
+    assert "no picture to show: render() gave NoneType" in stage.why_not
+    assert Port.taken == {7}
+    stage.env.close()
+    assert not Port.taken
