@@ -14,6 +14,7 @@ from spreeze_zmq.base.errors import InputError, InvalidEnvironment, in_one_line
 from spreeze_zmq.base.files import home
 from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.numbering import has_number, numbered
 
 #: How the source of a dataset begins that Minari knows by name.
 MINARI = "minari:"
@@ -124,7 +125,8 @@ class Dataset:
 
     def differs(self, env: EnvironmentSpec) -> str:
         """How its episodes' environment was another than ``env``, so that rewards may be others: in words,
-        empty as far as the dataset says that it was the same.
+        empty as far as the dataset says that it was the same. Arguments with the environment's number differ
+        within the run, too.
         """
         known = self.made_by.get("id")
         if not isinstance(known, str):
@@ -133,14 +135,15 @@ class Dataset:
         own = env.id.rpartition(":")[2] if registered is None else registered.id
         if known != own:
             return f"recorded in {show(known)}, not {own}"
-        ours = _plain({**(registered.kwargs if registered is not None else {}), **env.kwargs})
+        given = env.kwargs if env.described else numbered(env.kwargs, 0)
+        ours = _plain({**(registered.kwargs if registered is not None else {}), **given})
         theirs = self.made_by.get("kwargs")
         theirs = theirs if isinstance(theirs, dict) else {}
         other = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
         said = [
             f"{name[:80]} = {show(theirs[name])}" if name in theirs else f"no {name}"
             for name in other
-            if name not in _NO_MATTER
+            if name not in _NO_MATTER and not has_number(env.kwargs.get(name))
         ]
         return f"recorded with {', '.join(said[:4])}, unlike run.env_kwargs" if said else ""
 

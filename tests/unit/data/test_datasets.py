@@ -183,21 +183,25 @@ def test_a_dataset_of_other_spaces_is_refused(env, says):
         ({"id": "Pendulum-v1", "g": 5.0}, {"g": 5}, ""),
         ({"id": "Pendulum-v1", "g": 5.0}, {}, "recorded with g = 5.0, unlike run.env_kwargs"),
         ({"id": "Pendulum-v1"}, {"g": 5.0}, "recorded with no g, unlike run.env_kwargs"),
+        ({"id": "Pendulum-v1", "g": 0.0}, {"g": "{index}"}, ""),
+        ({"id": "Pendulum-v1"}, {"g": "{index}"}, ""),
         ({"id": "MountainCarContinuous-v0"}, {}, 'recorded in "MountainCarContinuous-v0", not Pendulum-v1'),
     ],
 )
 def test_episodes_of_an_environment_made_otherwise_are_told(recorded, kwargs, says):
-    """Whose rewards may be others, though its spaces are the same."""
+    """Whose rewards may be others, though its spaces are the same. The number that each of a run's has is
+    another for each.
+    """
     opened = data.Dataset.open(dataset("own-v0", gymnasium.make(**recorded)))
     assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), kwargs=kwargs)) == says
 
 
-def test_an_environment_is_the_same_without_its_version_and_with_lists_for_tuples():
-    """As a topology may name it, and as JSON keeps what an environment was made with."""
+def test_an_environment_is_the_same_as_a_topology_and_json_write_it():
+    """Without its version, with lists for tuples, and with braces that are no place for a number."""
     opened = data.Dataset.open(dataset("pendulum-v0"))
     assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), id="Pendulum")) == ""
-    made_by = {"id": "Pendulum-v1", "kwargs": {"g": [1, 2]}}
-    spec = dataclasses.replace(envs.probe("Pendulum-v1"), kwargs={"g": (1, 2)})
+    made_by = {"id": "Pendulum-v1", "kwargs": {"g": [1, 2], "name": "{index}"}}
+    spec = dataclasses.replace(envs.probe("Pendulum-v1"), kwargs={"g": (1, 2), "name": "{{index}}"})
     assert dataclasses.replace(opened, made_by=made_by).differs(spec) == ""
 
 
