@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.commands.bench.figures import Rate, repeated
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.policy import Policy
 
 if TYPE_CHECKING:
@@ -20,6 +23,28 @@ if TYPE_CHECKING:
 #: Number of states recorded from the engine. Each step of the bare physics starts from one of them: without
 #: resets it would measure robots that have fallen. Setting the state is cheap.
 NUM_STATES = 256
+
+
+def without_limit(env_id: str) -> str:
+    """Why an environment has no limit to compare with, in words; empty if it has one."""
+    from spreeze_zmq.envs.in_process import choose
+    from spreeze_zmq.envs.source import find
+
+    choice = choose(env_id, {})
+    try:
+        find(env_id)
+    except InvalidEnvironment:  # a library's own
+        return f"{env_id} has no limit to compare with: {choice.reason}"
+    return ""
+
+
+def on_one_core(env_id: str, num_envs: int) -> BatchedEnv:
+    """A batch by the engine that a sampler takes. A library's steps with one thread, as in a sampler."""
+    from spreeze_zmq.envs.in_process import choose
+
+    backend = choose(env_id, {}).backend
+    alone: dict[str, Any] = {"backend": backend, "num_threads": 1} if engine_of(backend).module else {}
+    return envs.make(env_id, num_envs, step_info=False, **alone)
 
 
 def policy_actions(env: BatchedEnv, action_shape: tuple[int, ...], policy: Policy) -> list[NDArray[Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from spreeze_zmq import algorithms, envs
+from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.commands.bench import isolated
@@ -31,7 +31,13 @@ from spreeze_zmq.commands.bench.figures import (
     paired,
     repeated,
 )
-from spreeze_zmq.commands.bench.physics import bare_physics, cycled, policy_actions
+from spreeze_zmq.commands.bench.physics import (
+    bare_physics,
+    cycled,
+    on_one_core,
+    policy_actions,
+    without_limit,
+)
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
@@ -55,13 +61,15 @@ def measure(job: Job) -> Section:
         ComponentFailed: the sampler ended; holds its last words.
         PeerTimeout: it pushed nothing.
     """
+    if why_not := without_limit(job.env_id):
+        return Section("sampler", why_not, [])
     plan = bench_plan(job.env_id, job.algorithm)
     if plan.environment.action_mask:
-        why_not = "says at each step which actions are legal, and the same are stepped over and over here"
-        return Section("sampler", f"{job.env_id} {why_not}", [])
+        illegal = "says at each step which actions are legal, and the same are stepped over and over here"
+        return Section("sampler", f"{job.env_id} {illegal}", [])
     register_class_loader(loader_of_run(plan.run.algorithm))
     spec, message = plan.environment, policy_message(plan)
-    env = envs.make(job.env_id, NUM_ENVS, step_info=False)
+    env = on_one_core(job.env_id, NUM_ENVS)
     try:
         actions = policy_actions(env, spec.action_shape, Policy.from_message(message.fields, message.arrays))
         limit, limit_name = bare_physics(env, job.env_id, actions)
