@@ -7,7 +7,7 @@ import argparse
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
-from spreeze_zmq.evaluation.saved import SavedPolicy
+from spreeze_zmq.evaluation.saved import load_with_spaces
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,22 +23,22 @@ def main(arguments: argparse.Namespace) -> int:
     from spreeze_zmq.evaluation.export import export_onnx, export_torchscript
     from spreeze_zmq.evaluation.export.files import NUM_COMPARED
 
-    saved = SavedPolicy.load(arguments.run, arguments.trust)
-    dtype = saved.environment.obs_dtype
-    shape = ", ".join(map(str, ("batch", *saved.policy.observation_shape)))
-    start = list(saved.policy.own.action_start)
+    policy, environment = load_with_spaces(arguments.run, arguments.trust)
+    dtype = environment.obs_dtype
+    shape = ", ".join(map(str, ("batch", *policy.observation_shape)))
+    start = list(policy.own.action_start)
     counted = f" counted from {start if len(start) > 1 else start[0]}" if start else ""
-    memory = saved.policy.memory_size
+    memory = policy.memory_size
     remembers = (f" and memory [batch, {memory}]", " and next_memory") if memory else ("", "")
-    if saved.policy.takes_masks:
+    if policy.takes_masks:
         remembers = (
-            f"{remembers[0]} and action_mask bool [batch, {saved.environment.num_choices}]",
+            f"{remembers[0]} and action_mask bool [batch, {environment.num_choices}]",
             remembers[1],
         )
-    flattened = " flattened by gymnasium.spaces.flatten" if saved.policy.own.parts else ""
+    flattened = " flattened by gymnasium.spaces.flatten" if policy.own.parts else ""
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:
-            difference = export(saved.policy, path, dtype)
+            difference = export(policy, path, dtype)
             say(
                 f"{path}: obs {dtype} [{shape}]{flattened}{remembers[0]} to action{counted}{remembers[1]}; "
                 f"on {NUM_COMPARED} random observations at most {difference:.1e} from the policy"

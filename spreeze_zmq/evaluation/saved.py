@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.trust import FILE, TIME_LIMIT, grant_of, make_importable, module_of
+from spreeze_zmq.base.trust import FILE, TIME_LIMIT, Grant, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.numbering import has_number
 from spreeze_zmq.envs.seeds import seed_for
@@ -31,6 +31,36 @@ from spreeze_zmq.run.folder import RunFolder
 MOST_EPISODES, MOST_AT_ONCE, MOST_COUNT = 1_000_000, 1_000, 2**53
 #: Longest episode that the file of a stranger may ask for.
 MOST_STEPS = 100_000
+
+
+def load_policy(run: Path | str, trust: Collection[str] = ()) -> tuple[Path, Policy, Grant]:
+    """Load the best policy of a run's folder, or a policy file, as :meth:`SavedPolicy.load` does, but ask for
+    no score and for no environment that can be made here.
+
+    Returns:
+        Its file, the policy, and what else its file may have executed.
+
+    Raises:
+        InputError: there is no policy, it cannot be loaded, or its class is of a module that is not trusted.
+    """
+    path = _policy_file(Path(run))
+    grant = grant_of(path.parent, path.name) if Path(run).is_dir() else FILE
+    if trust:
+        make_importable(Path.cwd())
+    grant.make_importable(trust)
+    register_class_loader(loader_of_modules(trusted))
+    return path, Policy.load(run, trust=trust), grant
+
+
+def load_with_spaces(run: Path | str, trust: Collection[str] = ()) -> tuple[Policy, EnvironmentSpec]:
+    """As :func:`load_policy`, with the spec of the environment, of which nothing is made.
+
+    Raises:
+        InputError: likewise, or the policy was not saved by a run.
+    """
+    path, policy, _ = load_policy(run, trust)
+    with _saved_by_a_run(path):
+        return policy, _environment_of(policy)
 
 
 @dataclass(frozen=True)
@@ -75,16 +105,10 @@ class SavedPolicy:
             InputError: there is no policy, it cannot be loaded, it was not saved by a run, or it names a
                 module that is not trusted.
         """
-        path = _policy_file(Path(run))
-        grant = grant_of(path.parent, path.name) if Path(run).is_dir() else FILE
-        if trust:
-            make_importable(Path.cwd())
-        grant.make_importable(trust)
-        register_class_loader(loader_of_modules(trusted))
-        policy = Policy.load(run, trust=trust)
+        path, policy, grant = load_policy(run, trust)
         about = policy.metadata
-        try:
-            environment = EnvironmentSpec.from_dict(parsed(about["environment"], MOST_ENVIRONMENT))
+        with _saved_by_a_run(path):
+            environment = _environment_of(policy)
             if environment.described and not described:
                 raise InputError(
                     f"{path}: only the sampler of its run makes {environment.id}, so it cannot be played; "
@@ -99,10 +123,6 @@ class SavedPolicy:
             randomize = parsed(about.get("randomize", "{}"))
             if not isinstance(randomize, dict):
                 raise TypeError(f"randomize is of the type {type(randomize).__name__}")
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{path} does not say where it was scored ({error}); it was not saved by a run"
-            ) from error
         _check_kwargs(path, environment, of_others=bool(grant.why_not))
         if environment.max_episode_steps is None:
             environment = replace(environment, max_episode_steps=ENDLESS_STEPS)
@@ -144,6 +164,22 @@ class SavedPolicy:
         width = 1 if has_number(spec.kwargs) else num
         with closing(envs.remade(spec, width, step_info="final", randomize=self.randomize)) as batch:
             return play(batch, self.policy, first, num, step_cap=self.step_cap, on_step=on_step)
+
+
+@contextlib.contextmanager
+def _saved_by_a_run(path: Path) -> Iterator[None]:
+    """Inside, what a file's metadata lack raises InputError."""
+    try:
+        yield
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} does not say where it was scored ({error}); it was not saved by a run"
+        ) from error
+
+
+def _environment_of(policy: Policy) -> EnvironmentSpec:
+    """The one that its metadata describe; raises what :func:`_saved_by_a_run` turns into an InputError."""
+    return EnvironmentSpec.from_dict(parsed(policy.metadata["environment"], MOST_ENVIRONMENT))
 
 
 def _check_kwargs(path: Path, environment: EnvironmentSpec, of_others: bool) -> None:

@@ -61,6 +61,24 @@ def test_ranges_that_are_no_table_are_refused_in_a_line(tmp_path, randomize):
         SavedPolicy.load(path)
 
 
+def test_a_policy_of_an_environment_that_nobody_makes_here_is_exported(tmp_path, capsys):
+    """It is played nowhere, and so has no score; what its file says of the spaces is enough."""
+    path, spec = tmp_path / "policy.safetensors", {**pendulum().to_dict(), "id": "swing", "described": True}
+    untrained(json.dumps(spec), "sac").save(path, {"environment": json.dumps(spec)})
+    assert main(["export", str(path), "--torchscript", str(tmp_path / "swing.pt")]) == 0
+    assert "swing.pt: obs float32 [batch, 3] to action" in capsys.readouterr().out
+    assert main(["eval", str(path)]) == 2
+    assert "only the sampler of its run makes swing" in capsys.readouterr().err
+
+
+def test_an_export_of_what_no_run_saved_is_refused_in_a_line(tmp_path, capsys):
+    """Nothing says what its input is."""
+    path = tmp_path / "policy.safetensors"
+    untrained(json.dumps(pendulum().to_dict()), "sac").save(path, {})
+    assert main(["export", str(path), "--torchscript", str(tmp_path / "swing.pt")]) == 2
+    assert "it was not saved by a run" in capsys.readouterr().err
+
+
 def test_a_file_plays_where_it_was_scored(tmp_path):
     """From the file alone, for any number of episodes."""
     save(tmp_path / "mine.safetensors", "Pendulum-v1", max_episode_steps=5)
