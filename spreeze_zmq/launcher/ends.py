@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,14 @@ class Ends:
         self._interrupts, self._tell, self._note = interrupts, tell, note
         self._folder, self._turned_out = outcome.folder, set[str]()
         self._edits = Edits(outcome.plan, note)
+
+    def on_look(self, events: Iterable[Event]) -> None:
+        """Handle what one look has found. What a machine is turned out for holds within it alone: later its
+        processes' names are those of others, on other machines.
+        """
+        self._turned_out.clear()
+        for event in events:
+            self.on_event(event)
 
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""

@@ -209,8 +209,7 @@ class Launch:
         events = self.supervisor.poll()
         if any(isinstance(one, Exited) and one.name == f"{BROKER}-0" and one.restarting for one in events):
             self.line.be_silent()  # before anything is told: others have ended with it
-        for event in events:
-            self.ends.on_event(event)
+        self.ends.on_look(events)
         self.crew.fill()
         self.ends.look_at_code()
         for name, pid in self.supervisor.pids().items():
@@ -288,8 +287,7 @@ class Launch:
             and self.lending.awaits()
         ):
             self.pump(0.02)
-            for event in self.supervisor.poll():
-                self.ends.on_event(event)
+            self.ends.on_look(self.supervisor.poll())
             self.show_processes(leaving=names)
             if self.interrupts.count > patience:
                 for name in names:

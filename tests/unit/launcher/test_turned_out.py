@@ -15,45 +15,82 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import ProcessSpec, Supervisor
 
 
+class World:
+    """A run with machines on which the test starts and ends processes."""
+
+    def __init__(self, folder):
+        self.folder, self.told, self.notes = folder, [], []
+        self.nodes = nodes = Nodes.__new__(Nodes)
+        nodes._places, nodes.lent, nodes._exchange, nodes._guests = {}, {}, None, folder
+        nodes._send = lambda node, message: None
+        self.supervisor = Supervisor(self)
+        deadlines = SimpleNamespace(begin=lambda name: None)
+        crew = SimpleNamespace(
+            supervisor=self.supervisor, deadlines=deadlines, miss=lambda gone: None, ports=None
+        )
+        lending = Lending.__new__(Lending)
+        lending.nodes, lending._crew, lending._gone = nodes, crew, []
+        lending._tell = lambda kind, **fields: self.told.append((kind, fields))
+        lending._note = self.notes.append
+        self.outcome = Outcome(RunFolder(folder), topology.load("pendulum"))
+        self.ends = Ends(self.outcome, crew, lending, Interrupts(), lending._tell, self.notes.append)
+
+    def spawn(self, spec):
+        """A process of the machine where it has its place."""
+        node = self.nodes.place_of(spec.name)
+        process = node.processes[spec.name] = RemoteProcess(spec, 0, lambda message: None)
+        return process
+
+    def attend(self):
+        """Nothing to do."""
+
+    def joined(self, host, max_restarts):
+        """A machine joins, and runs these processes from now on."""
+        node = self.nodes.lent[host] = Node(host, host, 8, 8, b"peer", 0.0, has_beaten=True)
+        for name, restarts in max_restarts.items():
+            self.nodes.place(name, node)
+            node.wanted.append(name)
+            self.supervisor.start(
+                ProcessSpec(name, ("x",), self.folder / f"{name}.log", max_restarts=restarts)
+            )
+        return node
+
+    def look(self, node, codes):
+        """These processes of a machine have ended when the launcher looks."""
+        for name, code in codes.items():
+            node.processes[name].end(code, f"{name}: no mesh here\n")
+        self.ends.on_look(self.supervisor.poll())
+
+    @property
+    def verdict(self):
+        """What the ends mean for the run."""
+        return self.outcome.gave_up, self.outcome.stop_reason, self.outcome.input_fault
+
+
 @pytest.mark.parametrize("codes", [(2, 2), (2, 1), (1, 2)])
 def test_processes_of_one_machine_that_fail_in_one_look_do_not_end_the_run(tmp_path, codes):
     """Where its environment cannot be made they end together: the first one's end turns it out."""
-    told, notes = [], []
-    nodes = Nodes.__new__(Nodes)
-    nodes._places, nodes.lent, nodes._exchange, nodes._guests = {}, {}, None, tmp_path
-    nodes._send = lambda node, message: None
-    node = nodes.lent["node-1"] = Node("node-1", "desk3", 8, 8, b"peer", 0.0, has_beaten=True)
-
-    class Remote:
-        """Starts processes on that machine."""
-
-        def spawn(self, spec):
-            """One of its rows."""
-            process = node.processes[spec.name] = RemoteProcess(spec, 0, lambda message: None)
-            return process
-
-        def attend(self):
-            """Nothing to do."""
-
-    supervisor, names = Supervisor(Remote()), ("sampler-8", "sampler-9")
-    for name, code in zip(names, codes, strict=True):
-        nodes.place(name, node)
-        node.wanted.append(name)
-        restarts = 0 if code == 2 else 3  # whose input is at fault is not started again
-        supervisor.start(ProcessSpec(name, ("x",), tmp_path / f"{name}.log", max_restarts=restarts))
-    deadlines = SimpleNamespace(begin=lambda name: None)
-    crew = SimpleNamespace(supervisor=supervisor, deadlines=deadlines, miss=lambda gone: None, ports=None)
-    lending = Lending.__new__(Lending)
-    lending.nodes, lending._crew, lending._gone = nodes, crew, []
-    lending._tell, lending._note = (lambda kind, **fields: told.append((kind, fields))), notes.append
-    outcome = Outcome(RunFolder(tmp_path), topology.load("pendulum"))
-    ends = Ends(outcome, crew, lending, Interrupts(), lending._tell, notes.append)
-    for name, code in zip(names, codes, strict=True):
-        node.processes[name].end(code, "sampler: no mesh here\n")
-    for event in supervisor.poll():
-        ends.on_event(event)
-    assert (outcome.gave_up, outcome.stop_reason, outcome.input_fault) == (False, "", None)
-    assert nodes.lent == {}
-    assert any("desk3" in note for note in notes)
-    exits = {fields["name"]: fields["restarting"] for kind, fields in told if kind == "exited"}
+    world, names = World(tmp_path), ("sampler-8", "sampler-9")
+    restarts = (0 if code == 2 else 3 for code in codes)  # whose input is at fault is not started again
+    node = world.joined("desk3", dict(zip(names, restarts, strict=True)))
+    world.look(node, dict(zip(names, codes, strict=True)))
+    assert world.verdict == (False, "", None)
+    assert world.nodes.lent == {}
+    assert any("desk3" in note for note in world.notes)
+    exits = {fields["name"]: fields["restarting"] for kind, fields in world.told if kind == "exited"}
     assert exits == dict.fromkeys(names, False)
+
+
+def test_a_name_fails_on_its_next_machine_as_on_any(tmp_path):
+    """A sampler's name is leased again, and a learner moves, once their machine was turned out."""
+    world = World(tmp_path)
+    node = world.joined("desk3", {"sampler-8": 0, "actor_learner-0": 3})
+    world.look(node, {"sampler-8": 2, "actor_learner-0": 1})
+    assert (world.nodes.lent, world.verdict) == ({}, (False, "", None))
+    world.look(world.joined("desk4", {"sampler-8": 0}), {"sampler-8": 2})
+    assert (world.nodes.lent, world.verdict) == ({}, (False, "", None))
+    assert any("desk4" in note for note in world.notes)
+    world.look(world.joined("desk5", {"actor_learner-0": 0}), {"actor_learner-0": 2})
+    assert world.outcome.gave_up
+    assert world.outcome.stop_reason.startswith("actor_learner-0 ")
+    assert world.outcome.input_fault[0] == "actor_learner-0"
