@@ -72,6 +72,8 @@ class Fuser:
         )
         row = self.rows[group]
         row.received_bytes += sum(array.nbytes for array in message.arrays.values())
+        if row.life != (life := fields.get("life", 0)):  # which counts from 0
+            row.life, row.env_steps, row.trained_transitions = life, 0, 0
         row.env_steps = max(row.env_steps, fields["env_steps"])
         row.trained_transitions = max(row.trained_transitions, fields["trained"])
         if group == 0 and "reached" in fields:

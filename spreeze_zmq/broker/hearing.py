@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.broker.groups import groups_of
 from spreeze_zmq.broker.helm import Helm
 from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
@@ -153,7 +152,7 @@ class Hearing:
 
     def on_fusion(self, message: Message, now_s: float) -> None:
         """The fuser tells of the groups."""
-        self.record.groups = groups_of(message.fields["groups"])
+        self.record.groups.take(message.fields["groups"])
 
     def on_turned_away(self, message: Message, now_s: float) -> None:
         """The launcher has refused machines, or what they sent."""

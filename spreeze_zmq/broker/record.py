@@ -19,7 +19,7 @@ from spreeze_zmq.broker.cores import Cores, CoreShares, devices_here
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.failures import FAILURES_KEPT, FailureRecord, WentBack
 from spreeze_zmq.broker.figures import ProcessRecord
-from spreeze_zmq.broker.groups import Group
+from spreeze_zmq.broker.groups import Groups
 from spreeze_zmq.broker.learning_figures import Efficiency, LearningFigures
 from spreeze_zmq.broker.lives import Lives
 from spreeze_zmq.broker.machines import Machines
@@ -51,7 +51,7 @@ class RunRecord:
         lives: which life of each name is heard.
         learners: names that the learners' processes may have.
         watched: names that the launcher's processes, and those of which there is one, may have.
-        groups: a row for each group of samplers and learners, as the fuser tells; empty in a run of one.
+        groups: the sets of samplers and learners that train apart, as the fuser tells.
         doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
         unfinished_checkpoint: the learners whose parts of the last checkpoint are missing at the end.
     """
@@ -78,7 +78,7 @@ class RunRecord:
     cores: Cores = field(default_factory=Cores)
     machines: Machines = field(default_factory=Machines)
     unfinished_checkpoint: list[str] = field(default_factory=list)
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Groups = part(Groups)
 
     def __post_init__(self) -> None:
         self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}

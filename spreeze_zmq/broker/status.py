@@ -145,7 +145,7 @@ class StatusMessage:
             processes=rows,
             others=others(processes, rows),
             machines=record.machines.rows(processes, now_s),
-            groups={"groups": record.groups} if record.groups else {},
+            groups={"groups": record.groups.rows} if record.groups.rows else {},
             late=lateness(processes.values()),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
@@ -265,5 +265,5 @@ class Summary:
             findings=record.doctor.findings(),
             disturbances=record.disturbances,
             unfinished_checkpoint=record.unfinished_checkpoint,
-            groups={"groups": record.groups} if record.groups else {},
+            groups={"groups": record.groups.rows} if record.groups.rows else {},
         )

@@ -48,6 +48,7 @@ class Fusion:
         self, component: Component, half: AutogradHalf, experience: Experience, *, of_policy: bool
     ) -> None:
         self._groups, self._half, self._experience = component.plan.groups, half, experience
+        self._life = component.plan.launcher
         self._model = half.shared_model(*experience.pooled, of_policy=of_policy)
         self._models = component.open(MODELS, Pusher)
         self._fused = component.open(FUSED, Subscriber)
@@ -126,6 +127,7 @@ class Fusion:
         reached = {"env_steps": counts.env_steps} | (self._half.reached if self._half.moves else {})
         fields = {
             "group": self._groups.number,
+            "life": self._life,
             "part": self._half.part,
             "layout": self._model.layout,
             "round": self._round,

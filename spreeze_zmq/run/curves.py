@@ -130,8 +130,8 @@ def _with_further_groups(
 ) -> Iterator[dict[str, Any]]:
     """The statuses with what the groups but 0, whose counts each has, have sampled and trained on.
 
-    These groups begin at 0 in each run of a lineage; a fuser or broker that is started again has rows of
-    zeros until it hears of them.
+    These groups begin at 0 in each run of a lineage; a broker that is started again, in earlier releases a
+    fuser too, has no row, or one of zeros, until it hears of them.
 
     Args:
         statuses: the oldest first.

@@ -73,7 +73,7 @@ KINDS: dict[str, KindSpec] = {
     "model": KindSpec(
         _fields(
             "group: count, part: text, layout: text, round: count, number: count, stepped: count, "
-            "env_steps: count, trained: count, reached: numbers?"
+            "env_steps: count, trained: count, life: count?, reached: numbers?"
         ),
         {"change": _PARAMETERS, "statistics": _STATISTICS},
         cross_check=check_model,

@@ -204,6 +204,27 @@ def test_a_lost_group_comes_back_with_the_fused_model(world):
     world.until(lambda: world.fuser.parts["critic"].joined[1] == 1)
 
 
+def test_a_row_of_a_group_is_of_its_newest_life(world):
+    """A member that is started again counts from 0; within its group a learner does from a checkpoint."""
+
+    def row_after(group, env_steps):
+        """The row once that learner has sent."""
+        group.experience.counts.env_steps, group.experience.counts.trained = env_steps, 2 * env_steps
+        world.groups, received = [group], world.fuser.rows[1].received_bytes
+        world.until(lambda: group.fusion._base is not None)
+        group.learn(4)
+        world.until(lambda: world.fuser.rows[1].received_bytes > received)
+        group.process.close()
+        row = world.fuser.rows[1]
+        return row.life, row.env_steps, row.trained_transitions
+
+    plan = world.groups[1].process.plan
+    assert row_after(world.groups[1], 500) == (0, 500, 1000)
+    member = replace(plan, launcher=7)
+    assert row_after(Group(member, 606), 300) == (7, 300, 600)
+    assert row_after(Group(member, 707), 250) == (7, 300, 600)
+
+
 def test_a_later_life_explores_as_the_run_does_and_acts_by_the_fused_model(world):
     """Not with the epsilon of a run that begins: its own samples are none, those of group 0 count."""
     first, second = world.groups
