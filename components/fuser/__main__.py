@@ -26,6 +26,8 @@ log = logging.getLogger("spreeze")
 
 #: Longest wait for a model, after which it is seen whether a round has waited long enough.
 LOOK_S = 0.1
+#: What group 0 says of how far the run is, for the others.
+COURSE = ("reached", "shares")
 #: Time between two reports of the groups.
 TELL_S = 0.5
 
@@ -45,7 +47,7 @@ class Fuser:
         parts = [PART_OF[role] for role in component.plan.learning.learners]
         self.parts = {part: rounds_of(self.groups) for part in parts}
         self.layouts = dict.fromkeys(parts, "")
-        self.reached: dict[str, dict[str, float]] = {}
+        self.course: dict[str, dict[str, Any]] = {}
         self.rows = {group: Group() for group in range(self.groups.count)}
         self.next_tell_s = 0.0
         for part in parts:
@@ -76,8 +78,8 @@ class Fuser:
             row.life, row.env_steps, row.trained_transitions = life, 0, 0
         row.env_steps = max(row.env_steps, fields["env_steps"])
         row.trained_transitions = max(row.trained_transitions, fields["trained"])
-        if group == 0 and "reached" in fields:
-            self.reached[part] = fields["reached"]
+        if group == 0:
+            self.course[part] = {name: fields[name] for name in COURSE if name in fields}
         if shared.parameters is not None and fields["round"]:
             shared.take(group, change, time.monotonic())
         elif shared.parameters is None and not fields["round"] and group == 0:
@@ -125,10 +127,9 @@ class Fuser:
         if shared.statistics.size:
             arrays["statistics"] = shared.statistics.copy()
         fields = {"part": part, "layout": self.layouts[part], "round": shared.round}
-        if part in self.reached:
-            fields["reached"] = self.reached[part]
         numbers = {str(group): number for group, number in shared.numbers.items()}
-        self.fused.publish(Message("fused", {**fields, "numbers": numbers}, arrays))
+        course = self.course.get(part, {})
+        self.fused.publish(Message("fused", {**fields, **course, "numbers": numbers}, arrays))
 
     def tell(self) -> None:
         """Report the rows of the groups."""

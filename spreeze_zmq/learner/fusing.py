@@ -105,7 +105,7 @@ class Fusion:
         self._sent = None if holds_ours or self._sent is None else self._sent.moved(move)
         self._model.shift(move)
         reached = fields.get("reached", {})
-        self._half.follow(reached)
+        self._half.go_on(reached, fields.get("shares", ()))
         self._half.run_env_steps = max(self._half.run_env_steps, int(reached.get("env_steps", 0)))
         if self._base is None:
             log.info("goes on from the fused model of round %d", fields["round"])
@@ -135,7 +135,7 @@ class Fusion:
             "stepped": self._model.num_stepped,
             "env_steps": counts.env_steps,
             "trained": counts.trained,
-            **({} if self._groups.number else {"reached": reached}),
+            **({} if self._groups.number else {"reached": reached, "shares": self._half.shares()}),
         }
         arrays: dict[str, NDArray[Any]] = {"change": change.parameters.copy()}
         if change.statistics.size:

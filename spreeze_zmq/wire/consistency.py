@@ -92,7 +92,10 @@ def check_critic(fields: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def check_model(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """What a group has learned must be finite, and no more of it stepped than there is."""
+    """What a group has learned must be finite, no more of it stepped than there is, and its shares as in
+    :func:`_check_shares`.
+    """
+    _check_shares("model", fields)
     check_weights("model", arrays, ("change",))
     _check_statistics("model", arrays)
     if fields["stepped"] > arrays["change"].size:
@@ -101,9 +104,26 @@ def check_model(fields: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def check_fused(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """All numbers must be finite."""
+    """All numbers must be finite, and its shares as in :func:`_check_shares`."""
+    _check_shares("fused", fields)
     check_weights("fused", arrays, ("parameters",))
     _check_statistics("fused", arrays)
+
+
+def _check_shares(kind: str, fields: Mapping[str, Any]) -> None:
+    """Each must be of one schedule: its first and last value, its shape, and how far it is, from 0 to 1."""
+    shares = fields.get("shares", [])
+    if not isinstance(shares, list) or not all(map(_is_share, shares)):
+        raise WireError(
+            "wrong_field_type",
+            f"{kind}.shares is {shares!r:.60}, expected a list of [first, last, shape, share from 0 to 1]",
+        )
+
+
+def _is_share(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 4 or not isinstance(value[2], str):
+        return False
+    return all(type(value[place]) in (int, float) for place in (0, 1, 3)) and 0 <= value[3] <= 1
 
 
 def _check_statistics(kind: str, arrays: Arrays) -> None:

@@ -73,13 +73,13 @@ KINDS: dict[str, KindSpec] = {
     "model": KindSpec(
         _fields(
             "group: count, part: text, layout: text, round: count, number: count, stepped: count, "
-            "env_steps: count, trained: count, life: count?, reached: numbers?"
+            "env_steps: count, trained: count, life: count?, reached: numbers?, shares: any?"
         ),
         {"change": _PARAMETERS, "statistics": _STATISTICS},
         cross_check=check_model,
     ),
     "fused": KindSpec(
-        _fields("part: text, layout: text, round: count, numbers: counts, reached: numbers?"),
+        _fields("part: text, layout: text, round: count, numbers: counts, reached: numbers?, shares: any?"),
         {"parameters": _PARAMETERS, "statistics": _STATISTICS},
         retained=True,
         retained_by=("part",),

@@ -12,7 +12,7 @@ from spreeze_zmq.components.fuser.__main__ import Fuser
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.observations import RunningStatistics
-from spreeze_zmq.base.errors import Diverged
+from spreeze_zmq.base.errors import Diverged, WireError
 from spreeze_zmq.learner import fusing
 from spreeze_zmq.learner.experience import Counts
 from spreeze_zmq.learner.fusing import Fusion
@@ -21,7 +21,8 @@ from spreeze_zmq.plan.groups import plan_of_member
 from spreeze_zmq.plan.roles import BINDING_END, OTHER_END
 from spreeze_zmq.replay import RewardScale
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.wire import channels
+from spreeze_zmq.wire import channels, encode
+from tests.protocol.golden_messages import MESSAGES
 from tests.unit.algorithms.shipped import BOX, transitions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -182,6 +183,27 @@ def test_a_schedule_is_in_every_group_where_it_is_in_the_run(tmp_path):
         rates = [float(group.half.learning_rate) for group in world.groups]
     channels.terminate()
     assert rates == pytest.approx([1e-5, 1e-5])
+
+
+def test_a_schedule_that_the_run_has_gone_on_with_is_there_in_every_group(tmp_path):
+    """Its end is later than when it was begun: group 0 does not go back, so no other group does."""
+    rate = "algorithm.learning_rate={from=1e-3, to=1e-5}"
+    with contextlib.closing(World(tmp_path / "run", rate, "run.stop.env_steps=200000")) as world:
+        first, second = world.groups
+        first.half.go_on({"env_steps": 100_000, "run": 0.5}, [[1e-3, 1e-5, "linear", 1.0]])
+        world.until(lambda: second.fusion._base is not None and first.fusion._base is not None)
+        rates = [float(group.half.learning_rate) for group in world.groups]
+    channels.terminate()
+    assert rates == pytest.approx([1e-5, 1e-5])
+
+
+@pytest.mark.parametrize("shares", [0, [0.5], [[1e-3, 1e-5, "linear"]], [[1e-3, 1e-5, "linear", 1.5]]])
+@pytest.mark.parametrize("kind", ["model", "fused"])
+def test_shares_that_are_none_are_refused(kind, shares):
+    """And name what came."""
+    message = MESSAGES[kind]
+    with pytest.raises(WireError, match=rf"{kind}\.shares is .*, expected a list of \[first, last, shape"):
+        encode(message._replace(fields={**message.fields, "shares": shares}))
 
 
 def test_a_lost_group_comes_back_with_the_fused_model(world):
