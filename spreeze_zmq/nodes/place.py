@@ -125,11 +125,10 @@ class Place:
             versions.raise_to(start.get("policy_version", 0))
             versions.close()  # where it is published elsewhere such a file would stay as it is
         if role in LEARNERS:
-            kept = self._kept.setdefault(role, -1)
-            if kept < 0:
-                kept = self._kept[role] = kept_memory.create(role)
-            environment |= {**KEEP_FREED_MEMORY, kept_memory.VARIABLE: str(kept)}
-            descriptors = (kept,)
+            if role not in self._kept:
+                self._kept[role] = kept_memory.create(role)
+            environment |= {**KEEP_FREED_MEMORY, kept_memory.VARIABLE: str(self._kept[role])}
+            descriptors = (self._kept[role],)
         return ProcessSpec(
             name=name,
             command=(*component.command, str(self.folder.run_file), index),

@@ -72,6 +72,23 @@ def test_a_machine_whose_disk_is_full_says_what_chooses_another(machine, monkeyp
     assert ended.fields["log"].endswith("choose a folder on another disk with XDG_RUNTIME_DIR\n")
 
 
+def test_a_learner_that_finds_no_file_for_its_memory_may_start_later(machine, monkeypatch):
+    """And its machine leaves the run as any other: its folder is gone."""
+    place, start = machine("placement.critic_learner=node"), {**START, "name": "critic_learner-0"}
+
+    def full(name):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("spreeze_zmq.base.kept_memory.create", full)
+        with pytest.raises(OSError, match="Too many open files"):
+            place.spec(start)
+    place.close()
+    assert not place.sockets.path.exists()
+    place = machine("placement.critic_learner=node")
+    assert len(place.spec(start).descriptors) == 1
+
+
 def test_a_name_is_refused_where_no_file_is_left_for_its_lock(monkeypatch):
     """No further name would have one, and they never end."""
     sockets = SocketFolder.create("leases")
