@@ -97,6 +97,7 @@ class Hearing:
         is_new = known is None or known.incarnation != message.incarnation or not known.ready
         self.record.take_hello(message.sender, message.incarnation, message.fields, now_s)
         if is_new:
+            self.record.refusals.begin(message.sender, now_s)
             self.helm.welcome(message.fields["role"], now_s)
 
     def on_report(self, message: Message, now_s: float) -> None:

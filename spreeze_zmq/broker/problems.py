@@ -89,6 +89,10 @@ class Refused:
         self.count = min(self.count + new, MAX_COUNT - 1)
         self._last_s = now_s if new else self._last_s
 
+    def begin(self, now_s: float) -> None:
+        """A new life of the sender begins, which may send what is accepted: its own messages count."""
+        self._count_since, self._since_s = self.count, now_s
+
     def row(self, now_s: float) -> Refused:
         """Itself, with ``stuck`` and ``line`` as they are now."""
         self.stuck = self._is_stuck(now_s)
@@ -166,6 +170,12 @@ class RefusalRecord:
                 refused.shown = refused.count
                 news.append(refused)
         return news
+
+    def begin(self, sender: str, now_s: float) -> None:
+        """Note that a new life of a sender begins."""
+        for one in self._refused.values():
+            if one.sender == sender:
+                one.begin(now_s)
 
     def _has_room(self, word: str) -> bool:
         """Whether there is a place for one more row: a thousand processes that are silent, or whose rollouts

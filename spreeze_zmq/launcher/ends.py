@@ -105,22 +105,29 @@ class Ends:
         self._edits.look({name: pid for name, pid in pids.items() if not (away and away.nodes.holds(name))})
 
     def on_stuck(self, row: Mapping[str, Any]) -> None:
-        """End the run for a process of ours of which nothing gets through, by its row of the refusals."""
-        name = row["sender"]
-        if name in self._crew.supervisor.names() and not self._outcome.stop_reason and not is_observer(name):
-            self._outcome.give_up(row["line"], last_word=row["line"])
-            self.fail(name, row["line"].removeprefix(f"{name}: "))
-            self._tell("stop_request", reason=self._outcome.stop_reason)
+        """End the run for a process of ours of which nothing gets through, by its row of the refusals; where
+        the run goes on without its machine, turn that out.
+        """
+        name, line = row["sender"], row["line"]
+        if name not in self._crew.supervisor.names() or self._outcome.stop_reason or is_observer(name):
+            return
+        self.fail(name, line.removeprefix(f"{name}: "))
+        if self._lending is not None and self._lending.may_lose(name):
+            self._lending.turn_out(name, line)
+            return
+        self._outcome.give_up(line, last_word=line)
+        self._tell("stop_request", reason=line)
 
     def on_late(self, name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Kill a process that has missed a deadline, so that it is restarted; a stuck one ends the run.
+        """Kill a process that has missed a deadline, so that it is restarted; see to a stuck one instead.
 
         Args:
-            name: of the process.
+            name: of the process; nothing is late of one that is gone with its machine.
             process: its row in the broker's status; empty where it has none.
             status: of the broker.
         """
-        if not (what := self._crew.deadlines.missed(name, process)):
+        is_there = name in self._crew.supervisor.names()
+        if not (what := is_there and self._crew.deadlines.missed(name, process)):
             return
         if stuck := [row for row in mistakes(status) if row["stuck"] and row["sender"] == name]:
             self.on_stuck(stuck[0])

@@ -41,6 +41,25 @@ def heard(tmp_path):
         yield hear
 
 
+def test_a_new_life_is_not_stuck_by_what_was_refused_of_the_last_one(heard):
+    """It says so by its hello, once."""
+    refused = {"sender": "sampler-0", "kind": "policy", "word": "wrong_dtype", "first": "", "good": 0}
+    refusals = heard.record.refusals
+
+    def take(now_s, count):
+        """Whether it is stuck once so many have been refused."""
+        refusals.take("sampler-1", [{**refused, "count": count}], now_s)
+        return refusals.rows(now_s)[0].stuck
+
+    refusals._patience_s = lambda *about: 1.5
+    assert not take(-9.0, 1)
+    assert take(0.5, 9)
+    for count in (10, 12):
+        heard(MESSAGES["hello"])
+        assert not take(1.0, count)
+    assert take(3.0, 15)
+
+
 @pytest.mark.parametrize(
     ("message", "when"),
     [

@@ -49,6 +49,18 @@ def test_who_gets_nothing_through_for_long_is_stuck():
     assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), word="wrong_kind")
 
 
+def test_the_next_life_of_a_sender_is_not_stuck_by_what_the_last_one_sent():
+    """Its name may be that of a process on another machine by now."""
+    record = RefusalRecord()
+    for now_s, count in ((0.0, 1), (2.0, 5)):
+        record.take("c-0", [row(count, 0)], now_s)
+    assert record.rows(60.0)[0].stuck
+    record.begin("sampler-0", 61.0)
+    for now_s, count, expected in ((61.5, 6, False), (62.0, 9, False), (63.0, 12, True)):
+        record.take("c-0", [row(count, 0)], now_s)
+        assert (record.rows(now_s)[0].stuck, record.rows(now_s)[0].count) == (expected, count)
+
+
 @pytest.mark.parametrize(
     ("taker", "sender", "kind", "ends_s"),
     [

@@ -94,3 +94,29 @@ def test_a_name_fails_on_its_next_machine_as_on_any(tmp_path):
     assert world.outcome.gave_up
     assert world.outcome.stop_reason.startswith("actor_learner-0 ")
     assert world.outcome.input_fault[0] == "actor_learner-0"
+
+
+@pytest.mark.parametrize("way", ["on_stuck", "on_late"])
+def test_a_machine_is_turned_out_whose_sampler_gets_nothing_through(tmp_path, way):
+    """Its other processes are gone with it, and late no more; a learner's own such messages end the run."""
+    world = World(tmp_path)
+    world.joined("desk3", {"sampler-8": 3, "sampler-9": 3})
+    world.joined("desk4", {"actor_learner-0": 3})
+    ends = world.ends
+    ends._crew.deadlines.missed = lambda name, process: "has not reported for 20 s"
+    row = {"taker": "critic_learner-0", "kind": "rollout", "word": "wrong_dtype", "count": 9, "stuck": True}
+    rows = [
+        {**row, "sender": name, "line": f"{name}: critic_learner-0 refused 9 rollouts"}
+        for name in ("sampler-8", "sampler-9")
+    ]
+    for stuck in rows:
+        if way == "on_stuck":
+            ends.on_stuck(stuck)
+        else:
+            ends.on_late(stuck["sender"], {}, {"refusals": rows})
+    assert (world.verdict, list(world.nodes.lent)) == ((False, "", None), ["desk4"])
+    assert [name for name, _ in world.outcome.failures] == ["sampler-8"]
+    assert any("desk3" in note for note in world.notes)
+    ends.on_stuck({**rows[0], "sender": "actor_learner-0", "line": "actor_learner-0: refused"})
+    assert world.verdict == (True, "actor_learner-0: refused", None)
+    assert list(world.nodes.lent) == ["desk4"]
