@@ -12,8 +12,9 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.versions import VersionFile, newest_version
 
-#: Most streams whose positions or limits fit in a header of 64 KiB, beside a policy's description.
-MOST_LIMITED = 1400
+#: Most streams whose positions or limits fit in a header of 64 KiB, beside a policy's description, and the
+#: longest name of one: ``sampler-INDEX/INCARNATION``.
+MOST_LIMITED, LONGEST_STREAM = 1400, 32
 
 
 class Versions:
@@ -162,13 +163,15 @@ class CollectionLimits:
 def fitting(taken: Mapping[str, int]) -> dict[str, int]:
     """As many of these positions by stream as fit in a header, the newest lives of the newest streams.
 
-    A restarted sampler has another stream, and the one before it needs no limit.
+    A restarted sampler has another stream, and the one before it needs no limit; nor does what is no
+    sampler's.
 
     Args:
         taken: the newest last.
     """
+    taken = {stream: position for stream, position in taken.items() if len(stream) <= LONGEST_STREAM}
     if len(taken) < MOST_LIMITED:
-        return dict(taken)
+        return taken
     newest: dict[str, str] = {}
     for stream in reversed(list(taken)):
         newest.setdefault(stream.rpartition("/")[0], stream)

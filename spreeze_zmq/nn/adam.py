@@ -94,7 +94,7 @@ class Adam:
         return self._stated[0]
 
     def restore_rate(self, rate: float, stated: float) -> None:
-        """Go on with a step size that :meth:`multiply_rate` had made of a stated one, until another is set."""
+        """Go on with a step size that :meth:`multiply_rate` had made of a stated one until another is set."""
         self.moving = True
         self._stated[0], self.numbers[0] = stated, rate
 

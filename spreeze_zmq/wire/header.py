@@ -26,6 +26,8 @@ MAX_MESSAGE_BYTES = 1 << 31
 MAX_ARRAYS = 64
 #: Most entries of one list or map in a header: a forged length must not make the reader allocate memory.
 MAX_ENTRIES = 4096
+#: Longest name of a sender, in bytes: reports and limits of collection list many.
+MAX_SENDER_BYTES = 100
 #: Longest quotation of a name in a refused header, in characters.
 MAX_CLAIM = 40
 #: How many heads are cached, two for each process of a large run, and the longest head that is.
@@ -230,6 +232,8 @@ def _head(entries: Mapping[str, Any]) -> Head:
         raise WireError("unknown_version", f"protocol {version}, this end speaks {PROTOCOL_VERSION}")
     _check_types(entries, _HEAD_TYPES)
     kind, incarnation, described = entries["kind"], entries["incarnation"], entries["arrays"]
+    if (num_bytes := len(entries["sender"].encode())) > MAX_SENDER_BYTES:
+        raise WireError("wrong_key_type", f"'sender' has {num_bytes} bytes, at most {MAX_SENDER_BYTES}")
     if not 0 <= incarnation < MAX_COUNT:
         raise WireError("wrong_key_type", "'incarnation' is outside [0, 2**53)")
     spec = KINDS.get(kind)

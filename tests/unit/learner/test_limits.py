@@ -6,7 +6,7 @@ from math import ceil, floor
 
 import pytest
 
-from spreeze_zmq.learner.lag import MOST_LIMITED, CollectionLimits, Versions, fitting
+from spreeze_zmq.learner.lag import LONGEST_STREAM, MOST_LIMITED, CollectionLimits, Versions, fitting
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
 from spreeze_zmq.wire.header import MAX_HEADER_BYTES
@@ -55,6 +55,15 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
     assert not bounded.used_up(taken)
     restarted = {**streams(1000, life=1), **streams(1000)}
     assert list(fitting(restarted)) == list(streams(1000))
+
+
+def test_streams_of_no_sampler_take_no_place_in_a_header(bounded):
+    """Anybody may send rollouts in any name; the longest that travel would fill it."""
+    forged = {f"{index:0>100}/{INCARNATION}": 2**33 for index in range(MOST_LIMITED)}
+    limits = bounded.collect_until(forged | streams(3), Versions())
+    assert list(limits) == list(streams(3))
+    assert len(max(limits, key=len)) <= LONGEST_STREAM - 2
+    assert header_bytes(fitting(forged | streams(MOST_LIMITED))) < MAX_HEADER_BYTES - 4096
 
 
 def test_a_sampler_that_was_started_thousands_of_times_is_limited_as_ever(bounded):

@@ -154,6 +154,8 @@ def test_unknown_fields_arrays_and_header_keys_are_let_through():
         ([packed(kind=7), BODY], "wrong_key_type"),
         ([packed(kind="crtic"), BODY], "unknown_kind"),
         ([packed(sender=b"x"), BODY], "wrong_key_type"),
+        ([packed(sender="x" * 101), BODY], "wrong_key_type"),
+        ([packed(sender="é" * 51), BODY], "wrong_key_type"),
         ([packed(incarnation=-1), BODY], "wrong_key_type"),
         ([packed(incarnation=2**53), BODY], "wrong_key_type"),
         ([packed(sequence=2**63), BODY], "wrong_key_type"),
