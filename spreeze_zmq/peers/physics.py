@@ -95,7 +95,8 @@ def begins_alike(spec: EnvironmentSpec, num_episodes: int) -> bool:
     """Whether two of so many episodes of the environment, made here, begin alike. Raises NotSeen: it cannot
     be made, or takes too long.
     """
-    begun, until_s = set(), time.monotonic() + PLAYED_S
+    begun: set[bytes] = set()
+    until_s = time.monotonic() + PLAYED_S
     with made_here(spec, TOGETHER) as batch:
         while len(begun) < num_episodes:
             first, _ = batch.reset(seed=len(begun))
