@@ -10,7 +10,7 @@ from typing import Any
 from spreeze_zmq.base.rollout import Rollout
 
 #: Most streams that an account keeps, and most that one report lists.
-MOST_STREAMS, REPORTED_STREAMS = 4096, 200
+MOST_STREAMS, REPORTED_STREAMS = 4096, 150
 #: Of them, those that nothing was taken of: who sends only what is refused takes no place of a sampler's.
 MOST_UNTAKEN = 1024
 #: Upper bound of the size of a lost rollout, as a multiple of the rollout that follows it.

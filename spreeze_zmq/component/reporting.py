@@ -16,6 +16,8 @@ from spreeze_zmq.wire import channels
 
 #: Time between two reports.
 REPORT_INTERVAL_S = 0.5
+#: Bytes of all examples of refused messages in a report, which has one header for all that it says.
+MOST_EXAMPLES = 8192
 #: A ``hello`` is on its way for less time than this.
 UNHEARD_S = 2.0
 
@@ -81,10 +83,19 @@ class Reporting:
             "clock_s": dict(self.waits.clock_s),
             "counters": counters,
             "gauges": {},
-            "refused": [row for channel in self._channels.values() for row in channel.refusals.rows()],
+            "refused": self._refused(),
             "waiting_for": self._owed(),
             **figures,
         }
+
+    def _refused(self) -> list[dict[str, Any]]:
+        """What each channel has refused; the first ones with an example."""
+        rows = [row for channel in self._channels.values() for row in channel.refusals.rows()]
+        room = MOST_EXAMPLES
+        for row in rows:
+            room -= len(row["first"].encode())
+            row["first"] = row["first"] if room >= 0 else ""
+        return rows
 
     def _is_unheard(self, status: Mapping[str, Any]) -> bool:
         """Whether a broker knows this process, and not that it is ready, some time after its ``hello``: that

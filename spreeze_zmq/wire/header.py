@@ -27,7 +27,7 @@ MAX_ARRAYS = 64
 #: Most entries of one list or map in a header: a forged length must not make the reader allocate memory.
 MAX_ENTRIES = 4096
 #: Longest name of a sender, in bytes: reports and limits of collection list many.
-MAX_SENDER_BYTES = 100
+MAX_SENDER_BYTES = 64
 #: Longest quotation of a name in a refused header, in characters.
 MAX_CLAIM = 40
 #: How many heads are cached, two for each process of a large run, and the longest head that is.

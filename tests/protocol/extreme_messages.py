@@ -37,7 +37,7 @@ EXTREMES = {
 }
 #: Texts that are the name of no process, and some of no file.
 ODD_NAMES = (
-    *("", "a\0b", "x" * 300, "w" * 100, "y" * 60_000, "é" * 200, "../..", "/", "sampler-0/../x"),
+    *("", "a\0b", "x" * 300, "w" * 64, "y" * 60_000, "é" * 200, "../..", "/", "sampler-0/../x"),
     *("\x1b[2J", "sampler-0\0", f"{'z' * 300}-0"),
 )
 

@@ -12,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.broker.learning_figures import GAUGES_KEPT
+from spreeze_zmq.broker.receipts import MOST_UNTAKEN, REPORTED_STREAMS
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message, encode
+from spreeze_zmq.wire.channels.refusals import LONGEST_EXAMPLE, MOST_REFUSALS
+from spreeze_zmq.wire.header import MAX_SENDER_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +228,25 @@ def test_no_number_sizes_what_a_learner_does(learners, kind):
             continue
         with costing_little(message), suppress(WireError):
             say_to_learners(*learners[:2], heard)
+
+
+def test_no_report_outgrows_its_header(houses):
+    """What others send is told in it: the longest names of most streams, and examples of every channel, in
+    characters of four bytes.
+    """
+    learner = Learner(houses("pendulum", "algorithm.hidden_sizes=[8]").component("actor_learner"))
+    name, long = f"{{:0>{MAX_SENDER_BYTES}}}", "\U0001f600" * LONGEST_EXAMPLE
+    for number in range(MOST_UNTAKEN):
+        stream = f"{name.format(number)}/{2**53 - 1 - number}"
+        learner.experience.intake.receipts.refuse(stream, 2**53, 2**24, sure=True)
+    for channel in learner.component._channels.values():
+        for number in range(2 * MOST_REFUSALS):
+            error = WireError("stale" if number % 2 else "wrong_field_type", long)
+            channel.refusals.refuse(error, name.format(number), "learner_failure")
+    gauges = {f"policy_gradient_norm_{number}": 1 / 3 for number in range(GAUGES_KEPT)}
+    learner.component.figures["gauges"] = lambda: gauges
+    reports = learner.component._reports()
+    assert len(reports) > MOST_UNTAKEN / REPORTED_STREAMS
+    for fields in reports:
+        assert len(fields["taken"]) == REPORTED_STREAMS
+        encode(Message("report", fields, {}, learner.component.name, 2**53 - 1))

@@ -227,9 +227,9 @@ def test_what_cannot_be_read_is_refused_and_not_in_flight():
 
 
 def test_reports_list_every_stream_that_has_changed_and_in_time_those_of_a_lost_report():
-    """Of a thousand streams, two hundred at a time; nothing is listed twice before all were listed once."""
-    receipts, account = Receipts(), SampleAccount()
-    for index in range(1000):
+    """So many of five times as many at a time; nothing is listed twice before all were listed once."""
+    receipts, account, number = Receipts(), SampleAccount(), 5 * REPORTED_STREAMS
+    for index in range(number):
         receipts.take(rollout(10, f"sampler-{index}"))
         account.report_pushed(f"sampler-{index}/1", 10)
     lost = receipts.to_dict()
@@ -238,13 +238,13 @@ def test_reports_list_every_stream_that_has_changed_and_in_time_those_of_a_lost_
         listed.append(receipts.to_dict())
         account.report_taken("critic_learner-0/7", listed[-1])
     assert [len(report) for report in (lost, *listed)] == [REPORTED_STREAMS] * 5
-    assert len({name for report in (lost, *listed) for name in report}) == 1000
-    assert account.totals() == samples(10_000, 8000, 0, 2000)
-    receipts.take(rollout(20, "sampler-999"))
-    account.report_pushed("sampler-999/1", 20)
+    assert len({name for report in (lost, *listed) for name in report}) == number
+    assert account.totals() == samples(10 * number, 8 * number, 0, 2 * number)
+    receipts.take(rollout(20, "sampler-9"))
+    account.report_pushed("sampler-9/1", 20)
     account.report_taken("critic_learner-0/7", receipts.to_dict())
     account.report_taken("critic_learner-0/7", receipts.to_dict())
-    assert account.totals() == samples(10_010, 10_010, 0, 0)
+    assert account.totals() == samples(10 * number + 10, 10 * number + 10, 0, 0)
 
 
 def test_what_a_dropped_report_listed_is_listed_again():

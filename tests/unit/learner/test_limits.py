@@ -59,7 +59,7 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
 
 def test_streams_of_no_sampler_take_no_place_in_a_header(bounded):
     """Anybody may send rollouts in any name; the longest that travel would fill it."""
-    forged = {f"{index:0>100}/{INCARNATION}": 2**33 for index in range(MOST_LIMITED)}
+    forged = {f"{index:0>64}/{INCARNATION}": 2**33 for index in range(MOST_LIMITED)}
     limits = bounded.collect_until(forged | streams(3), Versions())
     assert list(limits) == list(streams(3))
     assert len(max(limits, key=len)) <= LONGEST_STREAM - 2
