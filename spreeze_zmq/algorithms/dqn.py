@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declarations import Loss, Networks
+from spreeze_zmq.algorithms.distributional import DistributionalOptions
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values, legal
 from spreeze_zmq.algorithms.encoders import (
     EncoderOptions,
@@ -24,7 +25,7 @@ from spreeze_zmq.algorithms.encoders import (
     encoder,
     shifted,
 )
-from spreeze_zmq.algorithms.options import DistributionalOptions, ReplayOptions
+from spreeze_zmq.algorithms.options import ReplayOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions, steps_of
 from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.declarations import Loss
+from spreeze_zmq.algorithms.distributional import DistributionalOptions
 from spreeze_zmq.algorithms.encoders import EncoderOptions
-from spreeze_zmq.algorithms.options import DistributionalOptions
 from spreeze_zmq.algorithms.sequences import SequenceOptions, Sequences, Steps
 from spreeze_zmq.algorithms.shared_encoder import SharedEncoderOptions
 from spreeze_zmq.base.schema import option, with_default

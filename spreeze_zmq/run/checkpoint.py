@@ -8,6 +8,7 @@ CHECKPOINTS/<id>/                ids sort by the numbers in their names, the new
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -211,14 +212,11 @@ def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
     The newest complete one always stays, and so do newer folders, which may still be written. File sizes
     decide whether a checkpoint is complete: reading the parts would slow the learners.
     """
-    kept = 0
-    deleted: list[Path] = []
+    kept, deleted = 0, list[Path]()
     for folder in _newest_first(checkpoints):
-        try:
-            read_manifest(folder)
-            is_complete = True
-        except CheckpointError:
-            is_complete = False
+        is_complete = False
+        with contextlib.suppress(CheckpointError):
+            is_complete = bool(read_manifest(folder))
         if (is_complete and kept < max(keep, 1)) or kept == 0:
             kept += is_complete
             continue
@@ -230,9 +228,8 @@ def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
 
 
 def _newest_first(checkpoints: Path) -> list[Path]:
-    if not checkpoints.is_dir():
-        return []
-    return sorted((path for path in checkpoints.iterdir() if path.is_dir()), key=_place, reverse=True)
+    folders = (path for path in checkpoints.iterdir() if path.is_dir()) if checkpoints.is_dir() else ()
+    return sorted(folders, key=_place, reverse=True)
 
 
 def _place(folder: Path) -> tuple[list[int], str]:
@@ -290,10 +287,8 @@ def _crc32(path: Path) -> int:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that even a power failure leaves the whole file or none.
-
-    Raises:
-        CheckpointError: the disk is full, or the folder cannot be written.
+    """Write a file so that even a power failure leaves the whole file or none. Raises CheckpointError: the
+    disk is full, or the folder cannot be written.
     """
     try:
         make_folder(path.parent, parents=True)
