@@ -152,7 +152,7 @@ def idle_learners(peers: Peers, exact: Message, at: int, size: int) -> None:
     peers.holding = experience = {name for name in peers.ends if name.startswith("experience.")}
     publish_policy(peers, 6, exact)
     peers.mark("holding")
-    slow_s = 3 * peers.patience_s  # small rollouts fill the kernel's buffer slowly
+    slow_s = 6 * peers.patience_s  # small rollouts fill the kernel's buffer slowly, on busy cores more so
     peers.until("C3", "an end of pushing while no learner takes", lambda: pushes_no_more(peers), slow_s)
     peers.mark("held")
     peers.wait(2.0)

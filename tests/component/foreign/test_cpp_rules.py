@@ -169,7 +169,7 @@ def test_a_build_leaves_its_folder_whatever_is_built_meanwhile(tmp_path, monkeyp
 def test_a_program_that_may_not_run_is_one_line(tmp_path, monkeypatch, capsys):
     """In a cache on a disk that runs none, and with the exit code of bad input."""
     (tmp_path / "program").write_bytes(ELF)
-    monkeypatch.setattr(program, "built", lambda: tmp_path / "program")
+    monkeypatch.setattr(program, "built", lambda **how: tmp_path / "program")
     with pytest.raises(SystemExit) as left:
         program.main(["run.json", "0"])
     assert left.value.code == 2
