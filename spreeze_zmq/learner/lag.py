@@ -169,7 +169,7 @@ def fitting(taken: Mapping[str, int]) -> dict[str, int]:
     Args:
         taken: the newest last.
     """
-    taken = {stream: position for stream, position in taken.items() if len(stream) <= LONGEST_STREAM}
+    taken = {each: at for each, at in taken.items() if len(each) <= LONGEST_STREAM and each.isascii()}
     if len(taken) < MOST_LIMITED:
         return taken
     newest: dict[str, str] = {}

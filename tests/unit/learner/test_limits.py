@@ -9,7 +9,7 @@ import pytest
 from spreeze_zmq.learner.lag import LONGEST_STREAM, MOST_LIMITED, CollectionLimits, Versions, fitting
 from spreeze_zmq.plan import topology
 from spreeze_zmq.wire import Message, encode
-from spreeze_zmq.wire.header import MAX_HEADER_BYTES
+from spreeze_zmq.wire.header import MAX_HEADER_BYTES, MAX_SENDER_BYTES
 
 INCARNATION = 2**53 - 1
 
@@ -57,9 +57,10 @@ def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
     assert list(fitting(restarted)) == list(streams(1000))
 
 
-def test_streams_of_no_sampler_take_no_place_in_a_header(bounded):
-    """Anybody may send rollouts in any name; the longest that travel would fill it."""
-    forged = {f"{index:0>64}/{INCARNATION}": 2**33 for index in range(MOST_LIMITED)}
+@pytest.mark.parametrize(("letter", "size"), [("0", MAX_SENDER_BYTES), ("\U0001f600", 15)])
+def test_streams_of_no_sampler_take_no_place_in_a_header(bounded, letter, size):
+    """Anybody may send rollouts in any name; long ones would fill it, in letters or in bytes alone."""
+    forged = {f"{index:{letter}>{size}}/{INCARNATION}": 2**33 for index in range(MOST_LIMITED)}
     limits = bounded.collect_until(forged | streams(3), Versions())
     assert list(limits) == list(streams(3))
     assert len(max(limits, key=len)) <= LONGEST_STREAM - 2
