@@ -14,6 +14,7 @@ from spreeze_zmq.peers.cast import LIFE, Cast, work_done
 from spreeze_zmq.peers.every_role import (
     INDEX,
     end,
+    hear_out,
     repeated_to_who_comes_late,
     rival_of,
     start_with_another_format,
@@ -110,6 +111,7 @@ def code_of_a_usurper(peers: Peers) -> int | None:
     peers.wait(peers.about.start_timeout_s, lambda: usurper.ended)
     code = usurper.process.poll()
     usurper.kill()
+    hear_out(peers)
     peers.heard = [h for h in peers.heard if h.message.sender != f"{BROKER}-{INDEX + 1}"]
     return code
 
@@ -140,7 +142,7 @@ def govern(peers: Peers) -> None:
 def begin_run(peers: Peers) -> Cast:
     """Its processes come, and one leaves."""
     cast = Cast(peers)
-    cast.launcher.say("workers", role=SAMPLER, count=2, reason="as the topology says")
+    cast.tell_workers(SAMPLER, 2)
     for name in (*PUSHED, f"{EVALUATOR}-0", *(f"{role}-0" for role in peers.plan.learning.learners)):
         cast.join(name)
     work_done(cast, RECEIVED, samplers=PUSHED)

@@ -58,7 +58,7 @@ class Cast:
     def __init__(self, peers: Peers) -> None:
         self.peers, self.launcher = peers, Voice(peers, LAUNCHER)
         self.voices: dict[str, Voice] = {}
-        self._next_s, self._broker = 0.0, 0
+        self._next_s, self._broker, self._workers = 0.0, 0, dict[str, int]()
         peers.meanwhile = self.speak
 
     def join(self, name: str) -> Voice:
@@ -71,12 +71,22 @@ class Cast:
         """A process says bye."""
         self.voices.pop(name).report("bye", reason="told to")
 
+    def tell_workers(self, role: str, count: int) -> None:
+        """The launcher says how many processes of a role there are."""
+        self._workers[role] = count
+        self.launcher.say("workers", role=role, count=count, reason="as the topology says")
+
     def speak(self) -> None:
-        """Send the reports that are due; who hears of another broker says hello again."""
+        """Send the reports that are due; who hears of another broker says hello again, and the launcher what
+        the last one may not have written down.
+        """
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + REPORT_S
         broker = next((h.message.incarnation for h in reversed(self.peers.heard) if h.channel == CONTROL), 0)
+        if self._broker and broker != self._broker:
+            for role, count in self._workers.items():
+                self.tell_workers(role, count)
         for voice in self.voices.values():
             if broker != self._broker:
                 voice.hello()

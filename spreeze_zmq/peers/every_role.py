@@ -178,15 +178,23 @@ def rival_of(peers: Peers) -> int | None:
     """The exit code of a second process of the same name, whose messages are then forgotten; None if it does
     not exit.
     """
+    known = {heard.message.incarnation for heard in peers.heard}
     rival = peers.start(INDEX)
     peers.lives.remove(rival)
     peers.wait(peers.about.start_timeout_s, lambda: rival.ended)
     code = rival.process.poll()
     rival.kill()
-    hellos = [m for m in peers.between("hello", None, "hello") if m.fields["pid"] == rival.process.pid]
-    others = {m.incarnation for m in hellos}
-    peers.heard = [heard for heard in peers.heard if heard.message.incarnation not in others]
+    hear_out(peers)
+    peers.heard = [heard for heard in peers.heard if heard.message.incarnation in known]
     return code
+
+
+def hear_out(peers: Peers) -> None:
+    """Receive what a process has said that is gone. So many looks, not seconds: neighbours may starve the
+    judge.
+    """
+    for _ in range(round(LAST_WORDS_S / SLICE_S)):
+        peers.pump(SLICE_S)
 
 
 def address_others(peers: Peers, life: Life) -> None:

@@ -17,13 +17,22 @@ from spreeze_zmq.peers.sampler_acts import UNUSABLE
 from spreeze_zmq.plan.roles import experience_of
 
 
-def _heeds_the_limit(peers: Peers) -> str:
+def _beyond_the_limit(peers: Peers) -> list[int]:
+    """``produced`` of each rollout that began beyond the limit."""
     limit, found = peers.note("limit"), rollouts(peers, "drawn", "limited")
-    beyond = [m.fields["produced"] for m in found if m.fields["produced"] - transitions(m) >= limit]
-    return expect(not beyond, f"{len(beyond)} rollouts begin beyond {limit} {beyond[-1:] or ''}")
+    return [m.fields["produced"] for m in found if m.fields["produced"] - transitions(m) >= limit]
+
+
+def _heeds_the_limit(peers: Peers) -> str:
+    beyond = _beyond_the_limit(peers)
+    return expect(
+        not beyond, f"{len(beyond)} rollouts begin beyond {peers.note('limit')} {beyond[-1:] or ''}"
+    )
 
 
 def _counts_as_starved(peers: Peers) -> str:
+    if _beyond_the_limit(peers):
+        raise NotSeen("it does not wait at the limit, see A5")
     found = peers.between("drawn", None, "report")
     starved_s = found[-1].fields["clock_s"].get("starved", 0.0) if found else 0.0
     return expect(starved_s > 0, f"clock_s.starved is {starved_s:.1f}")

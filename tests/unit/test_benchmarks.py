@@ -11,6 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # where a script finds what lies beside it
 
+import arrival
 import comparisons
 import first_look
 import held
@@ -247,3 +248,19 @@ def test_what_a_run_held_counts_from_its_last_fifth():
         "looks": 6,
     }
     assert held.held([(0, -200.0), (10, -100.0), (20, -105.0)])["worst_after"] == -105.0
+
+
+def test_a_table_of_arrivals_has_the_median_and_the_worst_of_each_tasks_seeds():
+    """Of a share that others took the worst is the greatest; a time before the first look is no figure."""
+    rows = {
+        ("hopper", 1): {"60 s": 2000.0, "of best": 0.9, "others": 0.01},
+        ("hopper", 2): {"60 s": None, "of best": 0.5, "others": 0.07},
+        ("hopper", 3): {"60 s": 1000.0, "of best": 0.8, "others": 0.02},
+        ("ant", 1): {"60 s": None, "of best": 1.0, "others": 0.0},
+    }
+    lines = arrival.table(rows).splitlines()
+    assert lines[0] == "| task | seed | 60 s | of best | others |"
+    assert "| hopper | 2 | - | 0.50 | 0.07 |" in lines
+    assert "| hopper | median | 1,500 | 0.80 | 0.02 |" in lines
+    assert "| hopper | worst | 1,000 | 0.50 | 0.07 |" in lines
+    assert "| ant | median | - | 1.00 | 0.00 |" in lines
