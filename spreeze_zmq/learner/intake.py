@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,10 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.broker.receipts import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
+from spreeze_zmq.envs.masks import allows
 from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, odd_choice, sent
 from spreeze_zmq.learner.lag import Published
+from spreeze_zmq.learner.turns import Turns
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.policy.legal import illegal
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
@@ -224,13 +225,23 @@ class Intake:
             return f"action is {action.dtype}, expected {expected}"
         if env.action_kind != "box" and ((action < 0) | (action >= np.asarray(env.action_sizes))).any():
             return f"action is {action.min()} to {action.max()}, expected 0 to below {list(env.action_sizes)}"
-        return "" if rollout.action_mask is None else self._illegal(action, rollout.action_mask)
+        return "" if rollout.action_mask is None else self._illegal(rollout, action, rollout.action_mask)
 
-    def _illegal(self, action: NDArray[Any], masks: NDArray[np.bool_]) -> str:
-        """The first action ``[T, N, ...]`` that its mask ``[T + 1, N, A]`` forbids; empty without one."""
-        if (place := illegal(action, masks[:-1], self.component.environment.action_sizes)) is None:
+    def _illegal(self, rollout: Rollout, action: NDArray[Any], masks: NDArray[np.bool_]) -> str:
+        """The first action ``[T, N, ...]`` that its mask ``[T + 1, N, A]`` forbids, or the array by which
+        none is legal where an episode goes on; empty if neither.
+        """
+        sizes = self.component.environment.action_sizes
+        if (place := illegal(action, masks[:-1], sizes)) is not None:
+            return f"action is {action[place].tolist()} at {list(place)}, which its action_mask forbids"
+        if not allows(masks[-1], sizes).all():
+            return "the last row of action_mask allows no action"
+        finals, index, terminated = rollout.final_action_mask, rollout.final_index, rollout.terminated
+        if finals is None or index is None or terminated is None:
             return ""
-        return f"action is {action[place].tolist()} at {list(place)}, which its action_mask forbids"
+        goes_on = ~terminated[tuple(index.T)]
+        odd = not allows(finals[goes_on], sizes).all()
+        return "final_action_mask allows no action where an episode is truncated" if odd else ""
 
     def _wrong_shape(self, rollout: Rollout) -> str:
         """Which array is missing or has a wrong shape or dtype; empty if none."""
@@ -249,50 +260,3 @@ class Intake:
             if form.entry == "obs" and array.dtype != dtype:
                 return f"{name} is {array.dtype}, expected {dtype}"
         return ""
-
-
-class Turns:
-    """Puts rollouts in a fixed order: the first of sampler-0, the first of sampler-1, ..., the second of
-    sampler-0, and so on. The limits of collection bound the number of rollouts that wait here.
-    """
-
-    def __init__(self, num_samplers: int) -> None:
-        self._waiting: dict[str, deque[Rollout]] = {f"{SAMPLER}-{i}": deque() for i in range(num_samplers)}
-        self._incarnations: dict[str, int] = {}
-        self._num_taken = 0
-
-    @property
-    def _queue(self) -> deque[Rollout]:
-        return self._waiting[f"{SAMPLER}-{self._num_taken % len(self._waiting)}"]
-
-    @property
-    def ready(self) -> bool:
-        """Whether the next rollout of the order has arrived; never where there are no samplers."""
-        return bool(self._waiting and self._queue)
-
-    @property
-    def has_heard_all(self) -> bool:
-        """Whether each sampler has sent a rollout."""
-        return self._incarnations.keys() == self._waiting.keys()
-
-    def put(self, rollout: Rollout) -> None:
-        """Add a rollout.
-
-        Raises:
-            WireError: its sampler is not part of the order, or has been restarted.
-        """
-        if rollout.sampler not in self._waiting:
-            raise WireError("misfit", f"{rollout.sampler} has no place in the fixed order")
-        if self._incarnations.setdefault(rollout.sampler, rollout.incarnation) != rollout.incarnation:
-            raise WireError("misfit", f"{rollout.sampler} has been restarted: the order of samples is lost")
-        self._waiting[rollout.sampler].append(rollout)
-
-    def next(self) -> Rollout:
-        """Remove and return the next rollout of the order."""
-        rollout = self._queue.popleft()
-        self._num_taken += 1
-        return rollout
-
-    def left(self) -> list[Rollout]:
-        """All rollouts that have not been taken."""
-        return [rollout for queue in self._waiting.values() for rollout in queue]

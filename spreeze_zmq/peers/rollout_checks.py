@@ -181,6 +181,10 @@ def _legal(peers: Peers) -> str:
         places = action.reshape(*masks[:-1].shape[:2], -1) + starts
         illegal = int((~np.take_along_axis(masks[:-1], places, 2)).any(2).sum())
         expect(not illegal, f"{illegal} of {transitions(message)} actions are illegal by their masks")
+        if (finals := message.arrays.get("final_action_mask")) is not None:
+            goes_on = ~message.arrays["terminated"][tuple(message.arrays["final_index"].T)]
+            empty = int((~allows(finals[goes_on], sizes)).sum())
+            expect(not empty, f"{empty} rows of final_action_mask allow no action, after truncations")
     return f"{len(found)} rollouts"
 
 

@@ -3,10 +3,12 @@
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spreeze_zmq import peers as conform
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.peers import evaluator, learner_acts
 from spreeze_zmq.peers.clauses import judge
 from spreeze_zmq.peers.every_role import begin_again
@@ -14,7 +16,9 @@ from spreeze_zmq.peers.peers import Peers, Stalled
 from spreeze_zmq.peers.policies import heads, rich_policy, unusable_policy
 from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.roles import experience_of
 from spreeze_zmq.wire import Message, encode
+from spreeze_zmq.wire.frames import rollout_message
 from tests.protocol.golden_messages import MESSAGES, REPORT
 
 
@@ -68,6 +72,25 @@ def test_versions_are_those_of_the_learner_that_publishes_the_policy(peers_of, o
     peers.open()
     peers.mark("begun")
     assert verdict(peers, "T2", stalled) == said
+
+
+@pytest.mark.parametrize(
+    ("allowed", "over", "said"),
+    [(True, "truncated", "kept"), (False, "truncated", "broken"), (False, "terminated", "kept")],
+)
+def test_the_mask_after_a_truncation_allows_an_action(peers_of, allowed, over, said):
+    """From there learners bootstrap; after a termination none need be legal."""
+    peers = peers_of("sampler", "cartpole", action_mask=True)
+    rollout = random_rollout(peers.plan.environment)
+    ended = np.zeros(rollout.truncated.shape, bool)
+    ended[1, 0] = True
+    finals = {"final_obs": rollout.obs[2, :1], "final_index": np.array([[1, 0]], np.int32)}
+    finals["final_action_mask"] = np.full((1, 2), allowed)
+    message = rollout_message(replace(rollout, sampler="sampler-0", **{over: ended}, **finals))
+    peers.hear(experience_of("critic_learner"), encode(message))
+    assert not peers.refusals
+    peers.mark("moved")
+    assert verdict(peers, "X17") == said
 
 
 @pytest.mark.parametrize("number", ["T6", "X1"])

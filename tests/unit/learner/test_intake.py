@@ -1,16 +1,20 @@
 """What the learners' loop is made of: the device, and the order of samples."""
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner import device as learner_device
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.device import prepare_device
-from spreeze_zmq.learner.intake import Turns
+from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.turns import Turns
 from spreeze_zmq.plan import topology
 
 
@@ -52,6 +56,36 @@ def test_without_samplers_no_rollout_is_due():
     assert not turns.ready
     assert turns.has_heard_all
     assert turns.left() == []
+
+
+@pytest.fixture(scope="module")
+def masked():
+    """A check of masks, and a rollout whose first environment is truncated in its second step."""
+    spec = replace(topology.load("cartpole").environment, action_mask=True)
+    intake = Intake.__new__(Intake)
+    intake.component = SimpleNamespace(environment=spec)
+    made = random_rollout(spec)
+    truncated = np.zeros(made.terminated.shape, bool)
+    truncated[1, 0] = True
+    finals = {"final_obs": made.obs[2, :1], "final_index": np.array([[1, 0]], np.int32)}
+    return intake, replace(
+        made, truncated=truncated, **finals, final_action_mask=np.ones((1, spec.num_choices), bool)
+    )
+
+
+def test_masks_by_which_no_action_is_legal_are_refused_where_an_episode_goes_on(masked):
+    """Its targets would be those of an action that no policy takes. After a termination none need be
+    legal.
+    """
+    intake, made = masked
+    none = np.zeros_like(made.final_action_mask)
+    last = made.action_mask.copy()
+    last[-1, 3] = False
+    assert not intake._wrong_action(made)
+    assert "last row of action_mask" in intake._wrong_action(replace(made, action_mask=last))
+    assert "final_action_mask" in intake._wrong_action(replace(made, final_action_mask=none))
+    over = replace(made, terminated=made.truncated, truncated=made.terminated)
+    assert not intake._wrong_action(replace(over, final_action_mask=none))
 
 
 def learner_on(device, *overrides, role="critic_learner"):
