@@ -18,6 +18,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import AlgorithmError, InputError
 from spreeze_zmq.learner.arithmetic import COUNTED_BATCH, MOST_COUNTED, flops_per_transition, rehearsed_size
 from spreeze_zmq.plan.devices import device_of
+from spreeze_zmq.plan.parts import DataPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import PART_OF
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
@@ -46,8 +47,17 @@ def own_replay_bytes(plan: Plan) -> dict[str, int]:
 
 def bytes_of_sources(plan: Plan) -> dict[str, int]:
     """Learner -> bytes of the replays of sources with a share, whatever its own has room for."""
-    shared = sum(source.transitions for source in plan.data.values() if source.share is not None)
-    return _bytes_of(plan, shared * plan.learning.rows_each)
+    shared = sum(rows_of(plan, source) for source in plan.data.values() if source.share is not None)
+    return _bytes_of(plan, shared)
+
+
+def rows_of(plan: Plan, source: DataPlan) -> int:
+    """The capacity of the replay of a source with a share: its transitions and those that relabelling makes
+    of them; of images, which a stack of frames shares, those before and after each episode, too.
+    """
+    images = plan.environment.obs_dtype == "uint8"
+    frames = (1 + plan.algorithm["frame_stack"]) * source.num_episodes if images else 0
+    return plan.learning.rows_each * source.transitions + frames
 
 
 def _bytes_of(plan: Plan, transitions: int) -> dict[str, int]:

@@ -14,6 +14,7 @@ from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
+from spreeze_zmq.learner.setup import rows_of
 from spreeze_zmq.replay import Mixture, NoRoom, ObservationReplay, Relabelling, Replay, replay_of
 
 log = logging.getLogger("spreeze")
@@ -44,7 +45,7 @@ class Sources:
         opened = {name: data.Dataset.open(Path(plan.path)) for name, plan in self._plans.items()}
         self._datasets = opened
         self._shared = {
-            name: self._replay(number, name, opened[name].num_episodes)
+            name: self._replay(number, name)
             for number, (name, plan) in enumerate(self._plans.items())
             if plan.share is not None
         }
@@ -52,13 +53,10 @@ class Sources:
         self.drawn = Mixture(own, shares) if shares else own
         self.num_filled = 0
 
-    def _replay(self, number: int, name: str, num_episodes: int) -> Replay | ObservationReplay:
+    def _replay(self, number: int, name: str) -> Replay | ObservationReplay:
         """An empty replay that one source fits in. Raises InputError where there is no memory for it."""
         plan_of_run, options = self._component.plan, self._half.options
-        kind, stack = type(self._half.algorithm), options.frame_stack
-        times = plan_of_run.learning.rows_each
-        frames = (1 + stack) * num_episodes  # that begin and end episodes, of images
-        capacity = times * self._plans[name].transitions + frames
+        kind, capacity = type(self._half.algorithm), rows_of(plan_of_run, self._plans[name])
         small = replace(options, replay_capacity=capacity, learning_starts=1)
         env, device = self._component.environment, self._component.options["device"]
         fields = kind.kept_fields(self._half.part, options)

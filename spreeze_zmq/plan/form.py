@@ -37,6 +37,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "of_samplers": int,
     "packages": dict,
     "own_code": dict,
+    "num_episodes": int,
 }
 
 

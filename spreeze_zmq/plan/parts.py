@@ -174,6 +174,7 @@ class DataPlan:
         share: ``None`` fills the run's own replay once, before training.
         path: the dataset's folder, absolute.
         transitions: of the episodes that are read.
+        num_episodes: that are read.
         differs: how its environment was another than the run's, in words; empty if it was the same.
     """
 
@@ -189,6 +190,7 @@ class DataPlan:
     episodes: int | None = option(None, "read so many of its first episodes; all by default", minimum=1)
     path: str = ""
     transitions: int = 0
+    num_episodes: int = 0
     differs: str = ""
 
 

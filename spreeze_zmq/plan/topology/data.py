@@ -154,14 +154,15 @@ def counted(
             opened = data.Dataset.open(Path(source.path))
             outside = data.Outside()
             rollouts = data.rollouts_of(opened, env, name, source.episodes, outside=outside)
-            number = sum(rollout.num_steps for rollout in rollouts)
-            if not number:
+            lengths = [rollout.num_steps for rollout in rollouts]
+            if not sum(lengths):
                 raise InputError("it has no transition")
         except InputError as error:
             mistakes.add(("data", name, "source"), str(error))
             continue
         differs = ", and ".join(filter(None, (opened.differs(env), outside.said)))
-        found[name] = replace(source, transitions=number, differs=differs)
+        counts = {"transitions": sum(lengths), "num_episodes": len(lengths)}
+        found[name] = replace(source, **counts, differs=differs)
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)

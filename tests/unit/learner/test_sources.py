@@ -14,7 +14,7 @@ from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.learner.delayed import DelayExperience
-from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.learner.setup import algorithm_of, rows_of
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import topology
 from spreeze_zmq.replay import Relabelling, ReturnScale, replay_of, ring
@@ -156,6 +156,31 @@ def test_a_source_that_has_no_room_of_its_own_is_named(tmp_path, monkeypatch, me
         InputError, match=r"^data.a: a replay of 2[01]\d .* free: read fewer by data.a.episodes$"
     ):
         life(plan, memory)
+
+
+def test_a_source_with_a_share_has_room_for_what_is_read_of_it(tmp_path, monkeypatch):
+    """Not for all episodes of its dataset: each has images before its first and after its last transition;
+    and the check before the run counts the same room.
+    """
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("eyes-v0", Eyes(), episodes=8, steps=5)
+    dataset("some-v0", episodes=8, steps=5)
+    told = {"replay_capacity": 40, "learning_starts": 1, "batch_size": 8}
+    eyes = {"env": "tests.unit.data.made:Eyes", "algorithm": "dqn"}
+    source = {"share": 0.5, "episodes": 2}
+    plan = topology.load(
+        {
+            "run": eyes,
+            "algorithm": {**told, "frame_stack": 4},
+            "data": {"a": {"source": "minari:eyes-v0", **source}},
+        }
+    )
+    assert rows_of(plan, plan.data["a"]) == 2 * 5 + 2 * (1 + 4)
+    pendulum = {"env": "Pendulum-v1", "algorithm": "sac"}
+    plan = topology.load(
+        {"run": pendulum, "algorithm": told, "data": {"a": {"source": "minari:some-v0", **source}}}
+    )
+    assert rows_of(plan, plan.data["a"]) == 2 * 5
 
 
 def many(times, batch, episode):
