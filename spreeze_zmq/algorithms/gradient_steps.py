@@ -67,7 +67,8 @@ class GradientSteps:
         log.info("%s", line)
         if is_odd:
             self.remarks.add(f"{line}: updates may take twice as long")
-        in_dtype = partial(torch.autocast, device.type, dtype)
+        # Up to torch 2.10 its cache gave a network that had run without gradients none in the same loss.
+        in_dtype = partial(torch.autocast, device.type, dtype, cache_enabled=False)
         self._autocast = contextlib.nullcontext if dtype == torch.float32 else in_dtype
         self._plain = False
         self._priorities: torch.Tensor | None = None

@@ -394,3 +394,13 @@ def test_a_loss_gets_float32_whoever_computes_the_layers(native, monkeypatch):
     half = algorithms.make("critic", kind, kind.Options(precision="bf16"), pendulum(), "cpu", 1)
     with half._autocast():
         assert half.algorithm.policy(torch.zeros(2, 3)).dtype == torch.float32
+
+
+def test_a_network_that_ran_without_gradients_before_is_trained_in_bf16(monkeypatch):
+    """In the same loss, as in a burn-in: a format's weights made without gradients are not taken again."""
+    monkeypatch.setattr(native_choice, "cpu_flags", lambda: {"avx512_bf16"})  # torch emulates it elsewhere
+    kind = algorithms.get("sac")
+    half = algorithms.make("critic", kind, kind.Options(precision="bf16"), pendulum(), "cpu", 1)
+    with half._autocast():
+        assert torch.is_autocast_enabled("cpu")
+        assert not torch.is_autocast_cache_enabled()
