@@ -30,7 +30,8 @@ log = logging.getLogger("spreeze")
 
 #: Fields of a batch that are None, by what gives them.
 WHEN_ABSENT = {
-    "weight": "batch.weight is None without algorithm.prioritized = true",
+    "weight": "batch.weight is None without algorithm.prioritized = true, and in a policy_loss of replays, "
+    "which draw evenly for it",
     "action_mask": "batch.action_mask is None where the environment gives none, or takes_masks is not set",
 }
 

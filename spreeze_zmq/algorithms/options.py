@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.schema import Option, Unfit, check, mapped, option, options_of, suggestion
@@ -190,6 +190,10 @@ class ReplayOptions(TrainingOptions):
     def largest_return(self) -> float | None:
         """Size of the largest discounted return that losses see; None where rewards are not divided."""
         return LARGEST_RETURN if self.normalize_rewards is True else None
+
+    def drawn(self, part: str) -> Self:
+        """These, as the learner of a part draws by them: the policy's evenly, as errors are the critics'."""
+        return replace(self, prioritized=False) if part == "policy" else self
 
     def __post_init__(self) -> None:
         super().__post_init__()

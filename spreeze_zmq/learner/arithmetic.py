@@ -116,7 +116,7 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec, size: int = 
                 batch["log_prob"].numel(),
             )
         else:
-            live = half.algorithm.options  # no schedules but their numbers
+            live = half.algorithm.options.drawn(half.part)  # no schedules but their numbers
             batch = random_batch_of(kind.kept_fields(half.part, options), spec, live, size, "cpu")
             size = batch.reward.numel() if isinstance(batch, Batch) else size
         with update:

@@ -18,11 +18,7 @@ class DelayExperience(ReplayExperience):
 
     In order, it follows every version of the critics with exactly the samples that they were trained on; at
     the end of the run it takes the samples of the last rounds, too, which the next version would want.
-
-    Errors are the critics': it draws evenly.
     """
-
-    by_priority = False
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

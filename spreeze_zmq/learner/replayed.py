@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
@@ -38,13 +37,11 @@ class ReplayExperience(Experience):
 
     Attributes:
         batch_size: transitions of an update.
-        by_priority: whether transitions may be drawn by the errors that this learner finds.
         refill: transitions that must come before the next update, after a restart without the replay and
             with the networks that other groups have trained; else 0.
     """
 
     replay: Replay | ObservationReplay
-    by_priority = True
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -52,7 +49,7 @@ class ReplayExperience(Experience):
         device, seed = component.options["device"], plan.run.seed
         kind = type(self.half.algorithm)
         fields = kind.kept_fields(self.half.part, self.options)
-        drawn = self.options if self.by_priority else replace(self.options, prioritized=False)
+        drawn = self.options.drawn(self.half.part)
         self.replay = replay_of(fields, component.environment, drawn, device, seed)
         how = relabelling(component, self.half) if kind.relabels(self.options) else None
         if how is not None:

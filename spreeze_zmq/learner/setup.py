@@ -70,9 +70,10 @@ def _bytes_of(plan: Plan, transitions: int) -> dict[str, int]:
     small = replace(options, replay_capacity=SAMPLE, learning_starts=1)
     sizes = {}
     for role in plan.learning.learners:
-        fields = kind.kept_fields(PART_OF[role], options)
+        part = PART_OF[role]
         # A table that nobody has written to takes no memory yet.
-        sample = replay_of(fields, plan.environment, small, "cpu", 0).ring
+        about = kind.kept_fields(part, options), plan.environment, small.drawn(part)
+        sample = replay_of(*about, "cpu", 0).ring
         each = sample.memory_bytes / (sample.capacity * sample.transitions_per_row)
         sizes[role] = int(transitions * each)
     return sizes

@@ -98,7 +98,7 @@ def make_steps(
         return {part: _round_step(half, data, options) for part, half in halves.items()}, trained
     steps: dict[str, Step] = {}
     for part, half in halves.items():
-        live, fields = half.algorithm.options, kind.kept_fields(part, options)
+        live, fields = half.algorithm.options.drawn(part), kind.kept_fields(part, options)
         batch = random_batch_of(fields, spec, live, options.batch_size, device)
         steps[part] = partial(half.update, batch)
     return steps, options.batch_size

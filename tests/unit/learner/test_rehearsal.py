@@ -73,3 +73,24 @@ def test_what_follows_an_update_is_tried(rehearsed):
 def test_a_loss_may_rely_on_the_size_of_its_batches(rehearsed):
     """As one that contrasts each row with all others does."""
     assert rehearsed(squeezed=".squeeze(1)[list(range(self.options.batch_size))]") == ()
+
+
+WEIGHED = """
+from spreeze_zmq.algorithms import sac
+from spreeze_zmq.algorithms.declarations import TRANSITION_FIELDS
+
+class Weighed(sac.SAC):
+    policy_fields = TRANSITION_FIELDS
+    def policy_loss(self, batch):
+        return super().policy_loss(batch).loss * batch.weight.mean()
+"""
+
+
+def test_an_actor_learners_loss_is_rehearsed_on_batches_without_weights(tmp_path, monkeypatch):
+    """As it gets them: priorities are the critics', so that it draws evenly."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "weighed.py").write_text(WEIGHED)
+    run = {"env": "Pendulum-v1", "algorithm": "weighed:Weighed"}
+    plan = topology.load({"run": run, "algorithm": {"prioritized": True}})
+    with pytest.raises(AlgorithmError, match=r"batch.weight is None .* policy_loss of replays"):
+        rehearse(plan)
