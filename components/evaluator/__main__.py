@@ -46,8 +46,9 @@ class Evaluator:
     """Evaluates the newest policy as often as its share of the machine allows.
 
     The first episodes of a policy are a look. If they beat the best policy so far, the two race
-    (:class:`Race`). If the run has a goal, a look that is hardly nearer to it is not followed up, to save CPU
-    time for the goal itself; one that reaches it is followed by the episodes that confirm it.
+    (:class:`Race`). If the run has a goal, a look that is hardly nearer to it is followed up only if those
+    before it were nearer, too, to save CPU time for the goal itself; one that reaches it is followed by the
+    episodes that confirm it.
     """
 
     def __init__(self, component: Component) -> None:

@@ -19,7 +19,8 @@ from spreeze_zmq.policy import Policy
 log = logging.getLogger("spreeze")
 
 #: With a goal, a policy races only if its look makes up for this share of what the best one lacks, or of the
-#: range that looks have covered so far if that is less: a goal may be out of reach.
+#: range that looks have covered so far if that is less: a goal may be out of reach. The second look in a row
+#: that beats the best one needs a half of it, the third a third: so far below the goal most runs end.
 GAIN = 0.1
 
 
@@ -39,6 +40,7 @@ class Title:
         holder: the best policy so far; None before the first.
         is_inherited: whether it was there when the evaluator began, and is not reported yet.
         lowest: the mean return of the worst look so far.
+        num_above: looks in a row that have beaten the best policy and were not followed up.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Title:
     holder: Contestant | None = None
     is_inherited: bool = False
     lowest: float = np.inf
+    num_above: int = 0
 
     def is_challenged_by(self, look: Contestant) -> bool:
         """Whether a look reaches the goal, or beats the best policy, with a goal by ``GAIN``."""
@@ -61,7 +64,11 @@ class Title:
             return look.compares
         best = self.holder.mean_return
         lacks = 0.0 if self.goal is None else max(0.0, min(self.goal - best, best - self.lowest))
-        return look.mean_return > best + GAIN * lacks
+        self.num_above = self.num_above + 1 if look.mean_return > best else 0
+        challenges = self.num_above > 0 and look.mean_return > best + GAIN * lacks / self.num_above
+        if challenges:
+            self.num_above = 0
+        return challenges
 
     def race(
         self, challenger: Contestant, most: int, *, to_goal: bool = False, until_s: float | None = None

@@ -244,3 +244,22 @@ def test_the_log_says_why_there_is_no_last_score(tmp_path, caplog):
     with caplog.at_level("INFO", "spreeze"):
         ending(best, play, tmp_path).score(9, np.inf)
     assert caplog.messages == ["no final score: most episodes of the best policy failed"]
+
+
+def test_below_a_goal_looks_that_are_better_again_and_again_challenge_the_best_policy():
+    """A single one that is hardly better does not, as each race takes time from the goal; but a goal may
+    never be reached, and what is delivered is the best policy.
+    """
+
+    def look(mean_return):
+        whole = np.zeros(5, np.int64)
+        one = Contestant(None, 1)
+        one.take(Score(np.full(5, mean_return), whole, whole, whole == 0), 0.1)
+        return one
+
+    title = Title(Path(), lambda *_: None, None, 1e9, 5, 30, None, look(1000.0))
+    assert [title.is_challenged_by(look(one)) for one in (0.0, 1040.0, 990.0, 1040.0)] == [False] * 4
+    assert [title.is_challenged_by(look(one)) for one in (1040.0, 1040.0)] == [False, True]
+    assert [title.is_challenged_by(look(one)) for one in (1040.0, 1101.0)] == [False, True]
+    title.goal = None
+    assert title.is_challenged_by(look(1001.0))
