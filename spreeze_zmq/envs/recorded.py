@@ -15,6 +15,7 @@ from gymnasium.wrappers import TimeLimit
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.masks import NAME, mask_path
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.engines.fitting import time_limit
 from spreeze_zmq.envs.failures import TOLERATED, Failures, close
 from spreeze_zmq.envs.in_process import EngineChoice, choose
 from spreeze_zmq.envs.same import check_same
@@ -134,8 +135,10 @@ def recorded(
     def make_one(row: int) -> gymnasium.Env[Any, Any]:
         """The environment, or another one in its place after it has failed."""
         env, most = choice.make_one(row), spec.max_episode_steps
-        made.append(env if most is None else TimeLimit(env, most))
-        return Recorder(made[-1], keep, masked=spec.action_mask)
+        if most is not None and most != time_limit(env):  # else it ends by itself, or goes on, as in a run
+            env = TimeLimit(env, most)
+        made.append(env)
+        return Recorder(env, keep, masked=spec.action_mask)
 
     batch = GymnasiumLoop(spec.id, make_one, 1, 0, False, action_mask=spec.action_mask)
     batch.failures = Failures(TOLERATED)

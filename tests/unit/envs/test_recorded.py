@@ -81,6 +81,16 @@ def test_episodes_end_at_the_limit_of_the_evaluation():
     assert [(len(one.rewards), one.terminated) for one in episodes] == [(2, False)] * 3
 
 
+@pytest.mark.parametrize(("most", "expected"), [(None, 6), (2, 2)])
+def test_an_environment_goes_on_beyond_a_limit_within_it_as_in_a_run(most, expected):
+    """What is around that limit decides; a lower one of the evaluation is kept."""
+    episodes, spec = [], envs.probe("tests.unit.envs.test_batched:trials")
+    batch, _ = recorded(replace(spec, max_episode_steps=most or spec.max_episode_steps), episodes.append)
+    with closing(batch):
+        play(batch, policy_of(), 0, 2)
+    assert [len(one.rewards) for one in episodes] == [expected] * 2
+
+
 def test_more_failures_than_a_run_tolerates_are_an_error():
     """With their number, and the first of them."""
     with pytest.raises(EnvironmentFailure, match=f"no sensor.* at most {TOLERATED} are tolerated"):
