@@ -9,6 +9,7 @@ fields, and MuJoCo versions with an unknown plugin layout, need a copy of each s
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import warnings
 from functools import cache
@@ -115,7 +116,7 @@ class AfterStep:
     """
 
     def __init__(self, model: Any, batch: Any, fields: tuple[str, ...]):
-        self._model, self._batch, self._data = model, batch, mujoco.MjData(model)
+        self._model, self._batch, self._data = copy.copy(model), batch, mujoco.MjData(model)
         self._raw = {name: batch.bind(name) for name in fields}
         self._ncon, self._ne = batch.bind("ncon"), batch.bind("ne")
         self._applied = batch.bind("xfrc_applied")
@@ -136,8 +137,11 @@ class AfterStep:
             touched = (self._ncon + self._ne).ravel() != 0
             rows = rows[(touched | self._applied.any(axis=(1, 2)))[rows]]
         data, model, batch = self._data, self._model, self._batch
+        drawn = batch.expanded("opt.gravity")  # of what is read of a model, all that can be randomized
         for row in rows:
             batch.get_data(row, data)
+            if drawn is not None:
+                model.opt.gravity[:] = drawn[row]
             mujoco.mj_rnePostConstraint(model, data)
             for name, values in self.values.items():
                 values[row] = getattr(data, name)

@@ -94,6 +94,23 @@ def test_inner_forces_are_those_of_a_loop_bit_for_bit():
             np.testing.assert_array_equal(getattr(task, name), [getattr(data, name) for data in datas])
 
 
+def test_inner_forces_are_those_of_each_simulations_own_model():
+    """Gravity above all, which pulls at a robot at rest."""
+    task, rows = InnerForces(), np.arange(NUM_ENVS)
+    task.randomize({"opt.gravity.2": [0.5, 1.5], "body_mass": [0.8, 1.2], "geom_friction": [0.5, 1.5]})
+    task.allocate(NUM_ENVS)
+    task.begin(rows, [np.random.default_rng(i) for i in range(NUM_ENVS)], None)
+    assert len({*task.randomizer.values()["opt.gravity.2"].tolist()}) == NUM_ENVS
+    for _ in range(20):
+        task.advance(np.zeros((NUM_ENVS, task.model.nu)))
+        for row in rows:
+            data = task.batch.get_data(row)
+            mujoco.mj_rnePostConstraint(task.batch.get_model(row), data)
+            for name in post_constraint.FIELDS:
+                np.testing.assert_array_equal(getattr(task, name)[row], getattr(data, name))
+    assert task.model.opt.gravity[2] == -9.81
+
+
 def test_the_model_that_a_task_shows_has_no_plugin():
     """Whoever steps it alone pays for the physics alone."""
     task = Ant()
