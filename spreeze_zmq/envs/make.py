@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import operator
@@ -69,6 +68,7 @@ def make(
     first_index: int = 0,
     action_mask: bool = False,
     step_cap: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> BatchedEnv:
     """Make a batch of environments, a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
@@ -103,12 +103,15 @@ def make(
         step_cap: steps after which the batch truncates an episode. Where that is ``episode_limit`` anyway,
             what wraps a ``TimeLimit`` may still go on beyond it. Not of EnvPool's first-finished batches,
             which take ``max_episode_steps``.
-        kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
+        env_kwargs: arguments of the environment's constructor, of any names; ``max_episode_steps`` overrides
+            its time limit.
+        kwargs: more of them, of names that are none of these.
 
     Raises:
         InvalidEnvironment: it cannot be made in this way; names the reason.
         EnvironmentFailure: the workers did not start.
     """
+    kwargs = {**(env_kwargs or {}), **kwargs}
     given = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed, "first_index": first_index}
     given["batch_size"] = num_envs if batch_size is None else batch_size
     num_envs, num_workers, seed, first_index, size = _whole(env_id, given)
@@ -140,10 +143,6 @@ def make(
     env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
     return env
-
-
-#: Arguments of ``make`` that env_kwargs may not contain.
-RESERVED = inspect.signature(make).parameters.keys() - {"backend", "kwargs"}
 
 
 def _in_workers(

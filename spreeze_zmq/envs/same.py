@@ -71,7 +71,7 @@ def remade(spec: EnvironmentSpec, num_envs: int, **options: Any) -> BatchedEnv:
         EnvironmentFailure: the workers did not start.
     """
     own: dict[str, Any] = {"action_mask": spec.action_mask, "step_cap": spec.max_episode_steps}
-    batch = make(spec.id, num_envs, **own, **options, **spec.kwargs)
+    batch = make(spec.id, num_envs, env_kwargs=spec.kwargs, **own, **options)
     try:
         check_same(spec, batch)
     except InvalidEnvironment:

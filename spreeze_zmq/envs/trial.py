@@ -37,7 +37,7 @@ from spreeze_zmq.envs.facts import facts_of, failed_later
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.goals import goal_facts
 from spreeze_zmq.envs.in_process import choose
-from spreeze_zmq.envs.make import RESERVED, make
+from spreeze_zmq.envs.make import make
 from spreeze_zmq.envs.seen import Look, Timing
 from spreeze_zmq.envs.source import full_id
 from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
@@ -75,12 +75,10 @@ def look_at(
     Raises:
         InvalidEnvironment: it cannot be made, or no policy can act in its spaces.
     """
-    if reserved := [name for name in env_kwargs if name in RESERVED]:
-        raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
     env_id = full_id(env_id)
     doing("making it")
     began_s, began_cpu_s = served_s(), time.process_time()
-    batch = make(env_id, 1, max_failures=0, randomize=randomize, **env_kwargs)
+    batch = make(env_id, 1, max_failures=0, randomize=randomize, env_kwargs=env_kwargs)
     making: dict[str, Any] = {"reason": batch.backend_reason, "make_s": served_s() - began_s}
     making["make_computes"] = time.process_time() - began_cpu_s
     doing("reading its spaces")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -183,11 +182,7 @@ def _environment_of(policy: Policy) -> EnvironmentSpec:
 
 
 def _check_kwargs(path: Path, environment: EnvironmentSpec, of_others: bool) -> None:
-    """Raise InputError for arguments of the engine among an environment's own, and in a file of others for a
-    time limit that is odd or above ``MOST_STEPS``.
-    """
-    if odd := sorted(environment.kwargs.keys() & inspect.signature(envs.make).parameters.keys()):
-        raise InputError(f"{path}: kwargs of its environment hold {', '.join(odd)}, which none takes")
+    """Raise InputError for a time limit in a file of others that is odd or above ``MOST_STEPS``."""
     for limit in (environment.kwargs.get(TIME_LIMIT, -1), environment.max_episode_steps or -1):
         fits = type(limit) is int and (limit == -1 or 1 <= limit <= MOST_STEPS)
         if of_others and not fits:

@@ -45,7 +45,7 @@ class Physics:
         if has_number(spec.kwargs):
             raise NotSeen("each environment is made with a number of its own, by {index} in run.env_kwargs")
         try:
-            batch: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **spec.kwargs)
+            batch: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, env_kwargs=spec.kwargs)
         except Exception as error:  # an environment's own code may raise anything
             raise NotSeen(f"{spec.id} cannot be stepped here: {error}") from None
         self.env = batch.envs[0].unwrapped

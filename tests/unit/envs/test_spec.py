@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import gymnasium
@@ -14,8 +15,24 @@ from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.envs.source import EnvironmentSource
+from tests.unit.envs.mistaken_environments import Right
 
 OWN = "tests.unit.envs.own_environments"
+#: Names of arguments of an environment that are names of ours, too.
+NAMES = ("env_id", "num_envs", "backend", "seed", "num_workers", "randomize", "on_tick", "env_kwargs")
+
+
+class Namesake(Right):
+    """Takes arguments of such names; its reward is how many have come."""
+
+    def __init__(self, **given):
+        super().__init__()
+        self.given = [name for name, value in given.items() if value == f"its {name}"]
+
+    def step(self, action):
+        """Pay."""
+        obs, _, *others = super().step(action)
+        return obs, float(len(self.given)), *others
 
 
 def test_importing_the_engine_imports_no_simulator():
@@ -152,7 +169,8 @@ def test_a_module_in_the_current_directory_is_found(tmp_path):
         ("Pendulum-v1", {"gravity": 1}, "no argument 'gravity'; it takes g, max_episode_steps"),
         ("Acrobot-v1", {"gravity": 1}, "no argument 'gravity'; it takes max_episode_steps, render_mode"),
         ("Hopper-v5", {"xml_file": "hoper.xml"}, "no model file 'hoper.xml' .searched"),
-        ("Pendulum-v1", {"seed": 1}, "'seed' is set by the system"),
+        ("Pendulum-v1", {"seed": 1}, "no argument 'seed'; it takes g, max_episode_steps"),
+        ("Hopper-v5", {"backend": "mjx"}, "no argument 'backend'; it takes "),
         ("nowhere.to_be:found", {}, "no module 'nowhere'.*current directory"),
         (f"{OWN}:Cuont", {}, "did you mean 'Count'"),
         (f"{OWN}:OwnCount-v1", {}, "did you mean 'OwnCount-v0'"),
@@ -201,6 +219,17 @@ def test_the_arguments_of_a_registration_are_the_environments():
     assert not source.is_gymnasiums_own({})
     task, _ = source.native({})
     assert [source.make_native(task, 1, kwargs, 0, False).task.g for kwargs in ({}, {"g": 3.0})] == [1.6, 3.0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_argument_of_an_environment_may_have_any_name(num_workers):
+    """Such as the ``backend`` of a simulator that has several; the look and each process hand it on."""
+    kwargs = {name: f"its {name}" for name in NAMES}
+    spec = envs.probe(f"{__name__}:Namesake", kwargs)
+    assert spec.kwargs == kwargs
+    with closing(envs.remade(spec, 2, backend="gymnasium", num_workers=num_workers, seed=3)) as env:
+        env.reset()
+        assert env.step(env.random_actions())[1].tolist() == [len(NAMES)] * 2
 
 
 @pytest.mark.parametrize(
