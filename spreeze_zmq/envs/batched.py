@@ -13,13 +13,12 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.door import Given
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, Step, overlay, select, without_reserved
 from spreeze_zmq.envs.kept import KeptRows
 from spreeze_zmq.envs.masks import Behind
 from spreeze_zmq.envs.seeds import seeds_of
-from spreeze_zmq.envs.settings import called, theirs
+from spreeze_zmq.envs.settings import called
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.task import Task
@@ -96,7 +95,6 @@ class BatchedEnv(KeptRows):
         self._all_rows = np.arange(num_envs)
         self._stepped: Step | None = None
         self._stepping: NDArray[np.intp] | None = None
-        self._started = False
         self.on_tick: Callable[[], None] = lambda: None
         self.before_reset: Callable[[], None] = lambda: None
 
@@ -147,7 +145,7 @@ class BatchedEnv(KeptRows):
         self._stepped = self._stepping = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        with tolerance, theirs() if is_first else nullcontext():
+        with tolerance:
             first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
         obs[rows] = first
@@ -176,12 +174,11 @@ class BatchedEnv(KeptRows):
             EnvironmentFailure: environments failed more often than ``failures`` tolerates.
             ValueError: the actions have another shape, or are floats where integers are taken.
         """
-        if not self._started:
-            raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
+        by: Callable[..., Step] = self._first_step() if self._is_new else called
         actions = self._for_step(actions, self.num_envs)
         self._num_steps += 1
         self._length += 1
-        obs, reward, terminated, truncated, info = called(self._advance, actions)
+        obs, reward, terminated, truncated, info = by(self._advance, actions)
         truncated = truncated | (self._length >= self._limit)
         failed = self._find_failed(obs, reward)
         if failed is not None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
 from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures
 from spreeze_zmq.envs.infos import Begun, Options, Seeds, overlay
 from spreeze_zmq.envs.processes import end_fork
 from spreeze_zmq.envs.seeds import seed_after_failure
-from spreeze_zmq.envs.settings import called
+from spreeze_zmq.envs.settings import called, watched
 
 
 class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -36,6 +36,8 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.failures = Failures(0)
         self.first_row, self.num_rows, self.restarts = 0, num_envs, 0
         self._num_steps = 0
+        self._started = False
+        self._is_new = True  # no step was taken since an environment was made
         self._length = np.zeros(num_envs, np.int64)
         self._seed = seed
         self._failed: set[int] = set()
@@ -57,7 +59,19 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         continues a random state.
         """
         self._replace(row)
+        self._is_new = True
         return seed_after_failure(self._seed, self.first_row + row, self.failures.count, self.restarts)
+
+    def _first_step(self) -> Callable[..., Any]:
+        """What a step is taken by where an environment is new: what that sets for the process is its own.
+
+        Raises:
+            EnvironmentFailure: there was no reset.
+        """
+        if not self._started:
+            raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
+        self._is_new = False
+        return watched
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in
@@ -105,7 +119,8 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _begin(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows``, and again those whose first observation is not finite."""
-        first, info = called(self._restart, rows, seeds, options)
+        by: Callable[..., Begun] = watched if self._is_new else called
+        first, info = by(self._restart, rows, seeds, options)
         while not within_limits(first) and (odd := dict(odd_rows(first))):
             bad = list(odd)
             again = rows[bad]
@@ -114,7 +129,7 @@ class FailingRows(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._failed.clear()
             first = first.copy()
             new_seeds = [self._repair(row) for row in again.tolist()]
-            first[bad], reset_info = called(self._restart, again, new_seeds, options)
+            first[bad], reset_info = watched(self._restart, again, new_seeds, options)
             mask = np.zeros(self.num_envs, np.bool_)
             mask[again] = True
             info = overlay(info, reset_info, mask)

@@ -55,9 +55,14 @@ def theirs() -> Iterator[None]:
 
 
 def called(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """The result of a function that calls code of environments, under :func:`theirs` if that is of use."""
-    if not _THEIRS:
-        return function(*args, **kwargs)
+    """The result of a function that calls code of environments, under :func:`theirs` where such code has set
+    anything: what this call is the first to set stays, see :func:`watched`.
+    """
+    return watched(function, *args, **kwargs) if _THEIRS else function(*args, **kwargs)
+
+
+def watched(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """The result of a function that calls code of environments, always under :func:`theirs`."""
     with theirs():
         return function(*args, **kwargs)
 

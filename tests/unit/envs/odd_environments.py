@@ -123,7 +123,7 @@ class Strict(Right):
     itself alone. It pays 1 where that holds, and gives a number beyond all bounds in its second step.
 
     Args:
-        at: when it says so, "made" or "reset".
+        at: when it says so, "made", "reset" or "step".
     """
 
     observation_space = Box(-np.inf, np.inf, (3,), np.float32)
@@ -150,6 +150,8 @@ class Strict(Right):
 
     def step(self, action):
         """Go on."""
+        if self.at == "step":
+            self.set_up()
         obs, _, *others = super().step(action)
         obs[0] = 1e30 if self.steps == 2 else 0.0
         strict = np.geterr()["under"] == "raise" and isinstance(sys.stdout, io.StringIO)

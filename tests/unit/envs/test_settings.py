@@ -11,19 +11,22 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.envs import settings
 from spreeze_zmq.envs.seeds import shared_generators_kept
 from spreeze_zmq.learner.replayed import relabelling
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan import topology
 from tests.system.maze import SIZE, Maze
+from tests.unit.envs.odd_environments import Strict
 
 STRICT = "tests.unit.envs.odd_environments:Strict"
 LOGS = tuple(map(logging.getLogger, ("spreeze", "spreeze.envs")))
 
 
 @pytest.fixture(autouse=True)
-def other_loggers():
-    """They are as before after a test, too."""
+def apart(monkeypatch):
+    """What environments of other tests have set is forgotten; loggers are as before after a test, too."""
+    monkeypatch.setattr(settings, "_THEIRS", {})
     made = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     enabled = [log for log in made if not log.disabled]
     yield
@@ -37,7 +40,7 @@ def state():
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("at", ["made", "reset"])
+@pytest.mark.parametrize("at", ["made", "reset", "step"])
 def test_an_environment_that_has_numbers_raise_does_so_alone(at, num_workers):
     """Else a small weight of a policy ends its sampler, no failure is logged, and no score is printed."""
     before, noted = state(), []
@@ -51,6 +54,34 @@ def test_an_environment_that_has_numbers_raise_does_so_alone(at, num_workers):
     assert rewards == [[1, 1], [0, 0], [1, 1], [0, 0]]  # the second step fails, and begins another episode
     assert len(noted) == 4
     assert all("gave the observation [1.e+30" in failure.summary for failure in noted)
+
+
+class Late(Strict):
+    """Sets itself up in its first step, once another one has failed, as one that tries another device."""
+
+    has_failed = False
+
+    def __init__(self):
+        super().__init__("step" if Late.has_failed else "never")
+
+    def step(self, action):
+        """Fail where the action is large."""
+        if action[0] > 0.9:
+            Late.has_failed = True
+            raise OSError("no device")
+        return super().step(action)
+
+
+def test_what_is_set_by_an_environment_in_place_of_one_that_failed_stays_its_own(monkeypatch):
+    """Its code may take another way than the first one's did."""
+    monkeypatch.setattr(Late, "has_failed", False)
+    before = state()
+    with closing(envs.make(f"{__name__}:Late", 1, max_failures=9)) as env:
+        env.reset()
+        for action in (0.0, 0.95, 0.0):
+            env.step(np.full((1, 1), action, np.float32))
+            assert state() == before
+    assert settings._THEIRS
 
 
 class Careless(Maze):
