@@ -169,13 +169,13 @@ def workers_for(
 
 def workers_of_sampler(plan: Plan, timing: Timing, index: int = 0) -> int:
     """Processes that step the environments of a sampler of this machine; "auto" is 0 unless their steps wait
-    or are very slow. The samplers share the cores.
+    or are very slow, and in a fixed order, where nothing follows from a time. The samplers share the cores.
     """
     options, count = plan.components[SAMPLER].options, plan.components[SAMPLER].count
     wanted, num_envs = options["workers"], options["envs"]
     if wanted != "auto":
         return int(min(wanted, num_envs))
-    if not engine_of(timing.backend).one_by_one:
+    if plan.balance.in_order or not engine_of(timing.backend).one_by_one:
         return 0
     each_s, cores = SLOW_TOGETHER_S / num_envs, available_cores()
     # a machine that has joined, whose samplers have higher numbers, runs one for each core

@@ -191,6 +191,15 @@ def test_the_samplers_of_a_machine_share_its_cores(monkeypatch, timing, first):
     assert arena.workers_for(timing, 64) == 16, "the evaluator is one"
 
 
+@pytest.mark.parametrize(("workers", "expected"), [("auto", 0), (2, 2)])
+def test_what_a_run_in_order_does_follows_from_no_time(workers, expected):
+    """Neither that its samplers have workers, by which what draws from shared generators would differ."""
+    written = ["balance.mode=lockstep", "components.sampler.envs=4", f"components.sampler.workers={workers}"]
+    plan = topology.load("pendulum", written)
+    timings = [envs.Timing("gymnasium", step_s=step_s) for step_s in (0.0, 1.0)]
+    assert [arena.workers_of_sampler(plan, timing) for timing in timings] == [expected] * 2
+
+
 @pytest.fixture
 def crowded():
     """This process has one core, and shares it with four others that compute."""
