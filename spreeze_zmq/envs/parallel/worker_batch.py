@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import EnvironmentFailure
+from spreeze_zmq.base.errors import EnvironmentFailure, StateNotKept
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.forms import form_of
@@ -180,6 +180,10 @@ class WorkerBatch(BatchedEnv):
         """End the processes."""
         if hasattr(self, "pool"):
             self.pool.close()
+
+    def _keep(self) -> Any:
+        where = "components.sampler.workers = 0, in a script num_workers = 0,"
+        raise StateNotKept(f"they are in worker processes ({where} keeps them)")
 
     def _gather(self, ids: NDArray[np.intp]) -> Step:
         """Copy the results of the environments ``ids`` ``[B]`` from shared memory, in that order."""

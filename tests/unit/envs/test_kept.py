@@ -1,7 +1,7 @@
 """A batch that is brought to the state of another one goes on bit by bit as that one does."""
 
 import functools
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import gymnasium
@@ -243,6 +243,16 @@ def test_what_cannot_be_kept_is_named():
     batch = made(f"{HERE}:Own", 1, {})
     batch.envs[0].unwrapped.view = batch.envs[0].unwrapped.place[:1]
     with pytest.raises(StateNotKept, match=r"Own.view is a view of another array"):
+        batch.get_state()
+
+
+def test_what_is_in_workers_is_not_kept_and_they_are_the_reason():
+    """Its engine would tell it, in the process of the batch."""
+    batch, said = (
+        made(f"{HERE}:Own", 1, {"num_workers": 2}),
+        r"worker processes .components\.sampler\.workers = 0",
+    )
+    with closing(batch), pytest.raises(StateNotKept, match=said):
         batch.get_state()
 
 
