@@ -206,10 +206,10 @@ class BatchedEnv(KeptRows):
 
     def random_actions(self) -> NDArray[Any]:
         """Uniform actions ``[N, *action]`` for the next step, legal ones where masks are read."""
-        if self.masks is None or self._last_obs is None:
+        if self.masks is None or (legal := self.action_mask) is None:
             drawn: NDArray[Any] = self.action_space.sample()
             return drawn
-        return self.masks.drawn(self._last_obs, self.action_space.np_random)
+        return self.masks.drawn(legal, self.action_space.np_random)
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
         """Start a step, whose result ``recv`` returns.

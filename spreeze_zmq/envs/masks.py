@@ -127,9 +127,8 @@ class Behind:
         obs, masks = rows[:, :-num], rows[:, -num:]
         return obs.reshape(len(rows), *self.shape), masks != 0
 
-    def drawn(self, rows: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Uniform legal actions, ``[N]``, or ``[N, k]`` for several discrete ones."""
-        _, masks = self.parted(rows)
+    def drawn(self, masks: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Uniform actions that masks ``[N, A]`` allow, ``[N]``, or ``[N, k]`` for several discrete ones."""
         keys = np.where(masks, rng.random(masks.shape), -1.0)
         ends = list(itertools.accumulate(self.sizes))
         parts = [keys[:, end - size : end].argmax(1) for end, size in zip(ends, self.sizes, strict=True)]

@@ -174,7 +174,7 @@ class WorkerBatch(BatchedEnv):
     @property
     def action_mask(self) -> NDArray[np.bool_] | None:
         """See the base; of the observations that were returned last."""
-        return None if self.masks is None else self.masks.parted(self._returned)[1]
+        return self.masks.parted(self._returned)[1] if self.masks is not None and self._started else None
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the processes."""

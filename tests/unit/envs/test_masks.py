@@ -56,13 +56,17 @@ def test_without_masks_nothing_is_read():
     assert batch.reset()[1] == {}
 
 
-def test_random_actions_are_legal():
-    """With which an environment is tried before a run."""
-    batch = envs.make(GAME, 8, action_mask=True)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_random_actions_are_legal(num_workers):
+    """With which an environment is tried before a run; before the first reset nothing is known to be."""
+    batch = envs.make(GAME, 8, action_mask=True, num_workers=num_workers)
+    assert batch.action_mask is None
+    assert batch.random_actions().shape == (8,)
     batch.reset()
     for _ in range(30):
         assert (batch.step(batch.random_actions())[1] >= 0).all()
     assert sum(game.unwrapped.num_illegal for game in batch.envs) == 0
+    batch.close()
 
 
 FAULTS = {
