@@ -35,6 +35,7 @@ BOTH = pytest.mark.parametrize("language", ["python", "javascript"])
     [
         (PYTHON, {"run": {"randomize": {"mass": [0.9, 1.1]}}}, "run.randomize"),
         (NODE, {"run": {"randomize": {"mass": [0.9, 1.1]}}}, "run.randomize"),
+        (PYTHON, {"environment": {"id": "Blackjack-v1"}}, "run.env: obs"),
         (NODE, {"environment": {"kwargs": {"g": 5.0}}}, "run.env_kwargs"),
         (PYTHON, {"channels": {"policy": {"curve": True}}}, "channels.policy.curve"),
         (NODE, {"channels": {"policy": {"curve": True}}}, "channels.policy.curve"),

@@ -41,6 +41,7 @@ class Environments:
         mode = gym.vector.AutoresetMode.SAME_STEP
         self.batch = gym.vector.SyncVectorEnv(made, autoreset_mode=mode)
         self.reset, self.step = self.batch.reset, self.batch.step
+        self.are_boxes = isinstance(self.batch.single_observation_space, gym.spaces.Box)
 
     def make(self, number):
         """The environment with this number."""

@@ -259,6 +259,8 @@ dropped = 0
 life = 0 if plan["balance"]["in_order"] else incarnation
 rng = np.random.default_rng([plan["run"]["seed"], int(sys.argv[2]), life])
 envs = Environments(plan, int(sys.argv[2]), N, rng)
+if not envs.are_boxes:
+    refuse('run.env: observations that are no Box are not flattened here: wrap them, or use = "sampler"')
 first, info = envs.reset(seed=int(rng.integers(2**31 - N)))
 check_finite(first)
 frames, masks = first[None], envs.legal(info)
