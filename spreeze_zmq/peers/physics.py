@@ -109,9 +109,10 @@ def begins_alike(spec: EnvironmentSpec, num_episodes: int) -> bool:
     return False
 
 
-def cuts_itself(spec: EnvironmentSpec) -> bool:
-    """Whether the environment, made here and given random actions, ends an episode before its time limit that
-    is not terminated, or fails. Raises NotSeen: it cannot be made, or takes too long.
+def ends_elsewhere(spec: EnvironmentSpec) -> bool:
+    """Whether the environment, made here and given random actions, cuts an episode before its time limit or
+    fails, or goes on beyond it, as what wraps the limit may. Raises NotSeen: it cannot be made, or takes too
+    long.
     """
     if spec.action_mask:
         raise NotSeen(f"{spec.id} takes legal actions alone")
@@ -121,8 +122,10 @@ def cuts_itself(spec: EnvironmentSpec) -> bool:
         while num < PLAYED:
             _, _, terminated, truncated, info = batch.step(batch.action_space.sample())
             ended = terminated | truncated
-            if ended.any() and (info["episode"]["l"][truncated & ~terminated] < spec.max_episode_steps).any():
-                return True
+            if ended.any():
+                lengths, limit = info["episode"]["l"], spec.max_episode_steps
+                if (lengths > limit).any() or (lengths[truncated & ~terminated] < limit).any():
+                    return True
             num += int(ended.sum())
             if time.monotonic() > until_s:
                 raise NotSeen(f"{num} episodes of {spec.id} take longer than {PLAYED_S:.0f} s here")

@@ -100,10 +100,11 @@ def _true_ends(peers: Peers) -> str:
         lengths = np.zeros(len(ended), int) + 1 if last is None else lengths + 1
         last = arrays["obs"][-1]
         early = arrays["truncated"][t] & (lengths < (limit or 0))
-        if early.any() and physics.cuts_itself(peers.plan.environment):
-            raise NotSeen("the environment itself ends episodes before the time limit")
+        beyond = (lengths >= (np.inf if limit is None else limit)) & ~ended
+        if (early | beyond).any() and physics.ends_elsewhere(peers.plan.environment):
+            raise NotSeen("the environment itself ends episodes before the time limit, or goes on beyond it")
         expect(not early.any(), f"truncated after {lengths[early]} steps, the time limit is {limit}")
-        expect(limit is None or not ((lengths >= limit) & ~ended).any(), f"it goes on beyond {limit} steps")
+        expect(not beyond.any(), f"it goes on beyond {limit} steps")
         lengths[ended] = 0
     return f"{few_wrong(peers, LAST, TERMINATED, 0.0)}, time limit {limit}"
 

@@ -1,9 +1,16 @@
 """``spreeze conform`` of right programs in runs that are out of the ordinary: none is called broken."""
 
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from spreeze_zmq import envs
+from spreeze_zmq.peers import physics, rollout_checks
+from spreeze_zmq.peers.clauses import Broken
+from spreeze_zmq.peers.peers import NotSeen
 from tests.peers.broken import sampler
 from tests.peers.test_conform import WHOLE_S, broken_of, judged, ours, unseen_of
 
@@ -35,6 +42,19 @@ def test_our_critic_learner_of_a_run_in_lockstep_keeps_every_clause(native_layer
     found, text = judged("critic_learner", ours("critic_learner"), ("T1",), overrides, WHOLE_S, tier="must")
     assert not broken_of(found), text
     assert {found[number][0][0] for number in ("T1", "T3", "T5", "T7", "T8", "M5")} == {"ok"}, text
+
+
+def test_what_wraps_a_time_limit_may_go_on_beyond_it(monkeypatch):
+    """That limit is the environment's, but a sampler that steps it sees no end there."""
+    spec = envs.probe("tests.unit.envs.test_batched:trials")
+    arrays = {"obs": np.zeros((7, 1, 3)), "truncated": np.array([[False]] * 5 + [[True]])}
+    steps = [(arrays, 0, t, arrays["truncated"][t]) for t in range(6)]
+    monkeypatch.setattr(physics, "steps", lambda peers: steps)
+    with pytest.raises(NotSeen, match="goes on beyond it"):
+        rollout_checks._true_ends(SimpleNamespace(plan=SimpleNamespace(environment=spec)))
+    pendulum = replace(envs.probe("Pendulum-v1", {}), max_episode_steps=3)
+    with pytest.raises(Broken, match="it goes on beyond 3 steps"):
+        rollout_checks._true_ends(SimpleNamespace(plan=SimpleNamespace(environment=pendulum)))
 
 
 def test_a_sampler_that_tells_no_episodes_keeps_what_it_must(tmp_path, forked):
