@@ -24,6 +24,8 @@ from spreeze_zmq.wire.channels import Inbox, Publisher, SocketFolder
 
 log = logging.getLogger("spreeze")
 
+#: Interval at which the run's status is noted, for the doctor too.
+NOTE_INTERVAL_S = 1.0
 #: Least interval between two updates of the run's files, and their largest share of a core: a long run has
 #: thousands of evaluations to write.
 WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
@@ -55,7 +57,7 @@ class Broker:
         self.notes = Notes(component.folder, feed, self.record.doctor.take, offline=self.plan.offline)
         self.helm = Helm(self.plan, component.folder, self.record, self.notes, control)
         self.balancer, self.checkpoints = self.helm.balancer, self.helm.checkpoints
-        self.next_write_s = self.paid_s = 0.0
+        self.next_note_s = self.next_write_s = self.paid_s = 0.0
         self.launcher, self.pauses = os.getppid(), Pauses()
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
@@ -162,21 +164,28 @@ class Broker:
         is_pressing = self.hearing.is_pressing and self.now_s >= self.paid_s
         return self.hearing.is_urgent or is_pressing or self.now_s >= self.next_write_s
 
-    def write(self, *, final: bool = False) -> None:
-        """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
-        began_s = time.process_time()
+    def note(self, *, final: bool = False) -> None:
+        """Note the status in the journal and TensorBoard, and what the doctor finds, which hears it: at its
+        own pace, however long the record takes to write.
+        """
+        self.next_note_s = self.now_s + NOTE_INTERVAL_S
         self.notes.note_episodes(self.now_s, last=final)
         status = self.helm.status(self.now_s)
         self.notes.status(status, self.record.learning.gauges, self.now_s, last=final)
         for row in self.record.doctor.news():
             self.notes.note("finding", row, self.now_s)
+
+    def write(self, *, final: bool = False) -> None:
+        """Update summary.json and the state for a restarted broker."""
+        began_s = time.process_time()
         reason = self.helm.exit_reason or (
             "the launcher was killed" if self.is_orphan else self.component.stop_reason
         )
         self.record.unfinished_checkpoint = self.checkpoints.missing if final else []
         state = {"began_s": self.began_s, "record": self.record.to_dict()}
         state["exit_reason"] = self.helm.exit_reason
-        write_json(self.state_file, state)  # first: what others have read here, the next broker knows
+        # First: what others have read here, the next broker knows.
+        write_json(self.state_file, state, indent=None)
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         self.hearing.is_pressing = self.hearing.is_urgent = False
         self.paid_s = self.now_s + (time.process_time() - began_s) / WRITE_SHARE
@@ -184,6 +193,7 @@ class Broker:
 
     def finish(self) -> None:
         """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
+        self.note(final=True)
         self.write(final=True)
         if not self.record.disturbances and (found := self.balancer.tuning()) is not None:
             tuning.remember(self.plan, found)
@@ -210,6 +220,8 @@ def main(component: Component) -> None:
             pace = 1 if len(broker.record.processes) <= CROWD else 2
             next_show_s = broker.now_s + pace * component.options["status_interval_s"]
             broker.helm.show(broker.now_s)
+        if broker.now_s >= broker.next_note_s:
+            broker.note()
         if broker.owes_write:
             broker.write()
     broker.drain()

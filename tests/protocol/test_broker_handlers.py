@@ -273,6 +273,12 @@ def test_a_long_record_is_written_less_often(broker):
         look = {**MESSAGES["evaluation"].fields, "best": best}
         broker.hearing.on_evaluation(Message("evaluation", look), broker.now_s)
         assert broker.owes_write is best
+    heard = []
+    broker.notes._hear = lambda kind, *_: heard.append(kind)
+    broker.note()
+    assert (heard, broker.next_note_s < broker.now_s + 2.0) == (["status"], True), (
+        "the doctor hears as often as ever"
+    )
     broker.write()
     broker.record.evaluations.all.clear()
 

@@ -17,7 +17,7 @@ from spreeze_zmq.plan.form import to_plain
 
 RULES = (*EXPERIENCE_RULES, *LEARNING_RULES, *MACHINE_RULES, never_trains_again)
 #: A finding is named when its rule has held for the first of these, and leaves when it has not for the
-#: second, in seconds.
+#: second, in seconds; a rule that lacks figures to say no does not count as one that does not hold.
 NAMED_AFTER_S, LEAVES_AFTER_S = 3.0, 15.0
 
 
@@ -47,7 +47,8 @@ class Doctor:
         self.vitals.take(kind, t_s, about)
         if kind != "status" or about.get("state") == "stopping":
             return
-        found = _found_by(RULES, self.vitals)
+        found, unknown = _judged_by(RULES, self.vitals)
+        self._last_s |= dict.fromkeys(unknown, t_s)
         for name, finding in found.items():
             self._last_s[name] = t_s
             since_s = self._since_s.setdefault(name, t_s)
@@ -105,5 +106,16 @@ def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -
 
 def _found_by(rules: Iterable[Rule], vitals: Vitals) -> dict[str, Finding]:
     """By name, what the rules find in a run now."""
-    found = {rule.__name__: rule(vitals) for rule in rules}
-    return {name: replace(finding, name=name) for name, finding in found.items() if finding is not None}
+    return _judged_by(rules, vitals)[0]
+
+
+def _judged_by(rules: Iterable[Rule], vitals: Vitals) -> tuple[dict[str, Finding], set[str]]:
+    """The same, and the names of the rules that lack the figures to say no."""
+    found, unknown = {}, set()
+    for rule in rules:
+        vitals.steadiness.lacks, name = False, rule.__name__
+        if (finding := rule(vitals)) is not None:
+            found[name] = replace(finding, name=name)
+        elif vitals.steadiness.lacks:
+            unknown.add(name)
+    return found, unknown

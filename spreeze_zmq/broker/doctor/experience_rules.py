@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.trend import LATELY_S, numbers
-from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Rule, Vitals
+from spreeze_zmq.broker.doctor.trend import LATELY_S, LONGEST_WINDOW_S, numbers
+from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.broker.sightings import OUTSIDE
 from spreeze_zmq.envs.bounds import Beyond
 from spreeze_zmq.plan.roles import EVALUATOR

@@ -16,6 +16,13 @@ LARGEST = 1e15
 MOST_POINTS = 400
 #: Values that come this much earlier than they should are kept: a second is never quite one.
 EARLY = 0.1
+#: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
+WINDOW_S, LEAST_VALUES = 8.0, 4
+#: The longest such time that a rule may ask for.
+LONGEST_WINDOW_S = 24.0
+#: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
+#: has played; with fewer the mean of a task with very different returns is no guide.
+FIRST_EPISODES = 32
 #: Seconds that count as lately, and least seconds between two counts that are kept of them.
 LATELY_S, APART_S = 600.0, 10.0
 
@@ -80,6 +87,62 @@ class Lately:
         """The same per second; 0 before there is any time."""
         span_s = self._rows[-1][0] - self._rows[0][0] if self._rows else 0.0
         return self.gain(name) / span_s if span_s > 0 else 0.0
+
+
+class Steadiness:
+    """Figures of the last seconds, and whether each has held for long enough to be believed.
+
+    Attributes:
+        lacks: whether a figure that was asked for has held before and has too few values now; who asks sets
+            it to false before.
+    """
+
+    def __init__(self) -> None:
+        self.lacks = False
+        self._rows: deque[tuple[float, Mapping[str, float]]] = deque()
+        self._known: set[str] = set()
+
+    def add(self, t_s: float, figures: Mapping[str, float]) -> None:
+        """Add the figures of a time."""
+        self._rows.append((t_s, figures))
+        while self._rows[0][0] < t_s - LONGEST_WINDOW_S:
+            self._rows.popleft()
+
+    def values(self, name: str, window_s: float) -> list[float]:
+        """The values of a figure in so many last seconds, or the last few where they come seldom; none
+        where they are too few to be believed.
+        """
+        rows = [(t_s, figures[name]) for t_s, figures in self._rows if name in figures]
+        since_s = self._rows[-1][0] - window_s if self._rows else 0.0
+        late = [row for row in rows if row[0] >= since_s]
+        rows = (late if len(late) >= LEAST_VALUES else rows[-LEAST_VALUES:]) if late else []
+        if len(rows) >= LEAST_VALUES and rows[-1][0] - rows[0][0] >= 0.6 * window_s:
+            self._known.add(name)
+            return [value for _, value in rows]
+        self.lacks = self.lacks or name in self._known
+        return []
+
+
+class FirstEpisodes:
+    """The returns of the first episodes of a run, which come in groups."""
+
+    def __init__(self) -> None:
+        self._groups: list[tuple[int, float, float]] = []  # count, mean, std
+        self._count = 0
+
+    def add(self, count: int, mean: float, std: float) -> None:
+        """Add a group, unless there are enough."""
+        if self._count < FIRST_EPISODES:
+            self._groups.append((max(1, count), mean, std))
+            self._count += max(1, count)
+
+    def mean(self) -> tuple[float, float] | None:
+        """Their mean and its standard error; None while they are too few."""
+        if self._count < FIRST_EPISODES:
+            return None
+        mean = sum(count * value for count, value, _ in self._groups) / self._count
+        squares = sum(count * (std**2 + (value - mean) ** 2) for count, value, std in self._groups)
+        return mean, math.sqrt(squares / (self._count - 1) / self._count)
 
 
 def mean_of(values: Sequence[float]) -> tuple[float, float]:

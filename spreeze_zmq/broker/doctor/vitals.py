@@ -10,15 +10,18 @@ from typing import Any
 
 from spreeze_zmq.base.journal import INHERITED, is_look
 from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.trend import Lately, Trend, machine_rows, mean_of, numbers, whole_numbers
+from spreeze_zmq.broker.doctor.trend import (
+    WINDOW_S,
+    FirstEpisodes,
+    Lately,
+    Steadiness,
+    Trend,
+    machine_rows,
+    mean_of,
+    numbers,
+    whole_numbers,
+)
 
-#: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
-WINDOW_S, LEAST_VALUES = 8.0, 4
-#: The longest such time that a rule may ask for.
-LONGEST_WINDOW_S = 24.0
-#: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
-#: has played; with fewer the mean of a task with very different returns is no guide.
-FIRST_EPISODES = 32
 #: Looks after the best one that tell what policies do now.
 LOOKS_SINCE_BEST = 5
 #: More environments than any run has.
@@ -49,6 +52,7 @@ class Vitals:
         steps_each: env steps of one environment, of as many as there were at each moment.
         went_back: times that learners went back to a checkpoint, ``went_back_s`` when the last one did.
         trained: of late, since the first update; ``played`` since the beginning.
+        steadiness: of the figures that rules ask for.
     """
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
@@ -66,8 +70,8 @@ class Vitals:
         self.extremes: dict[str, tuple[float, float]] = {}
         self.first_update_s: float | None = None
         self.first_step_s: float | None = None
-        self._first: list[tuple[int, float, float]] = []  # groups of the first episodes: count, mean, std
-        self._recent: deque[tuple[float, dict[str, float]]] = deque()
+        self._first = FirstEpisodes()
+        self.steadiness = Steadiness()
         self._began: Mapping[str, Any] = {}  # its first status: a resumed run does not begin at 0
         self.steps_each = 0.0
 
@@ -103,8 +107,7 @@ class Vitals:
         self.training.add(ended["mean"], t_s)
         for end in ended.keys() & {"min", "max"}:
             self._widen({"return": ended[end]})
-        if sum(count for count, _, _ in self._first) < FIRST_EPISODES:
-            self._first.append((max(1, int(ended["count"])), ended["mean"], ended["std"]))
+        self._first.add(int(ended["count"]), ended["mean"], ended["std"])
 
     def _take_status(self, t_s: float, about: Mapping[str, Any]) -> None:
         """Take a status, of which any field may be missing or odd: the journal may be anybody's."""
@@ -136,9 +139,7 @@ class Vitals:
         used = numbers(about.get("efficiency"))
         waits |= {"arithmetic used": used["share"]} if "share" in used else {}
         figures = {**status["gauges"], **status["experience"], **status["machine"], **waits}
-        self._recent.append((t_s, figures))
-        while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
-            self._recent.popleft()
+        self.steadiness.add(t_s, figures)
 
     def _count(self, t_s: float) -> None:
         if self.first_update_s is not None:
@@ -247,9 +248,7 @@ class Vitals:
 
     def steady(self, name: str, window_s: float = WINDOW_S) -> list[float]:
         """The values of a figure in the last seconds; none where they are too few to be believed."""
-        rows = [(t_s, row[name]) for t_s, row in self._recent if name in row and t_s >= self.t_s - window_s]
-        covered = bool(rows) and rows[-1][0] - rows[0][0] >= 0.6 * window_s
-        return [value for _, value in rows] if covered and len(rows) >= LEAST_VALUES else []
+        return self.steadiness.values(name, window_s)
 
     def typical(self, name: str) -> float | None:
         """The median of these; None where they are too few."""
@@ -274,12 +273,7 @@ class Vitals:
         """Mean return of the first episodes, and its standard error; None while they are too few, and in a
         resumed run, whose first policy is a trained one.
         """
-        count = sum(number for number, _, _ in self._first)
-        if count < FIRST_EPISODES or self.is_resumed:
-            return None
-        mean = sum(number * value for number, value, _ in self._first) / count
-        squares = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first)
-        return mean, math.sqrt(squares / (count - 1) / count)
+        return None if self.is_resumed else self._first.mean()
 
     @property
     def has_risen(self) -> bool:

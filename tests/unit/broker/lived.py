@@ -26,7 +26,7 @@ class Lived:
         self.gauges = {"critic_loss": 1.0, "q_mean": -10.0, "temperature": 0.1, "entropy": -1.0}
         self.env_steps = self.updates = 0
         self.heard = []
-        self.waits = {}
+        self.waits, self.apart_s = {}, 1.0
         self.flops_per_s, self.limit_flops_per_s = 0.0, 0.0
 
     def see(self, **arrays):
@@ -72,7 +72,9 @@ class Lived:
         self.note("evaluation", fields)
 
     def live(self, seconds, steps=1000, updates=200, episodes=4, length=200):
-        """Some seconds, each with a status; returns the names of what is found at their end."""
+        """Some seconds, or times that are further apart, each with a status; returns the names of what is
+        found at their end.
+        """
         for _ in range(seconds):
             self.experience.take(self.rollout)
             self.report("sampler", gauges=self.experience.figures())
@@ -85,5 +87,5 @@ class Lived:
                 self.episodes(self.draw(episodes), [length] * episodes)
             self.note("status", plain(self.record.status("training", BALANCE, self.t_s)))
             self.heard += self.record.doctor.news()
-            self.t_s += 1.0
+            self.t_s += self.apart_s
         return [row["name"] for row in self.record.doctor.rows()]

@@ -219,6 +219,35 @@ def test_a_crowded_machine_is_named_and_leaves():
     assert [(row["name"], row["holds"]) for row in run.heard] == [("crowded", True), ("crowded", False)]
 
 
+def test_what_comes_seldom_is_heard():
+    """From a broker that is slow, say."""
+    run = Lived()
+    run.gauges["temperature"], run.apart_s = 1e-7, 3.0
+    run.see(reward=1e5 * run.rollout.reward)
+    assert run.live(8) == ["temperature", "large_rewards"]
+
+
+@pytest.mark.parametrize("apart_s", [3.0, 12.0])
+def test_what_cannot_be_judged_for_want_of_figures_does_not_leave(apart_s):
+    """They come too seldom, or not at all, as while a learner starts again; then they say that it is over."""
+    run, reward = Lived(), Lived().rollout.reward
+    run.gauges["q_mean"] = 1e9
+    run.see(reward=1e3 * reward)
+    assert run.live(12) == ["values_diverge", "large_rewards"]
+    run.apart_s = apart_s
+    run.live(10)
+    run.gauges.pop("q_mean")
+    assert run.live(10) == ["values_diverge", "large_rewards"]
+    assert all(row["holds"] for row in run.heard)
+    run.gauges["q_mean"], run.apart_s = 1.0, 1.0
+    run.see(reward=reward)
+    assert run.live(40) == []
+    assert {row["name"]: row["holds"] for row in run.heard} == {
+        "values_diverge": False,
+        "large_rewards": False,
+    }
+
+
 def test_few_updates_are_named_with_their_cause():
     """Below one a second; other programs are named as the reason where they hold the cores."""
     run = Lived()
