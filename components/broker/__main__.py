@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.files import write_json
-from spreeze_zmq.base.journal import RESUMED, read_journal
+from spreeze_zmq.base.journal import RESUMED, TURNED, read_journal
 from spreeze_zmq.base.pauses import Pauses
 from spreeze_zmq.broker.hearing import Hearing
 from spreeze_zmq.broker.helm import Helm
-from spreeze_zmq.broker.notes import TURNED, Notes
+from spreeze_zmq.broker.notes import Notes
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
@@ -85,6 +85,7 @@ class Broker:
         ends_s = max((entry["t_s"] for entry in read_journal(metrics, (RESUMED,))), default=0.0)
         for entry in read_journal(metrics):
             kind, board.age_s = entry.pop("kind"), max(0.0, ends_s - entry["t_s"])
+            self.record.doctor.take(kind, entry["t_s"], entry)
             if kind == "evaluation":
                 self.record.evaluations.take(entry, entry["t_s"])
                 board.evaluation(entry)

@@ -20,6 +20,8 @@ from spreeze_zmq.base.patience import append
 
 #: Kind of the entry where a run goes on from another, and the field of the entries from before it.
 RESUMED, INHERITED = "resumed", "inherited"
+#: In that entry: the options that were set in the other one and their values.
+TURNED = "turned"
 #: A file with a longer line is no journal from there on.
 LONGEST_LINE = 16 << 20
 #: No run lasts this long.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.files import append_text, plain
-from spreeze_zmq.base.journal import RESUMED, Journal, Recent, read_journal, recent_of, time_of
+from spreeze_zmq.base.journal import RESUMED, TURNED, Journal, Recent, read_journal, recent_of, time_of
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.plan.form import to_plain
@@ -27,8 +27,6 @@ from spreeze_zmq.wire.channels import Publisher
 
 log = logging.getLogger("spreeze")
 
-#: In the entry where a run goes on from another: the options that were set in that one and their values.
-TURNED = "turned"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
 #: The same for their bytes in the journal itself; beyond that they are among its recent lines alone.

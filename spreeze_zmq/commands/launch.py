@@ -99,7 +99,8 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         from spreeze_zmq.learner.setup import rehearse  # with torch, which a launcher does not need
 
         lines += rehearse(plan)
-        lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
+        turned = arguments.origin.turned(plan) if arguments.resume else {}
+        lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json()), turned).rows())
         found = "no mistake, but advice" if lines or look.remarks else "nothing to mend"
         say(f"{arguments.topology or arguments.env}: {found}\n{report(plan, lines, look.remarks)}")
         return 0

@@ -16,10 +16,9 @@ from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, StateNotKept
 from spreeze_zmq.base.files import copy_whole, read_whole
-from spreeze_zmq.base.journal import INHERITED, RESUMED, Journal
+from spreeze_zmq.base.journal import INHERITED, RESUMED, TURNED, Journal
 from spreeze_zmq.broker.doctor.resumed_rules import ends_first, first_update_again
 from spreeze_zmq.broker.doctor.vitals import Vitals
-from spreeze_zmq.broker.notes import TURNED
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.launcher.options_before import held, turned_before, without_effect
 from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_best
@@ -80,6 +79,10 @@ class Origin:
             raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
         return cls(run, found, skipped, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
 
+    def turned(self, plan: Plan) -> dict[str, float]:
+        """The options that were set while its run trained, and hold in one that goes on from it."""
+        return turned_before(plan, self)[0]
+
     def advice(self, plan: Plan) -> tuple[str, ...]:
         """That a run which goes on from it ends before its first update, where it does."""
         limit = plan.run.stop.env_steps
@@ -89,7 +92,9 @@ class Origin:
             waits = bool(why_not_exact(plan, self))
         else:
             waits = not (plan.run.save_replay and self.checkpoint.has_replay)
-        first = first_update_again(Vitals(json.loads(plan.to_json())), self.env_steps)
+        vitals = Vitals(json.loads(plan.to_json()))
+        vitals.turned = self.turned(plan)
+        first = first_update_again(vitals, self.env_steps)
         found = ends_first(first, self.env_steps, limit) if waits else None
         return () if found is None else (finding_line(to_plain(found)),)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from spreeze_zmq.base.schema import schedules_in
 from spreeze_zmq.broker.doctor.finding import Finding
@@ -27,17 +28,26 @@ WHOLE_SUMS = 0.75
 
 def learning_rate(vitals: Vitals) -> Finding | None:
     """A step size of the size of the weights, or none."""
-    for name, value in numbers(vitals.algorithm).items():
-        if name.endswith("learning_rate") and value == 0:
+    for name, value in vitals.algorithm.items():
+        rates = _numbers_in(value) if name.endswith("learning_rate") else []
+        largest = max(rates, default=None)
+        if largest == 0:
             return Finding(f"algorithm.{name} is 0", "nothing is learned", f"algorithm.{name} = 1e-3", rank=0)
-        if name.endswith("learning_rate") and value > LARGEST_RATE:
+        if largest is not None and largest > LARGEST_RATE:
             return Finding(
-                f"algorithm.{name} is {value:g}",
+                f"algorithm.{name} is {'up to ' * isinstance(value, Mapping)}{largest:g}",
                 "each update moves every weight by about as much, more than fresh weights measure",
                 f"algorithm.{name} = 1e-3",
                 rank=0,
             )
     return None
+
+
+def _numbers_in(value: Any) -> list[float]:
+    """The numbers of an option: of each network, and of a schedule the first and the last."""
+    if not isinstance(value, Mapping):
+        return [*numbers({"": value}).values()]
+    return [number for name, part in value.items() if name != "over" for number in _numbers_in(part)]
 
 
 def target_entropy(vitals: Vitals) -> Finding | None:
@@ -65,7 +75,7 @@ def never_trains(vitals: Vitals) -> Finding | None:
     limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
     starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
     first = first_update_at(vitals)
-    if not limit or first <= limit:
+    if not limit or first <= limit or vitals.first_update_s is not None:
         return None
     remedy = f"algorithm.learning_starts = {max(1, limit // 10)}"
     if first - starts > limit:
@@ -175,7 +185,7 @@ def large_batch(vitals: Vitals) -> Finding | None:
 
 def early_schedules(vitals: Vitals) -> Finding | None:
     """A schedule that is over before the first update, which then is none."""
-    first = first_update_at(vitals)
+    first = first_update_at(vitals) if vitals.first_update_s is None else vitals.first_update_steps
     for name, value in vitals.algorithm.items():
         for table in schedules_in(value):
             ends = numbers(table.get("over"))
@@ -239,19 +249,16 @@ def early_exploration(vitals: Vitals) -> Finding | None:
     )
 
 
-OPTION_RULES: tuple[Rule, ...] = (
+#: Of options that a request may set while the run trains.
+MOVING_RULES: tuple[Rule, ...] = (
     learning_rate,
     target_entropy,
     never_trains,
     replay_ratio,
-    small_replay,
     still_targets,
-    cut_sums,
-    large_batch,
     early_schedules,
-    late_exploration,
-    early_exploration,
 )
+OPTION_RULES = (*MOVING_RULES, small_replay, cut_sums, large_batch, late_exploration, early_exploration)
 
 
 def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:

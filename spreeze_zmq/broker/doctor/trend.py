@@ -23,6 +23,8 @@ LONGEST_WINDOW_S = 24.0
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
 #: has played; with fewer the mean of a task with very different returns is no guide.
 FIRST_EPISODES = 32
+#: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
+Z_95 = 1.645
 #: Seconds that count as lately, and least seconds between two counts that are kept of them.
 LATELY_S, APART_S = 600.0, 10.0
 
@@ -62,6 +64,18 @@ class Trend:
         """The values of the first, the middle and the last third."""
         size = max(1, len(self.values) // 3)
         return self.values[:size], self.values[size:-size], self.values[-size:]
+
+    def has_risen(self, random: tuple[float, float] | None = None) -> bool:
+        """Whether its values have risen, at 5 %, above the first ones or above a ``random`` mean, of which
+        the standard error is known. They may have fallen again since.
+        """
+        if len(self.values) < 3:
+            return False
+        first, *later = (mean_of(values) for values in self.thirds())
+        before = [first] if random is None else [first, random]
+        return any(
+            mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
+        )
 
 
 class Lately:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-from spreeze_zmq.base.journal import INHERITED, is_look
+from spreeze_zmq.base.journal import INHERITED, RESUMED, TURNED, is_look
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.trend import (
     WINDOW_S,
@@ -17,7 +17,6 @@ from spreeze_zmq.broker.doctor.trend import (
     Steadiness,
     Trend,
     machine_rows,
-    mean_of,
     numbers,
     whole_numbers,
 )
@@ -26,8 +25,6 @@ from spreeze_zmq.broker.doctor.trend import (
 LOOKS_SINCE_BEST = 5
 #: More environments than any run has.
 MOST_ENVS = 1e6
-#: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
-Z_95 = 1.645
 
 
 class Vitals:
@@ -37,6 +34,7 @@ class Vitals:
         plan: the contents of its run.json.
 
     Attributes:
+        turned: the numbers of options that were set while it trained, or a run before it.
         t_s: time of the newest status.
         status: the numbers of the newest: those of its own, and its maps of numbers by name.
         looks: the mean return of each first look that time has not cut; ``num_looks`` counts them.
@@ -47,7 +45,8 @@ class Vitals:
         successes: how many looks had any success, and how many none, where the environment's info says it.
         extremes: the least and greatest value so far of each figure of ``status.experience``, and of the
             ``return`` of training episodes.
-        first_update_s: when the first update was seen; None before.
+        first_update_s: when the first update was seen; None before. ``first_update_steps``: env steps shortly
+            before it.
         first_step_s: when the first env step was seen; None before.
         steps_each: env steps of one environment, of as many as there were at each moment.
         went_back: times that learners went back to a checkpoint, ``went_back_s`` when the last one did.
@@ -57,6 +56,7 @@ class Vitals:
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.plan = plan
+        self.turned: Mapping[str, float] = {}
         self.t_s = 0.0
         self.status: dict[str, Any] = {}
         self.looks, self.training, self.critic_loss = Trend(), Trend(), Trend()
@@ -69,6 +69,7 @@ class Vitals:
         self.since_best: deque[tuple[float, float]] = deque(maxlen=LOOKS_SINCE_BEST)
         self.extremes: dict[str, tuple[float, float]] = {}
         self.first_update_s: float | None = None
+        self.first_update_steps = 0
         self.first_step_s: float | None = None
         self._first = FirstEpisodes()
         self.steadiness = Steadiness()
@@ -81,6 +82,8 @@ class Vitals:
         """Take one entry of the journal; kinds without figures are passed over, and what is of the run that
         this one goes on from.
         """
+        if kind == RESUMED:
+            self.turned = numbers(about.get(TURNED))
         if about.get(INHERITED):
             return
         if kind == "status":
@@ -118,13 +121,14 @@ class Vitals:
         status["workers"] = {role: numbers(row) for role, row in rows}
         self._began = self._began or status
         before, self.t_s, self.status = self.status or status, t_s, status
+        self.turned = numbers(about.get("values")) or self.turned
         more = status.get("env_steps", 0) - before.get("env_steps", 0)
         self.steps_each += max(0.0, more) / max(self._num_envs(before), self._num_envs(status))
         status.setdefault("num_sampler_failures", status.get("num_failures", 0))  # of all in earlier releases
         if self.first_step_s is None and self.env_steps > 0:
             self.first_step_s = t_s
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
-            self.first_update_s = t_s
+            self.first_update_s, self.first_update_steps = t_s, int(before.get("env_steps", 0))
             self.trained.add(t_s, self._began)  # on-policy they come in bursts
         self._count(t_s)
         self._widen(status["experience"])
@@ -174,9 +178,11 @@ class Vitals:
         return bool(self.table("data")) or relabels
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """A table of the plan; empty where there is none: run.json may be anybody's."""
+        """A table of the plan, with what was set since; empty where there is none: it may be anybody's."""
         table = self.plan.get(name)
-        return table if isinstance(table, Mapping) else {}
+        found = table if isinstance(table, Mapping) else {}
+        turned = found.keys() & self.turned.keys() if name in ("algorithm", "balance") else ()
+        return {**found, **{option: self.turned[option] for option in turned}} if turned else found
 
     @property
     def algorithm(self) -> Mapping[str, Any]:
@@ -281,13 +287,7 @@ class Vitals:
         have fallen again since.
         """
         curve = self.looks if len(self.looks.values) >= 3 else self.training
-        if len(curve.values) < 3:
-            return False
-        first, *later = (mean_of(values) for values in curve.thirds())
-        before = [first] if self.random_return is None else [first, self.random_return]
-        return any(
-            mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
-        )
+        return curve.has_risen(self.random_return)
 
 
 #: What says of a run that something keeps it from learning; its name is that of what it finds.

@@ -33,6 +33,8 @@ from tests.unit.data.made import dataset
         ("replay_ratio", ["balance.replay_ratio=100000"]),
         ("replay_ratio", ["balance.replay_ratio=0.0001"]),
         ("learning_rate", ["algorithm.learning_rate=0"]),
+        ("learning_rate", ["algorithm.learning_rate={critic=1.0, policy=1e-3}"]),
+        ("learning_rate", ["algorithm.learning_rate={from=0.5, to=0.0}"]),
         ("still_targets", ["algorithm.tau=0"]),
         ("still_targets", ["algorithm.tau=1"]),
         ("cut_sums", ["algorithm.n_step=10"]),
@@ -51,6 +53,8 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
     [
         ("pendulum", ["algorithm.n_step=50"], "n_step is 50, but .* of 16 steps: they have 8.5 rewards"),
         ("pendulum", ["algorithm.n_step=8"], ""),
+        ("pendulum", ["algorithm.learning_rate={from=0.01, to=0, over={env_steps=1e6}}"], ""),
+        ("pendulum", ["algorithm.learning_rate={critic=0.01, policy=0.1}"], "rate is up to 0.1 each"),
         ("pendulum", ["algorithm.n_step=10", "components.sampler.rollout_steps=40"], ""),
         ("pendulum", ["algorithm.tau={from=0.1, to=0.01, over={env_steps=2000}}"], ""),
         (

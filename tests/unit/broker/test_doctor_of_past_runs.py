@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq.base.files import plain
 from spreeze_zmq.base.journal import Journal, read_journal
-from spreeze_zmq.broker.doctor import findings_of
+from spreeze_zmq.broker.doctor import Doctor, findings_of
 from spreeze_zmq.broker.doctor.trend import MOST_POINTS, Trend, mean_of
 from spreeze_zmq.broker.doctor.vitals import Vitals
 from spreeze_zmq.plan import topology
@@ -25,6 +25,36 @@ def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
     rows = findings_of(plan, read_journal(tmp_path / "metrics.jsonl"))
     assert rows == run.record.doctor.rows()
     assert [row["name"] for row in rows] == ["learning_rate", "large_rewards"]
+
+
+def test_what_is_set_while_a_run_trains_is_judged_as_what_it_began_with():
+    """At once, and what was said of the value before leaves; the journal tells it, too."""
+    run = Lived("algorithm.learning_rate=0.1", "balance.replay_ratio=1e-3")
+    values = run.record.requests.values
+    assert run.live(3) == ["learning_rate", "replay_ratio"]
+    values |= {"learning_rate": 1e-3, "replay_ratio": 8.0}
+    assert run.live(1) == []
+    assert [row["name"] for row in run.heard if not row["holds"]] == ["learning_rate", "replay_ratio"]
+    values |= {"learning_rate": 0.5, "tau": 0.0}
+    assert run.live(20) == ["learning_rate", "still_targets"]
+    assert [row["seen"] for row in run.heard[4:]] == [
+        "algorithm.learning_rate is 0.5",
+        "algorithm.tau is 0, so target networks never move",
+    ]
+    values |= {"replay_ratio": 1e-6}  # of a run that trains
+    assert run.live(20) == ["learning_rate", "still_targets", "replay_ratio"]
+
+
+def test_a_resumed_run_hears_nothing_of_values_that_were_replaced_in_the_one_before():
+    """Whoever judges it: its broker, or a reader of its journal."""
+    plan = json.loads(topology.load("pendulum", ["algorithm.learning_rate=0.1"]).to_json())
+    resumed = {"kind": "resumed", "t_s": 60.0, "turned": {"learning_rate": 0.01}, "inherited": True}
+    doctor = Doctor(plan)
+    assert [row["name"] for row in doctor.rows()] == ["learning_rate"]
+    doctor.read([resumed])
+    assert (doctor.rows(), doctor.news()) == ([], [])
+    status = {"kind": "status", "t_s": 61.0, "values": {"learning_rate": 0.1}}
+    assert [row["name"] for row in findings_of(plan, [resumed, status])] == ["learning_rate"]
 
 
 def test_the_error_of_a_mean_is_that_of_a_sample():
