@@ -37,14 +37,15 @@ class Vitals:
         turned: the numbers of options that were set while it trained, or a run before it.
         t_s: time of the newest status.
         status: the numbers of the newest: those of its own, and its maps of numbers by name.
-        looks: the mean return of each first look that time has not cut; ``num_looks`` counts them.
+        looks: the mean return of each first look that time has not cut, also of runs that this one goes on
+            from; ``num_looks`` counts its own.
         last_look: the numbers of the newest one; empty where time has cut it.
         best: return and length in steps of the best one; ``since_best`` the same of the newest after it.
         training: the mean return of training episodes, about one value a second.
         critic_loss: of the critic-learner.
-        successes: how many looks had any success, and how many none, where the environment's info says it.
-        extremes: the least and greatest value so far of each figure of ``status.experience``, and of the
-            ``return`` of training episodes.
+        successes: how many looks, likewise, had any success, and how many none, where info says it.
+        extremes: the least and greatest value so far, likewise, of each figure of ``status.experience``, and
+            of the ``return`` of its own training episodes.
         first_update_s: when the first update was seen; None before. ``first_update_steps``: env steps shortly
             before it.
         first_step_s: when the first env step was seen; None before.
@@ -79,30 +80,34 @@ class Vitals:
     # --- what comes in
 
     def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
-        """Take one entry of the journal; kinds without figures are passed over, and what is of the run that
-        this one goes on from.
+        """Take one entry of the journal, of which some kinds have no figures. Of runs that this one goes on
+        from it keeps what they have reached.
         """
+        is_own = not about.get(INHERITED)
         if kind == RESUMED:
             self.turned = numbers(about.get(TURNED))
-        if about.get(INHERITED):
-            return
-        if kind == "status":
+        elif kind == "status" and is_own:
             self._take_status(t_s, about)
+        elif kind == "status":
+            self._widen(numbers(about.get("experience")))
+            self.training.add(numbers(about.get("episodes")).get("mean_return"), t_s)
         elif kind == "evaluation" and is_look(about):
-            look, info, is_cut = numbers(about), numbers(about.get("info")), about.get("timed_out")
-            told = [info[name] for name in ("is_success", "success") if name in info]
-            self.successes.update(bool(share) for share in told[:1] if share or not is_cut)
-            self.last_look = {} if is_cut else look
-            if is_cut:
-                return
+            self._take_look(t_s, about, is_own=is_own)
+        elif kind == "episodes" and is_own:
+            self._take_episodes(numbers(about), t_s)
+
+    def _take_look(self, t_s: float, about: Mapping[str, Any], *, is_own: bool) -> None:
+        look, info, is_cut = numbers(about), numbers(about.get("info")), about.get("timed_out")
+        told = [info[name] for name in ("is_success", "success") if name in info]
+        self.successes.update(bool(share) for share in told[:1] if share or not is_cut)
+        self.looks.add(None if is_cut else about.get("mean_return"), t_s)
+        self.last_look = look if is_own and not is_cut else {}
+        if self.last_look:
             self.num_looks += 1
-            self.looks.add(about.get("mean_return"), t_s)
             self.since_best.append((look.get("mean_return", -math.inf), look.get("mean_length", 0.0)))
             if self.since_best[-1] > self.best:
                 self.best = self.since_best.pop()
                 self.since_best.clear()
-        elif kind == "episodes":
-            self._take_episodes(numbers(about), t_s)
 
     def _take_episodes(self, ended: Mapping[str, float], t_s: float) -> None:
         if not ended.keys() >= {"count", "mean", "std"}:
@@ -283,9 +288,7 @@ class Vitals:
 
     @property
     def has_risen(self) -> bool:
-        """Whether the return has risen, at 5 %, above the first looks or above the first episodes. It may
-        have fallen again since.
-        """
+        """Whether the return has risen, at 5 %, above the first looks or episodes, also before this run."""
         curve = self.looks if len(self.looks.values) >= 3 else self.training
         return curve.has_risen(self.random_return)
 

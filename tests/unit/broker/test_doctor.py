@@ -332,6 +332,35 @@ def test_a_resumed_run_that_ends_before_its_first_update_is_named(limit, updates
     assert run.live(10, steps=100, updates=updates) == found
 
 
+@pytest.mark.parametrize("by_looks", [True, False])
+@pytest.mark.parametrize("rose", [True, False])
+def test_a_resumed_run_has_reached_what_the_runs_before_it_have(rose, by_looks):
+    """At their plateau nothing rises: what has been learned looks like a lack of exploration. Goals that
+    were reached before are not reached yet, and are known.
+    """
+    run = Lived()
+    plan = json.loads(run.record.plan.to_json())
+    plan["run"]["resume_from"] = "runs/a/checkpoints/1"
+    run.record.doctor = Doctor(plan)
+    for number in range(60):
+        mean = -900.0 + 10.0 * number * rose + number % 2
+        status = {"episodes": {"mean_return": mean}, "experience": {"reward_min": 0.0, "reward_max": 100.0}}
+        run.record.doctor.take("status", number, {"state": "training", "inherited": True, **status})
+        look = {"mean_return": mean, "info": {"success": float(rose)}, "inherited": True}
+        if by_looks:
+            run.record.doctor.take("evaluation", number, look)
+    assert run.record.doctor.rows() == []
+    run.t_s, run.gauges["q_mean"] = 60.0, 50.0
+    run.gauges.pop("temperature")
+    run.see(action=np.full((16, 16, 1), 2.0, np.float32), reward=np.zeros((16, 16), np.float32))
+    for number in range(25):
+        if by_looks:
+            run.look(mean - number % 2, {"success": 0.0})
+        names = run.live(3, episodes=0)
+    found = set() if rose else {"saturated_actions"} | ({"no_success"} if by_looks else set())
+    assert set(names) & {"saturated_actions", "values_diverge", "constant_reward", "no_success"} == found
+
+
 @pytest.mark.parametrize(("last", "found"), [(-1000.0, ["no_rise"]), (-600.0, [])])
 def test_a_return_that_does_not_rise_is_named(last, found):
     """After enough updates, seconds and looks; not where the last looks are above the first episodes."""
