@@ -10,6 +10,7 @@ from typing import Any
 
 from spreeze_zmq.base.files import plain
 from spreeze_zmq.base.rollout import LARGEST
+from spreeze_zmq.base.schema import in_words
 from spreeze_zmq.plan.moves import offered
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
@@ -59,8 +60,12 @@ def run_entry(plan: Plan, *, live: bool, state: str = "running") -> Entry:
 
 
 def _moves(plan: Plan) -> dict[str, dict[str, Any]]:
-    """What a page may ask for: it passes on no number beyond ``LARGEST``."""
-    return {name: {"minimum": -LARGEST, "maximum": LARGEST, **about} for name, about in offered(plan).items()}
+    """What a page may ask for: it passes on no number beyond ``LARGEST``. A table is ``stated`` in words."""
+    moves = {}
+    for name, about in offered(plan).items():
+        stated = in_words(about["stated"]) if isinstance(about["stated"], Mapping) else about["stated"]
+        moves[name] = {"minimum": -LARGEST, "maximum": LARGEST, **about, "stated": stated}
+    return moves
 
 
 def limits(plan: Plan) -> dict[str, dict[str, Any]]:

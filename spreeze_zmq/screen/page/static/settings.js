@@ -18,7 +18,7 @@ export class Settings {
 
   draw() {
     const { about, ended, status } = this.run;
-    for (const [name, cell] of this.now) cell.textContent = shown(status?.values?.[name] ?? about.moves[name].stated);
+    for (const [name, cell] of this.now) cell.textContent = String(status?.values?.[name] ?? about.moves[name].stated ?? "none");
     if (ended) this.card.hidden = true;
   }
 
@@ -45,5 +45,3 @@ export class Settings {
   }
 }
 
-/** A number, a word such as auto, or where a schedule begins and ends. */
-const shown = (value) => (value !== null && typeof value === "object" ? `${value.from} to ${value.to}` : String(value ?? "none"));

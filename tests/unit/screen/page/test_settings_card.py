@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.plan import moves, topology
 from spreeze_zmq.screen.page import story
@@ -30,7 +32,10 @@ const takes = (field, value) => {
 };
 const fieldOf = (row) => row.inner[2].inner[0].inner[0];
 const taken = (row) => [row["data-name"], values.map((value) => takes(fieldOf(row), value))];
-console.log(JSON.stringify(Object.fromEntries(table.inner.map(taken))));
+const cellOf = ([name, cell]) => [name, cell.textContent];
+settings.draw();
+const shown = Object.fromEntries([...settings.now].map(cellOf));
+console.log(JSON.stringify({ taken: Object.fromEntries(table.inner.map(taken)), shown }));
 """
 
 
@@ -48,7 +53,24 @@ def test_a_field_takes_what_the_run_takes(told):
         except InputError:
             return False
 
-    taken = told(FIELDS, about=story.run_entry(plan, live=True)["about"], values=values)
+    taken = told(FIELDS, about=story.run_entry(plan, live=True)["about"], values=values)["taken"]
     assert taken.keys() == moves.moves_of(plan).keys()
     assert taken == {option: [is_granted(option, value) for value in values] for option in taken}
     assert len({*map(tuple, taken.values())}) > 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [
+        ("0.001", "0.001"),
+        ("{critic=1e-3, policy=3e-4}", "critic 0.001, policy 0.0003"),
+        ("{from=1e-3, to=1e-4}", "0.001 to 0.0001"),
+        ("{critic={from=1e-3, to=1e-4}, policy=3e-4}", "critic 0.001 to 0.0001, policy 0.0003"),
+    ],
+)
+def test_what_the_topology_states_is_shown_beside_its_field(told, stated, shown):
+    """In whatever form: a number by network, a schedule, a schedule by network."""
+    plan = topology.load("pendulum", [f"algorithm.learning_rate={stated}"])
+    found = told(FIELDS, about=story.run_entry(plan, live=True)["about"], values=[])["shown"]
+    assert found["learning_rate"] == shown
+    assert not [text for text in found.values() if "undefined" in text or "object" in text]
