@@ -116,7 +116,7 @@ class Origin:
         about |= {TURNED: turned} if turned else {}
         journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
-        of_options = [*held(turned), *lost, *without_effect(plan, self)]
+        of_options = [*held(turned), *lost, *without_effect(plan, self, turned)]
         return [_counted(plan, self), *of_options, *_left_behind(plan, self, why_not)]
 
 

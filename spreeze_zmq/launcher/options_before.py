@@ -5,7 +5,7 @@ trained, schedules that have come to their end, and what only fresh networks hav
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms
@@ -43,15 +43,17 @@ def held(turned: Mapping[str, float]) -> Iterator[str]:
         yield f"set while the run before trained, and held: {values} (--set algorithm.NAME=VALUE ends that)"
 
 
-def without_effect(plan: Plan, origin: Origin) -> Iterator[str]:
-    """A line for each option whose value does not do what it says in a run that goes on."""
-    yield from _at_their_end(plan, origin)
+def without_effect(plan: Plan, origin: Origin, turned: Collection[str]) -> Iterator[str]:
+    """A line for each option whose value does not do what it says in a run that goes on; of those that are
+    ``turned`` another one says what holds.
+    """
+    yield from _at_their_end(plan, origin, turned)
     yield from _of_fresh_networks(plan, origin)
 
 
-def _at_their_end(plan: Plan, origin: Origin) -> Iterator[str]:
+def _at_their_end(plan: Plan, origin: Origin, turned: Collection[str]) -> Iterator[str]:
     """A line for each option with a schedule over the whole run that the run before has gone through: here
-    it stays where that ended.
+    it stays where that ended, unless it was ``turned`` to a number since.
     """
     stop, reached = origin.run.plan["run"].get("stop") or {}, {**origin.counts, "minutes": origin.t_s / 60}
     limits = {name: stop[name] for name in COUNTS if type(stop.get(name)) in (int, float) and stop[name] > 0}
@@ -61,7 +63,7 @@ def _at_their_end(plan: Plan, origin: Origin) -> Iterator[str]:
     for name, value in here.items():
         found = filter(None, map(Scheduled.of, schedules_in(value)))
         ends = [each.last for each in found if "run" in each.over and each.first != each.last]
-        if ends and there.get(name) == value:
+        if ends and there.get(name) == value and name not in turned:
             at = " and ".join(f"{end:g}" for end in dict.fromkeys(ends))
             yield (
                 f"algorithm.{name} stays at {at}, where its schedule over the run before has ended "

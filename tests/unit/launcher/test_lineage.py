@@ -580,6 +580,8 @@ def test_a_schedule_that_has_come_to_its_end_stays_there_and_the_run_says_so(tmp
         f"{stays} (--set algorithm.learning_rate=NUMBER, or another schedule, moves it)"
     ]
     assert said("new", stating(1200, learning_rate={**DECAY, "to": 1e-5})) == []
+    asked(parent, stating(600, learning_rate=DECAY), (50.0, "learning_rate", 0.5))
+    assert said("turned", stating(1200, learning_rate=DECAY)) == [], "what was set holds, not the schedule"
     halfway = begin(tmp_path / "halfway", stating(1200, learning_rate=DECAY))
     checkpoint(halfway, 60.0, 600)
     assert said("goes_on", stating(2400, learning_rate=DECAY), halfway) == []
