@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.option_rules import samplers
 from spreeze_zmq.broker.doctor.trend import LATELY_S, LONGEST_WINDOW_S, numbers
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.broker.sightings import OUTSIDE
@@ -187,16 +188,18 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
 
 
 def never_ending(vitals: Vitals) -> Finding | None:
-    """No episode has ended."""
-    each = vitals.steps_each
-    limit = numbers(vitals.environment).get("max_episode_steps", 0)
-    least = max(UNENDED_STEPS, 2 * limit)
-    if not limit and numbers(vitals.tried).get("unended_steps"):
-        least = 0  # none had ended before the run
-    if vitals.num_episodes or each < least:
+    """No episode has ended, when the environment was tried out or since; evaluation cuts its own."""
+    each, limit = vitals.steps_each, numbers(vitals.environment).get("max_episode_steps", 0)
+    tried = 0 if limit else int(numbers(vitals.tried).get("unended_steps", 0))
+    if vitals.num_episodes or samplers(vitals, "count").get("maximum") == 0:
+        return None
+    seen = f"no episode has ended in {each:,.0f} steps of each environment"
+    if each <= tried:
+        seen = f"no episode ended in {tried:,} random steps, and there is no time limit"
+    if each < max(UNENDED_STEPS, 2 * limit) and not tried:
         return None
     return Finding(
-        f"no episode has ended in {each:,.0f} steps of each environment",
+        seen,
         "without an end no return is known and nothing begins again",
         "env_kwargs = { max_episode_steps = 1000 }",
     )

@@ -153,7 +153,7 @@ def still_targets(vitals: Vitals) -> Finding | None:
 def cut_sums(vitals: Vitals) -> Finding | None:
     """Sums of rewards that are longer than the rollouts, at whose ends they are cut."""
     wanted, steps = int(vitals.number("n_step", 1)), _rollout_steps(vitals)
-    if wanted < 2 or steps < 1 or _sampler(vitals, "count").get("maximum") == 0:
+    if wanted < 2 or steps < 1 or samplers(vitals, "count").get("maximum") == 0:
         return None  # episodes of data are rollouts as they are
     most = min(wanted, steps)
     mean = most - most * (most - 1) / (2 * steps)  # the last ones of a rollout have the fewest
@@ -236,7 +236,7 @@ def early_exploration(vitals: Vitals) -> Finding | None:
         beside = _round_transitions(vitals)
         first = max(first, beside)
     initial, final = options.get("initial_epsilon", 1.0), options.get("final_epsilon", 1.0)
-    sampled = _sampler(vitals, "count").get("maximum", 1) > 0
+    sampled = samplers(vitals, "count").get("maximum", 1) > 0
     if not 0 < steps <= first < limit or final >= initial or vitals.is_resumed or not sampled:
         return None
     remedy = f"algorithm.exploration_steps = {int(min(first + max(steps, first), limit)):_}"
@@ -261,20 +261,20 @@ MOVING_RULES: tuple[Rule, ...] = (
 OPTION_RULES = (*MOVING_RULES, small_replay, cut_sums, large_batch, late_exploration, early_exploration)
 
 
-def _sampler(vitals: Vitals, table: str) -> Mapping[str, float]:
+def samplers(vitals: Vitals, table: str) -> Mapping[str, float]:
     """The numbers of a table of the samplers."""
     sampler = vitals.table("components").get(SAMPLER)
     return numbers(sampler.get(table)) if isinstance(sampler, Mapping) else {}
 
 
 def _rollout_steps(vitals: Vitals) -> int:
-    return int(_sampler(vitals, "options").get("rollout_steps", 0))
+    return int(samplers(vitals, "options").get("rollout_steps", 0))
 
 
 def _round_transitions(vitals: Vitals) -> int:
     """Transitions that the samplers of the beginning make in one rollout each."""
-    count = max(1, int(_sampler(vitals, "count").get("initial", 1)))
-    return count * _rollout_steps(vitals) * int(_sampler(vitals, "options").get("envs", 0))
+    count = max(1, int(samplers(vitals, "count").get("initial", 1)))
+    return count * _rollout_steps(vitals) * int(samplers(vitals, "options").get("envs", 0))
 
 
 def first_update_at(vitals: Vitals) -> int:
@@ -293,7 +293,7 @@ def rows_each(vitals: Vitals) -> int:
 
 def _updates_per_step(vitals: Vitals) -> float:
     """Updates for each env step, as the replay ratio asks for them; 0 where it decides on none."""
-    batch, count = vitals.number("batch_size", 0), _sampler(vitals, "count").get("maximum", 0)
+    batch, count = vitals.number("batch_size", 0), samplers(vitals, "count").get("maximum", 0)
     if vitals.on_policy or batch < 1 or count < 1:
         return 0.0
     return float(numbers(vitals.table("balance")).get("replay_ratio", 0.0)) / batch

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.encoders import LEAST_PART, LEAST_PIXELS
-from spreeze_zmq.broker.doctor.experience_rules import outside_box
+from spreeze_zmq.broker.doctor.experience_rules import never_ending, outside_box
 from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.option_rules import OPTION_RULES
 from spreeze_zmq.broker.doctor.trend import numbers, whole_numbers
@@ -189,18 +189,6 @@ def lost_digits(vitals: Vitals) -> Finding | None:
         str(lost),
         "what it says is gone before a policy or algorithm.normalize_observations sees it",
         "subtract a constant near it in the environment, in float64, before the observation is returned",
-    )
-
-
-def never_ending(vitals: Vitals) -> Finding | None:
-    """No episode of random actions ended when the environment was tried out, and nothing limits them."""
-    steps = int(numbers(vitals.tried).get("unended_steps", 0))
-    if not steps or numbers(vitals.environment).get("max_episode_steps"):
-        return None
-    return Finding(
-        f"no episode ended in {steps:,} random steps, and there is no time limit",
-        "without an end no return is known and nothing begins again",
-        "env_kwargs = { max_episode_steps = 1000 }",
     )
 
 

@@ -211,9 +211,23 @@ def test_episodes_that_end_after_all_are_no_longer_said_to_be_endless():
     """What the plan shows is judged again by what is seen."""
     run = Lived("run.env_kwargs={max_episode_steps=-1}")
     plan = {**json.loads(run.record.plan.to_json()), "tried": {"unended_steps": 1500}}
-    run.record.doctor = Doctor(plan)
-    assert run.live(20, steps=10, episodes=0) == ["never_ending"]
+    run.record.doctor, envs = Doctor(plan), plan["components"]["sampler"]["options"]["envs"]
+    for steps, seen in ((10, "in 1,500 random steps, and"), (200, "in 4,190 steps of each environment")):
+        assert run.live(20, steps=steps * envs, episodes=0) == ["never_ending"]
+        (row,) = run.record.doctor.rows()
+        assert seen in row["seen"]
     assert run.live(20, steps=10) == []
+
+
+@pytest.mark.parametrize(("most", "found"), [(1, ["never_ending"]), (0, [])])
+def test_no_end_of_episodes_is_missed_where_none_are_sampled(most, found):
+    """On data alone only evaluation plays, which cuts its own."""
+    run = Lived("run.env_kwargs={max_episode_steps=-1}")
+    plan = {**json.loads(run.record.plan.to_json()), "tried": {"unended_steps": 1500}}
+    plan["components"]["sampler"]["count"]["maximum"] = most
+    run.record.doctor = Doctor(plan)
+    assert [row["name"] for row in run.record.doctor.rows()] == found
+    assert run.live(12, steps=0, episodes=0) == found
 
 
 def test_a_limit_that_is_reported_as_terminated_is_named():
