@@ -78,8 +78,10 @@ class Observers:
             fields = message.fields
             self._meet(message.incarnation, ends=fields.get("topic") == "end")
             try:
-                if fields["topic"] == "exited":
+                if fields["topic"] == "exited" and not fields["about"].get("restarting"):
                     self._exited.add(fields["about"].get("name"))
+                elif fields["topic"] == "hello":
+                    self._exited.discard(fields["about"].get("name"))
                 for method, event in self._story.calls(fields["topic"], fields["t_s"], fields["about"]):
                     for caller in self._callers:
                         caller.hand(method, event)
@@ -105,7 +107,7 @@ class Observers:
             self._post("request", self._asked.popleft())
 
     def has_seen_end_of(self, name: str) -> bool:
-        """Whether the feed has said that a process has ended."""
+        """Whether the feed has said that a process has ended, and is not started again."""
         return name in self._exited
 
     @property

@@ -669,3 +669,21 @@ def test_what_was_not_sent_is_named_with_the_command_that_sends_it(broker, sleep
         broker.tell_all()
     said = [record.message for record in caplog.records]
     assert any(line.endswith(f"wandb sync {broker.plan.run_dir}/wandb/run-*") for line in said), said
+
+
+def test_a_process_that_is_started_again_has_not_ended():
+    """What the evaluator says last is waited for, though an earlier life of it has crashed."""
+    waiting = []
+    feed = SimpleNamespace(receive=lambda: waiting.pop() if waiting else None, missed=0)
+    made = observers.Observers(topology.load("pendulum"), [], feed, lambda *_: None, "observer-0")
+    for topic, more, has_ended in (
+        ("exited", {"restarting": True}, False),
+        ("hello", {}, False),
+        ("exited", {"restarting": False}, True),
+        ("hello", {}, False),  # by hand
+        ("exited", {"restarting": False}, True),
+    ):
+        about = {"name": "evaluator-0", "how": "exited with code 1", **more}
+        waiting.append(Message("entry", {"topic": topic, "t_s": 1.0, "about": about}, {}, "broker-0", 1))
+        made.serve()
+        assert made.has_seen_end_of("evaluator-0") is has_ended
