@@ -1,17 +1,25 @@
 """Visualizer: shows the run and its newest policy at work on a web page; settings may be changed there."""
 
+from __future__ import annotations
+
 import sys
+import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.files import plain
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.plan.roles import FEED
+from spreeze_zmq.plan.roles import EVALUATOR, FEED
 from spreeze_zmq.screen.page import address, story
 from spreeze_zmq.wire.channels import Subscriber
 
+if TYPE_CHECKING:
+    from spreeze_zmq.screen.page.server import Server
+
+#: Longest wait, at the end, for what the broker says of the evaluator, which has ended before.
+LAST_S = 1.0
 #: Requests of browsers that wait to be sent; older ones are left out.
 MOST_ASKED = 16
 
@@ -50,21 +58,35 @@ def main(component: Component) -> None:
     feed = component.open(FEED, Subscriber)
     server.start()
     component.ready()
+    has_ended = False
     while component.running:
         component.poll([feed], timeout_s=1.0)
         while asked:
             component.report("request", asked.popleft())
-        while (message := feed.receive()) is not None:
-            fields = message.fields
-            if not server.num_visitors or fields["topic"] not in story.SHOWN:
-                continue
-            try:
-                server.send(plain(story.entry_of(fields["topic"], fields["t_s"], fields["about"])))
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                what = f"{fields['topic']!r:.40} cannot be shown: {type(error).__name__}: {error}"
-                feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
+        has_ended |= forward(feed, server)
+    until_s = time.monotonic() + LAST_S * plan.components[EVALUATOR].launched
+    while server.num_visitors and not has_ended and time.monotonic() < until_s:
+        component.poll([feed], timeout_s=0.1, draining=True)
+        has_ended = forward(feed, server)
     server.send({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
     server.close()
+
+
+def forward(feed: Subscriber, server: Server) -> bool:
+    """Send browsers what has come; returns whether that says that the evaluator has ended for good."""
+    has_ended = False
+    while (message := feed.receive()) is not None:
+        fields = message.fields
+        try:
+            topic, about = fields["topic"], fields["about"]
+            if server.num_visitors and topic in story.SHOWN:
+                server.send(plain(story.entry_of(topic, fields["t_s"], about)))
+            is_exit = topic == "exited" and not about.get("restarting")
+            has_ended |= is_exit and about.get("name") == f"{EVALUATOR}-0"
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"{fields['topic']!r:.40} cannot be shown: {type(error).__name__}: {error}"
+            feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
+    return has_ended
 
 
 if __name__ == "__main__":

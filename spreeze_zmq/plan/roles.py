@@ -130,9 +130,10 @@ ROLES: Mapping[str, Role] = {
             keeps_off=True,
             stays="samplers run here and on every machine that joins; spreeze join --samplers 0 takes none",
         ),
+        # The page shows the last evaluation, too.
         Role(
             VISUALIZER,
-            stopped=2,
+            stopped=3,
             single="any number of browsers can look at one",
             defaults={"nice": 10},
             is_observer=True,

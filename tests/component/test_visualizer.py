@@ -82,6 +82,21 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
         assert status["point"]["training_return_std"] == 1.0
 
 
+def test_an_open_page_gets_what_the_evaluator_says_last(peers, page):
+    """The score that is delivered comes through the broker, which may be a moment behind."""
+    with stream(page, "feed") as feed:
+        json.loads(feed.recv(DEADLINE_S))
+        peers.lives[0].process.terminate()
+        time.sleep(0.3)
+        score = {"mean_return": -150.0, "best": True, "final": 30}
+        gone = {"name": "evaluator-0", "how": "exited with code 0", "restarting": False}
+        for topic, about in (("evaluation", score), ("exited", gone)):
+            peers.publish("feed", "entry", topic=topic, t_s=9.0, about=about)
+        last = list(itertools.islice(following(feed), 3))
+    assert [entry["topic"] for entry in last] == ["evaluation", "exited", "over"]
+    assert last[0]["about"] == score
+
+
 def test_the_agent_plays_by_the_newest_policy(peers, page):
     """Pictures that change, and beside them whose actions are seen."""
     spec = peers.plan.environment

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.base.errors import ChannelError, InputError
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, OBSERVER, ROLES, SAMPLER, roles_of, stop_order
+from spreeze_zmq.plan.roles import (
+    BROKER,
+    EVALUATOR,
+    LEARNERS,
+    OBSERVER,
+    ROLES,
+    SAMPLER,
+    VISUALIZER,
+    roles_of,
+    stop_order,
+)
 from spreeze_zmq.plan.topology import Plan, load
 
 EXPLICIT = [
@@ -132,12 +142,13 @@ def test_what_is_no_json_is_refused(text, tmp_path):
 
 
 def test_a_run_ends_from_its_producers_to_its_books():
-    """Each role once: learners take what is under way, the evaluator plays their last policy, callbacks hear
-    of that, and the broker writes it all down.
+    """Each role once: learners take what is under way, the evaluator plays their last policy, callbacks and
+    the page hear of that, and the broker writes it all down.
     """
     turns = stop_order()
     assert sorted(role for turn in turns for role in turn) == sorted(ROLES)
     at = {role: number for number, turn in enumerate(turns) for role in turn}
     assert at[SAMPLER] < min(at[learner] for learner in LEARNERS)
-    assert max(at[learner] for learner in LEARNERS) < at[EVALUATOR] < at[OBSERVER] < at[BROKER]
+    assert max(at[learner] for learner in LEARNERS) < at[EVALUATOR]
+    assert at[EVALUATOR] < min(at[OBSERVER], at[VISUALIZER]) <= max(at[OBSERVER], at[VISUALIZER]) < at[BROKER]
     assert turns[-1] == (BROKER,)
