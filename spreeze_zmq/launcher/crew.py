@@ -59,7 +59,10 @@ class Crew:
         leftovers = [Path(plan.socket_dir), folder.page_address, folder.invitation]
         self._shares = shares
         here = ThreadSpawner() if threads else warm.spawner(leftovers, chain.from_iterable(shares.values()))
-        self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
+        self.deadlines = Deadlines(plan, self._starved_s)
+        worked_s = None if threads else self.deadlines.worked_s  # which nobody asks of threads
+        spawner = here if nodes is None else PlacedSpawner(here, nodes)
+        self.supervisor = Supervisor(spawner, worked_s=worked_s)
         sampler = plan.components[SAMPLER]
         first = sampler.count.maximum if sampler.launched else 0
         self._names = (f"{SAMPLER}-{index}" for index in itertools.count(first))
@@ -67,7 +70,6 @@ class Crew:
         self._kept = {role: kept_memory.create(role) for role in learners}
         self._missing: list[str] = []
         self.counts: dict[str, int] = {}
-        self.deadlines = Deadlines(plan, self._starved_s)
         self.ports = OnDemandPorts()
 
     def scale(self, role: str, count: int) -> None:

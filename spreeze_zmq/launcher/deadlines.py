@@ -48,12 +48,21 @@ class Deadlines:
         self._starved: dict[str, tuple[float, float]] = {}
         self._given_up: set[str] = set()
         self._waited_for: dict[str, str] = {}
+        self._at_work: dict[str, tuple[float, float]] = {}
         self._status_s, self.ready = math.inf, set[str]()
 
     def begin(self, name: str) -> None:
         """Begin the start timeout of a process that starts, or is about to be restarted."""
         self._started_s[name], self._starved[name] = self._clock(), (0.0, self._starved_s(name))
         self._given_up.discard(name)
+        self._at_work.pop(name, None)
+
+    def worked_s(self, name: str) -> float:
+        """Seconds in which the last life of a process was at work: from the first look that found it ready to
+        its last report. The time of a deadline that it has missed is not among them.
+        """
+        ready_s, heard_s = self._at_work.get(name, (0.0, 0.0))
+        return heard_s - ready_s
 
     def is_starting(self, name: str) -> bool:
         """Whether a process may yet get ready: what is refused in its name may be somebody else's."""
@@ -109,6 +118,10 @@ class Deadlines:
         longest_s, silent_s = self._heartbeat_s, process.get("silent_s")
         if name == f"{BROKER}-0":
             longest_s, silent_s = max(longest_s, self._told_s), self._clock() - self._status_s
+        if isinstance(silent_s, int | float):
+            heard_s = self._clock() - silent_s
+            ready_s, _ = self._at_work.setdefault(name, (heard_s, heard_s))
+            self._at_work[name] = ready_s, max(ready_s, heard_s)
         if not isinstance(silent_s, int | float) or silent_s < self._heartbeat_s / 3:
             self._starved.pop(name, None)
             return ""

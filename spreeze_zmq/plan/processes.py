@@ -49,7 +49,9 @@ class ComponentPlan:
     threads: int = option("auto", "of numerical libraries, in each", minimum=1, words=("auto",))
     nice: int = option(0, "19 is the lowest priority", minimum=0, maximum=19)
     max_restarts: int = option(3, "restarts within restart_window_s; one more crash stops the run", minimum=0)
-    restart_window_s: float = option(60.0, "the window of max_restarts", type="duration", above=0)
+    restart_window_s: float = option(
+        60.0, "the window of max_restarts, of time at work", type="duration", above=0
+    )
     start_timeout_s: float = option(
         30.0, "deadline from its start until it is ready", type="duration", above=0
     )

@@ -54,7 +54,7 @@ class ProcessSpec:
         threads: threads of linear algebra libraries; 0 for the libraries' default.
         stop_grace_s: seconds from SIGTERM to SIGKILL.
         max_restarts: restarts within ``restart_window_s``; one more crash is final.
-        restart_window_s: seconds for which a crash counts.
+        restart_window_s: seconds of work for which a crash counts.
         parent_death_signal: signal at the launcher's death; SIGTERM for a process that must clean up.
         cpus: CPUs that it may run on; None for all of the launcher's.
         descriptors: file descriptors that it inherits.

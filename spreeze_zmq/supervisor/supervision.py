@@ -21,7 +21,8 @@ LONGEST_DELAY_S = 10.0
 @dataclass
 class _Supervised:
     """One name: its process while that lives, the time of its restart, since when that waits for room on the
-    disk of its log, the times of its recent crashes.
+    disk of its log; how long its lives were at work, and of its recent crashes when they were, and after how
+    much of such work.
     """
 
     spec: ProcessSpec
@@ -35,7 +36,8 @@ class _Supervised:
     restart_at_s: float = 0.0
     full_s: float | None = None
     delay_s: float = 0.0
-    crashes_s: list[float] = field(default_factory=list)
+    worked_s: float = 0.0
+    crashes: list[tuple[float, float]] = field(default_factory=list)
 
 
 class Supervisor:
@@ -44,11 +46,18 @@ class Supervisor:
     Args:
         spawner: starts processes.
         clock: monotonic seconds.
+        worked_s: how long a name's last life was at work, in seconds, where somebody sees that: a crash is
+            old once there has been enough work since then. None where each life works from start to end.
     """
 
-    def __init__(self, spawner: Spawner | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        spawner: Spawner | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        worked_s: Callable[[str], float] | None = None,
+    ) -> None:
         self._spawner = spawner or GroupSpawner()
-        self._clock = clock
+        self._clock, self._worked_s = clock, worked_s
         self._supervised: dict[str, _Supervised] = {}
         self._needed: Collection[str] | None = None
         self._unwanted: list[str] = []
@@ -75,7 +84,7 @@ class Supervisor:
             one.stopping = True
             if one.process is None:
                 del self._supervised[one.spec.name]
-                self._unwanted += [one.spec.name] if one.crashes_s else []
+                self._unwanted += [one.spec.name] if one.crashes else []
             elif one.kill_at_s is None:
                 one.process.signal(signal.SIGTERM)
                 one.kill_at_s = self._clock() + min(one.spec.stop_grace_s, most_s)
@@ -170,8 +179,8 @@ class Supervisor:
         reason = "" if expected else self._why_not_again(one, code, now_s)
         exited = _exited(one, code, now_s, expected=expected)
         if not (expected or reason) and self._is_needed(exited):
-            one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes_s), LONGEST_DELAY_S)
-            one.crashes_s.append(now_s)
+            one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes), LONGEST_DELAY_S)
+            one.crashes.append((now_s, one.worked_s))
             one.process, one.restart_at_s = None, now_s + one.delay_s
             return [replace(exited, restarting=True)]
         del self._supervised[spec.name]
@@ -182,18 +191,25 @@ class Supervisor:
         return self._needed is None or (exited.name in self._needed and not exited.heeds_sigterm)
 
     def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
-        """Why a crashed process is not restarted; empty where it is. Drops crashes from before the window."""
-        spec = one.spec
-        one.crashes_s = [then_s for then_s in one.crashes_s if now_s - then_s <= spec.restart_window_s]
+        """Why a crashed process is not restarted; empty where it is. Drops crashes from before the window, in
+        which work alone counts: starts and silences may be longer than it, again and again.
+        """
+        spec, lived_s = one.spec, now_s - one.started_s
+        one.worked_s += lived_s if self._worked_s is None else min(lived_s, self._worked_s(spec.name))
+        window_s, worked_s = spec.restart_window_s, one.worked_s
+        one.crashes = [crash for crash in one.crashes if worked_s - crash[1] <= window_s]
         if code is None:
             return "its last process hangs in the kernel"
         if code == InputError.exit_code:
             return f"it exited with code {code}: its input is at fault, and will be the next time"
         if spec.max_restarts == 0:
             return "max_restarts is 0, as it always is where balance.in_order is true"
-        if len(one.crashes_s) >= spec.max_restarts:
-            return f"{len(one.crashes_s) + 1} crashes within {spec.restart_window_s:g} s"
-        return ""
+        if len(one.crashes) < spec.max_restarts:
+            return ""
+        what, (began_s, before_s) = f"{len(one.crashes) + 1} crashes within", one.crashes[0]
+        if now_s - began_s <= window_s:
+            return f"{what} {window_s:g} s"
+        return f"{what} {now_s - began_s:.0f} s, in which it was at work for {worked_s - before_s:.0f} s"
 
     def _restart(self, one: _Supervised) -> list[Event]:
         spec = one.spec
@@ -201,8 +217,8 @@ class Supervisor:
             has_begun = self._begin(one)
         except InputError as error:
             del self._supervised[spec.name]
-            return [GaveUp(spec.name, str(error), has_begun=bool(one.crashes_s))]
-        return [Restarted(spec.name, len(one.crashes_s), one.delay_s)] if has_begun and one.crashes_s else []
+            return [GaveUp(spec.name, str(error), has_begun=bool(one.crashes))]
+        return [Restarted(spec.name, len(one.crashes), one.delay_s)] if has_begun and one.crashes else []
 
     def _begin(self, one: _Supervised) -> bool:
         """Begin a life; False where that is to be tried again, since the disk of its log is full.
@@ -220,7 +236,9 @@ class Supervisor:
             one.restart_at_s = now_s + RETRY_S
             self._supervised[one.spec.name] = one
             return False
-        self._supervised[one.spec.name] = _Supervised(one.spec, process, now_s, crashes_s=one.crashes_s)
+        self._supervised[one.spec.name] = _Supervised(
+            one.spec, process, now_s, worked_s=one.worked_s, crashes=one.crashes
+        )
         return True
 
 

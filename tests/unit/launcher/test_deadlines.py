@@ -46,6 +46,21 @@ def row(*, ready, silent_s=0.0, waiting_for=""):
     return {"ready": ready, "silent_s": silent_s, "waiting_for": waiting_for}
 
 
+def test_a_process_works_from_when_it_is_ready_to_its_last_report(deadlines, clock):
+    """Neither its start nor a silence is work, be it killed for them or not; each life counts for itself."""
+    deadlines.begin("sampler-0")
+    clock.now_s += 20
+    assert deadlines.missed("sampler-0", row(ready=False)) == ""
+    assert deadlines.worked_s("sampler-0") == 0
+    for seconds, silent_s, worked_s in ((1, 0.0, 0), (10, 0.5, 9.5), (2, 2.5, 9.5), (14, 16.5, 9.5)):
+        clock.now_s += seconds
+        late = deadlines.missed("sampler-0", row(ready=True, silent_s=silent_s))
+        assert bool(late) == (silent_s > 15)
+        assert deadlines.worked_s("sampler-0") == worked_s
+    deadlines.begin("sampler-0")
+    assert deadlines.worked_s("sampler-0") == deadlines.worked_s("sampler-1") == 0
+
+
 def test_a_start_without_a_sign_is_late_after_its_time(deadlines, clock):
     """Whether or not the status has a row of it; silence alone is no fault before it is ready."""
     deadlines.begin("sampler-0")

@@ -85,6 +85,26 @@ def test_crashes_beyond_the_window_are_forgotten(fake, spec):
         assert supervisor.poll() == [Restarted(spec.name, 1, 0.2)]
 
 
+@pytest.mark.parametrize(("work_s", "lives"), [(0.0, 4), (15.0, 4), (25.0, 20)])
+def test_only_work_makes_a_crash_old(fake, spec, work_s, lives):
+    """Who is killed for its start, or for a silence, has lived for long each time: at 25 s of work between
+    two such ends there are never four within a minute of it.
+    """
+    supervisor, spawner, clock = fake
+    supervisor._worked_s = lambda name: work_s
+    supervisor.start(spec)
+    while len(spawner.lives) < 20 and supervisor.names():
+        clock.now_s += work_s + 30.0
+        spawner.lives[-1].code = -signal.SIGKILL
+        events = supervisor.poll()
+        clock.now_s += 0.8
+        supervisor.poll()
+    assert len(spawner.lives) == lives
+    spans = {0.0: "92 s, in which it was at work for 0 s", 15.0: "137 s, in which it was at work for 45 s"}
+    if work_s in spans:
+        assert str(events[-1]) == f"sampler-0 is not started again: 4 crashes within {spans[work_s]}"
+
+
 def test_who_is_asked_to_stop_before_its_restart_is_said_not_to_come_back(fake, spec):
     """It was said to be started again; once, and not where somebody else has the name by then."""
     supervisor, spawner, _ = fake
