@@ -48,8 +48,9 @@ class Balancer:
         first, *others = plan.learning.learners
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]
-        own = plan.components[SAMPLER].count.maximum if plan.components[SAMPLER].launched else 0
-        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers, own)
+        sampler = plan.components[SAMPLER]
+        own, start_s = sampler.count.maximum if sampler.launched else 0, sampler.start_timeout_s
+        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers, own, start_s)
         self.samplers, self.batch_size = _samplers(plan), _batch_size(plan)
         knobs: list[Knob | None] = [self.samplers, self.batch_size]
         self.rule = Rule([knob for knob in knobs if knob is not None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ class Taken:
 
 
 class Windows:
-    """The last reports of every living process.
+    """The last reports of every living process that is ready.
 
     Args:
         replay_ratio: the target.
@@ -52,6 +52,7 @@ class Windows:
         critics: names of the processes whose updates the replay ratio counts.
         followers: names of the other learners' processes.
         own: the launcher's samplers on its machine have numbers below this.
+        start_s: longest wait for samplers that start on another machine, in seconds.
 
     Attributes:
         machines: name of a process -> its machine, for those on other ones. A sampler that is neither there
@@ -65,8 +66,10 @@ class Windows:
         critics: Sequence[str],
         followers: Sequence[str] = (),
         own: float = math.inf,
+        start_s: float = 30.0,
     ) -> None:
         self.replay_ratio, self.cores, self.own = replay_ratio, cores, own
+        self.start_s, self._short_s = start_s, dict[tuple[str, int], float]()
         self.machines: Mapping[str, str] = {}
         self.critics, self.followers = critics, followers
         self._lives: dict[str, tuple[str, int]] = {}
@@ -117,7 +120,8 @@ class Windows:
 
     def window(self, hosts: Sequence[Host], granule: float, since_s: float, now_s: float) -> Window | None:
         """The shortest window that ends now and holds enough rollouts; None if there is none since the last
-        change, or if not all processes of the launcher's own machine have reported.
+        change, if not all processes of the launcher's own machine have reported, or if samplers start on
+        another one.
 
         Args:
             hosts: the machines; their load and what a sampler there makes are as last known.
@@ -125,6 +129,8 @@ class Windows:
             since_s: the time of the last change.
             now_s: the end of the window.
         """
+        if self._awaits(hosts, now_s):
+            return None
         for length_s in LENGTHS_S:
             if now_s - length_s < since_s:
                 return None
@@ -132,6 +138,16 @@ class Windows:
             if window is None or window.received_per_s * length_s >= MIN_GRANULES * granule:
                 return window
         return window
+
+    def _awaits(self, hosts: Sequence[Host], now_s: float) -> bool:
+        """Whether another machine has fewer samplers that are ready than the launcher keeps there, and that
+        is new.
+        """
+        ready = Counter(self.machines.get(name) for name, life in self._lives.items() if life[0] == "sampler")
+        others = [host for host in hosts if host.name != HERE]
+        short = [(host.name, host.samplers) for host in others if ready[host.name] < host.samplers]
+        self._short_s = {about: self._short_s.get(about, now_s) for about in short}
+        return any(now_s - since_s < self.start_s for since_s in self._short_s.values())
 
     def _window(self, hosts: Sequence[Host], granule: float, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)

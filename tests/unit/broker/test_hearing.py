@@ -88,6 +88,25 @@ def test_what_is_said_once_is_written_at_once(heard, message, when):
     assert heard(message) == when
 
 
+@pytest.mark.parametrize("name", ["sampler-0", "critic_learner-0"])
+def test_nothing_is_measured_of_a_process_that_starts(heard, name):
+    """It reports while its environments are made, or its replay is read: no trial is judged by that, and
+    nothing is decided from what its name made before.
+    """
+    role, windows = name[:-2], heard.hearing.helm.balancer.windows
+    heard.record.processes.clear()
+
+    def measured(kind, incarnation):
+        """Whether windows have figures of it once it has said this."""
+        fields = {**MESSAGES[kind].fields, "role": role, "name": name, "pid": incarnation}
+        for now_s in (1.0, 2.0):
+            heard.hearing.handle(Message(kind, fields, {}, name, incarnation), now_s)
+        return name in windows.spells(1.0, 2.0)
+
+    assert [measured(kind, 1) for kind in ("report", "hello", "report")] == [False, False, True]
+    assert [measured(kind, 2) for kind in ("report", "hello", "report")] == [False, False, True]
+
+
 def test_another_replay_ratio_is_measured_from_the_request_on(heard):
     """What was trained on at the ratio before says nothing of it."""
     learning = heard.record.learning

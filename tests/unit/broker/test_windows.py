@@ -103,6 +103,24 @@ def test_each_sampler_counts_on_its_machine():
     assert [spell.host for spell in last(windows, 1, 0.0, 10.0).samplers] == [BY_HAND, HERE]
 
 
+def test_samplers_that_start_on_another_machine_are_awaited_for_a_time():
+    """The others alone say nothing of their trial; one that never comes does not stop the balance."""
+    windows = fed(35)
+    windows.own, windows.machines, windows.start_s = 1, {"sampler-1": "node-1"}, 20.0
+
+    def is_there(count, now_s):
+        hosts = [Host(CORES, 0.0, samplers=1), Host(2, 0.0, "node-1", samplers=count)]
+        return windows.window(hosts, GRANULE, 0.0, now_s) is not None
+
+    assert is_there(1, 12.0)
+    assert [is_there(2, now_s) for now_s in (13.0, 32.0, 33.0)] == [False, False, True]
+    assert not is_there(3, 33.0)
+    assert is_there(1, 33.0)
+    windows.take("sampler-2", 1, report("sampler", 33.0), 33.0)
+    windows.machines = {"sampler-1": "node-1", "sampler-2": "node-1"}
+    assert is_there(2, 33.0)
+
+
 def test_a_learner_elsewhere_takes_no_cores_of_this_machine():
     """It is no reason to have fewer samplers here, nor does it show whether processes here wait for cores."""
     windows = fed(10)
