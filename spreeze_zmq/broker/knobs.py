@@ -112,10 +112,11 @@ class Samplers(Knob):
 
     def wanted_to_begin(self, window: Window) -> tuple[int, str]:
         """The value before anything is trained, when the learners' need is unknown: as many samplers as all
-        cores can run if they sleep, so that the first samples come soon. Others use all cores already.
+        cores can run if they sleep, so that the first samples come soon. Others use all cores already; those
+        that wait for the learners, as while these make their first update, do not show whether they sleep.
         """
-        cores = self._cores_each(window)
-        if window.short_of_policies > NOTICEABLE or not 0 < cores < SLEEPS:
+        cores, waiting = self._cores_each(window), max(window.blocked, window.short_of_policies)
+        if waiting > NOTICEABLE or not 0 < cores < SLEEPS:
             return self.present, ""
         why = f"nothing is trained yet, and a sampler uses {cores:.2f} of a core for "
         more = sum(

@@ -76,16 +76,19 @@ def test_a_quota_of_a_part_of_a_core_is_full_when_that_part_is_busy(monkeypatch,
     assert replace(here, busy_cores=balancer.windows.busy_cores(0.0, 10.0)).is_crowded
 
 
-def warming_up(balancer, seconds, cpu, rate=900):
+def warming_up(balancer, seconds, cpu, rate=900, works=1.0):
     """Reports of a run whose one sampler makes ``rate`` samples a second and uses so much of a core for them,
-    and which trains nothing yet; the changes that were decided, with their times.
+    ``works`` for a share of its time and is blocked for the rest, and which trains nothing yet; the changes
+    that were decided, with their times.
     """
     changes = []
     for t_s in range(seconds):
         for role in ("sampler", "critic_learner", "actor_learner"):
             busy = float(role == "sampler")
             fields = {"role": role, "cpu_s": cpu * busy * t_s, "counters": {}}
-            fields |= {"clock_s": {"busy": busy * t_s, "blocked": 0.0, "starved": (1 - busy) * t_s}}
+            worked = works * busy
+            clock = {"busy": worked * t_s, "blocked": (busy - worked) * t_s, "starved": (1 - busy) * t_s}
+            fields |= {"clock_s": clock}
             amount = rate * t_s
             fields |= {"pushed": {"critic_learner": amount}} if busy else {}
             fields |= {"taken": {"sampler-0/1": {"received": amount, "refused": 0}}} if not busy else {}
@@ -132,6 +135,12 @@ def test_samplers_that_sleep_are_many_before_anything_is_trained(monkeypatch):
 def test_other_samplers_stay_as_they_are_before_anything_is_trained(monkeypatch, override, cpu):
     """Where the count is fixed, and where samplers have the cores already."""
     assert warming_up(eight_cores(monkeypatch, override), 8, cpu) == []
+
+
+def test_a_sampler_that_is_blocked_is_not_one_that_sleeps(monkeypatch):
+    """The learners make their first update, say, and it uses a core for its reports alone."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 8]")
+    assert warming_up(balancer, 8, cpu=0.003, rate=1, works=0.001) == []
 
 
 MEASURED = {"batch_size": {"chosen": 512, "curve": [[64, 1e5], [128, 2e5], [256, 4e5], [512, 5e5]]}}
