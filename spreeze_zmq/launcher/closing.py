@@ -35,6 +35,7 @@ def closing_lines(
     failures: Sequence[tuple[str, str]],
     input_fault: tuple[str, str] | None,
     last: str,
+    left_out: str = "",
     printed: Sequence[str] = (),
     listens: Sequence[str] = (),
 ) -> list[str]:
@@ -48,6 +49,7 @@ def closing_lines(
         failures: process and what happened.
         input_fault: process and the fault that it found in the user's input.
         last: the last line, if any: why the run took no env step, or which process was stuck.
+        left_out: that the last checkpoint of a run that failed is incomplete; empty where it is not.
         printed: the processes that have printed something, the first one first.
         listens: the words of the command line that let other machines join.
     """
@@ -70,6 +72,7 @@ def closing_lines(
             trust=() if marked else own_modules(plan),
             import_from="" if modules == Path.cwd() else str(modules),
         ),
+        *filter(None, [left_out]),
     ]
     if input_fault:
         name, what = input_fault

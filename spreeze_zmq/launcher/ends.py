@@ -14,7 +14,7 @@ from spreeze_zmq.launcher.edits import Edits
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.lending import Lending
 from spreeze_zmq.launcher.outcome import Outcome, whose
-from spreeze_zmq.plan.roles import is_observer
+from spreeze_zmq.plan.roles import BROKER, FUSER, LEARNERS, is_observer
 from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed, Restarted, Unwanted
 
@@ -92,11 +92,11 @@ class Ends:
             why = f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}"
             self._turned_out.update(elsewhere.turn_out(event.name, why))
         elif isinstance(event, GaveUp):
-            reason = str(event)
+            reason, saves = str(event), not _writes(event.name)
             if full := closing.full_disk(self._folder, self._outcome.input_fault):
                 self._outcome.input_fault = self._outcome.input_fault or (event.name, full)
-                reason = str(replace(event, reason=full))
-            self._outcome.give_up(reason)
+                reason, saves = str(replace(event, reason=full)), False
+            self._outcome.give_up(reason, saves=saves)
             self._tell("stop_request", reason=reason)
 
     def look_at_code(self) -> None:
@@ -115,7 +115,7 @@ class Ends:
         if self._lending is not None and self._lending.may_lose(name):
             self._lending.turn_out(name, line)
             return
-        self._outcome.give_up(line, last_word=line)
+        self._outcome.give_up(line, last_word=line, saves=not _writes(name))
         self._tell("stop_request", reason=line)
 
     def on_late(self, name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> None:
@@ -185,3 +185,8 @@ class Ends:
         summary = what.splitlines()[0]
         self._tell("failure", name=name, summary=summary, traceback=what)
         self._note(f"{name}: {summary} ({log})")
+
+
+def _writes(name: str) -> bool:
+    """Whether there is no last checkpoint without the process ``ROLE-INDEX``."""
+    return name.rpartition("-")[0] in (BROKER, FUSER, *LEARNERS)

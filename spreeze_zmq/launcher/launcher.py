@@ -93,9 +93,8 @@ class Launch:
         """Start every process at once; their sockets wait for each other."""
         for role, component in self.plan.components.items():
             if not component.launched:
-                self.view.note(
-                    f"{role}: its place is left free; join with: {component.by_hand(self.folder.run_file)}"
-                )
+                by_hand = component.by_hand(self.folder.run_file)
+                self.view.note(f"{role}: its place is left free; join with: {by_hand}")
                 continue
             if component.on_demand:
                 self.ports.open(role, component.options.get("port", 0), self.folder, self.view.note)
@@ -148,6 +147,8 @@ class Launch:
                 elif lost := self.socket_watch.lost():
                     self.outcome.gave_up, self.outcome.last_word = True, lost
                     self.ask_to_stop(lost)
+            if not self.outcome.is_over and self.status.get("critic_updates"):
+                self.ask_to_stop(self.outcome.stop_reason)  # given up, with something learned
         finally:
             processes = self.status.get("processes", {})
             self.finish()
@@ -230,7 +231,8 @@ class Launch:
 
     def ask_to_stop(self, reason: str) -> None:
         """Ask the broker to end the run with a last checkpoint, and wait as long as that may take."""
-        self.view.note(f"stopping: {reason} (once more to stop at once)")
+        again = "once more" if self.interrupts.count else "Ctrl-C twice"
+        self.view.note(f"stopping: {reason.splitlines()[0]} ({again} to stop at once)")
         self.ends.take_stock(self.status.get("groups", {}))
         self.line.tell("stop_request", reason=reason)
         # the signal may have reached all processes, as from systemd
@@ -238,7 +240,7 @@ class Launch:
         self.supervisor.end_restarts(needed=writers)  # of the last checkpoint
         ours = self.supervisor.alive(writers[:1])
         until_s = self.pauses.awake_s() + last_checkpoint.end_s(self.plan)
-        while not self.outcome.stop_reason and self.pauses.awake_s() < until_s and self.interrupts.count < 2:
+        while not self.outcome.is_over and self.pauses.awake_s() < until_s and self.interrupts.count < 2:
             if self.supervisor.alive(ours) != ours:
                 self.outcome.was_stopped_whole = True
                 break

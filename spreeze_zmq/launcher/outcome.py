@@ -124,6 +124,8 @@ class Outcome:
 
     Attributes:
         stop_reason: why the run ends; empty while it goes on.
+        is_over: nothing is waited for any more: the broker has ended the run, with its last checkpoint where
+            there is one, or cannot.
         last_word: the last line, if any: why the run is no success, or what was lost on the way.
         gave_up: the run has failed.
         was_stopped_whole: a signal that asks to stop has reached all processes.
@@ -138,6 +140,7 @@ class Outcome:
     plan: Plan
     listens: Sequence[str] = ()
     stop_reason: str = ""
+    is_over: bool = False
     last_word: str = ""
     gave_up: bool = False
     was_stopped_whole: bool = False
@@ -148,8 +151,8 @@ class Outcome:
     losses: Losses = field(default_factory=Losses)
 
     def stop(self, reason: str) -> None:
-        """End the run; the first reason counts."""
-        self.stop_reason = self.stop_reason or reason
+        """The run is over; the first reason counts."""
+        self.stop_reason, self.is_over = self.stop_reason or reason, True
 
     def fail(self, name: str, what: str) -> None:
         """Note what has happened to a process."""
@@ -161,9 +164,12 @@ class Outcome:
         """Note that a process has failed while the run ends; nothing restarts it, so the first one counts."""
         self.end_fault = self.end_fault or f"{name} failed as the run ended: {what.splitlines()[0]}"
 
-    def give_up(self, reason: str, last_word: str = "") -> None:
-        """End the run as failed; this reason counts."""
+    def give_up(self, reason: str, last_word: str = "", *, saves: bool = False) -> None:
+        """End the run as failed; this reason counts. Where it ``saves``, who writes its last checkpoint is
+        sound: that may be waited for.
+        """
         self.gave_up, self.stop_reason, self.last_word = True, reason, last_word or self.last_word
+        self.is_over = self.is_over or not saves
 
     def settle(self, processes: Mapping[str, Mapping[str, Any]], *, at_once: bool) -> int:
         """The exit code: 2 where a process found the user's input at fault, 1 where the run failed, took no
@@ -200,6 +206,7 @@ class Outcome:
     def lines(self) -> list[str]:
         """The lines at the end of a run."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
+        left_out = closing.why_no_checkpoint(self.folder) if self.gave_up else ""
         return closing.closing_lines(
-            self.folder, self.plan, *ending, printed=self.printed, listens=self.listens
+            self.folder, self.plan, *ending, left_out=left_out, printed=self.printed, listens=self.listens
         )

@@ -49,6 +49,17 @@ def test_a_resumed_run_without_a_step_of_its_own_has_failed(folder):
     assert why_no_step(folder(resumed=None), waiting) == ""
 
 
+def test_a_run_that_was_given_up_says_that_its_last_checkpoint_is_incomplete(folder):
+    """Before the first failure, which is why it has failed."""
+    outcome = Outcome(folder(unfinished_checkpoint=["actor_learner"]), topology.load("pendulum"))
+    outcome.give_up("sampler-0 is not started again: 4 crashes within 60 s", saves=True)
+    outcome.fail("sampler-0", "no licence")
+    *_, left_out, _, failure = outcome.lines()
+    assert left_out.startswith("the last checkpoint is incomplete: no part has come from actor_learner; ")
+    assert failure == "the first failure was sampler-0: no licence"
+    assert outcome.why == "sampler-0: no licence"
+
+
 def test_a_resumed_run_is_not_saved_by_its_parents_episodes(folder, inherited):
     """Nor by its evaluations, where the environment failed all of its own."""
     rows = [
