@@ -79,7 +79,8 @@ class Ends:
             at_end = not event.restarting and (asked or self._outcome.stop_reason)
             if elsewhere is None and at_end:
                 self._outcome.fail_at_end(event.name, fault)
-            self.fail(event.name, fault)  # before its end, so that no restart is counted without its reason
+            if not event.is_told:  # before its end, so that no restart is counted without its reason
+                self.fail(event.name, fault)
             self._tell_exit(event, restarting=event.restarting)
         elif isinstance(event, Exited):
             self._tell_exit(event, restarting=False)
@@ -153,7 +154,8 @@ class Ends:
                 fault = texts.fault_in(event)
                 what = fault if event.code == InputError.exit_code else event.how
                 then = "when it was asked to stop" if event.expected else "the run goes on"
-                self.fail(event.name, f"{what}; {then}\n{event.words}")
+                if not event.is_told:
+                    self.fail(event.name, f"{what}; {then}\n{event.words}")
                 if not event.expected:
                     self._outcome.losses.fail(event.name, fault.splitlines()[0])
                 elif whose(event.name) and not (elsewhere and event.signal in TAKEN_BACK):

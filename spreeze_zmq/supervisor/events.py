@@ -54,6 +54,11 @@ class Exited:
         return not (self.expected and (self.heeds_sigterm or self.killed))
 
     @property
+    def is_told(self) -> bool:
+        """Whether it ended by the SIGKILL that was sent from here unasked, and the reason was told then."""
+        return self.killed and not self.expected and self.signal == signal.SIGKILL
+
+    @property
     def how(self) -> str:
         """How it ended, in words."""
         if self.code == 0 and not self.expected:

@@ -58,6 +58,22 @@ def test_the_broker_hears_why_before_it_counts_a_restart(told, name):
     assert told.kinds == ["failure", "exited"]
 
 
+@pytest.mark.parametrize("name", ["critic_learner-0", "visualizer-0"])
+def test_a_deadline_that_is_missed_is_one_failure(told, name):
+    """Its reason is told when the process is killed for it; that this ended it is none, a crash before is."""
+    told.outcome.stop_reason = ""
+    deadlines, killed = told.ends._crew.deadlines, []
+    deadlines.missed, deadlines.give_up = lambda *_: "not ready after 30 s", lambda _: None
+    told.ends._crew.supervisor = SimpleNamespace(names=lambda: [name], kill=killed.append)
+    told.ends._crew.place_of = lambda _: ""
+    told.ends.on_late(name, {}, {})
+    again = {"expected": False, "restarting": True, "killed": True}
+    told.ends.on_event(exited(name, number=signal.SIGKILL, **again))
+    assert (killed, told.kinds, len(told.notes)) == ([name], ["failure", "exited"], 1)
+    told.ends.on_event(exited(name, code=1, **again))
+    assert told.kinds == ["failure", "exited"] * 2
+
+
 @pytest.mark.parametrize(
     "how",
     [
