@@ -16,6 +16,8 @@ from spreeze_zmq.supervisor.sentences import last_words
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
+#: The delay before a restart doubles so often at most; a topology may allow any number of restarts.
+MOST_DOUBLINGS = 6
 
 
 @dataclass
@@ -179,7 +181,8 @@ class Supervisor:
         reason = "" if expected else self._why_not_again(one, code, now_s)
         exited = _exited(one, code, now_s, expected=expected)
         if not (expected or reason) and self._is_needed(exited):
-            one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes), LONGEST_DELAY_S)
+            doublings = min(len(one.crashes), MOST_DOUBLINGS)
+            one.delay_s = min(FIRST_DELAY_S * 2**doublings, LONGEST_DELAY_S)
             one.crashes.append((now_s, one.worked_s))
             one.process, one.restart_at_s = None, now_s + one.delay_s
             return [replace(exited, restarting=True)]

@@ -85,6 +85,18 @@ def test_crashes_beyond_the_window_are_forgotten(fake, spec):
         assert supervisor.poll() == [Restarted(spec.name, 1, 0.2)]
 
 
+def test_any_number_of_restarts_is_at_most_ten_seconds_apart(fake, spec):
+    """A topology may allow very many, of a process that is never at work."""
+    supervisor, spawner, clock = fake
+    supervisor._worked_s = lambda name: 0.0
+    supervisor.start(replace(spec, max_restarts=10_000))
+    for restart in range(1, 1200):
+        spawner.lives[-1].code = 1
+        assert supervisor.poll()[0].restarting
+        clock.now_s += 10.0
+        assert supervisor.poll() == [Restarted(spec.name, restart, min(0.1 * 2 ** min(restart, 9), 10.0))]
+
+
 @pytest.mark.parametrize(("work_s", "lives"), [(0.0, 4), (15.0, 4), (25.0, 20)])
 def test_only_work_makes_a_crash_old(fake, spec, work_s, lives):
     """Who is killed for its start, or for a silence, has lived for long each time: at 25 s of work between
