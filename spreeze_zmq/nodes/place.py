@@ -22,7 +22,7 @@ from spreeze_zmq.nodes.bundle import places, unpack
 from spreeze_zmq.nodes.packages import engine_of_samplers
 from spreeze_zmq.plan import devices
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
-from spreeze_zmq.plan.processes import ChannelPlan, ComponentPlan
+from spreeze_zmq.plan.processes import MOST_OF_SOCKET, ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.roles import LEARNERS, MEMBER, SAMPLER, publisher_of_policy
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import find_component
@@ -198,7 +198,8 @@ def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
         if "rollout" in channel.kinds:
             buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, _rollout_bytes(plan)))
             here = replace(here, high_water_mark=1, socket_buffer_bytes=buffer)
-            far = replace(far, high_water_mark=max(1, plan.balance.slack_rollouts))
+            queued = min(max(1, plan.balance.slack_rollouts), MOST_OF_SOCKET)
+            far = replace(far, high_water_mark=queued)
         wires[name] = Wire(here, far, gated)
     return wires
 

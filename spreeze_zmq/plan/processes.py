@@ -15,6 +15,9 @@ from typing import Any
 from spreeze_zmq.base.endpoints import is_loopback
 from spreeze_zmq.base.schema import option
 
+#: The largest number of an option of ZeroMQ, which is a 32-bit integer.
+MOST_OF_SOCKET = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Count:
@@ -97,9 +100,12 @@ class ChannelPlan:
     kinds: tuple[str, ...]
     fields: tuple[str, ...]
     endpoint: str | None = option(None, '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"')
-    high_water_mark: int = option(None, "messages queued at each end", minimum=1)
+    high_water_mark: int = option(None, "messages queued at each end", minimum=1, maximum=MOST_OF_SOCKET)
     socket_buffer_bytes: int = option(
-        None, "kernel buffer; 0 for the system's own, as beyond this machine", minimum=0
+        None,
+        "kernel buffer; 0 for the system's own, as beyond this machine",
+        minimum=0,
+        maximum=MOST_OF_SOCKET,
     )
     curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
     remote: str = ""

@@ -49,6 +49,18 @@ def test_mistakes_are_one_line_each(overrides, said):
     assert said in str(mistake)
 
 
+@pytest.mark.parametrize("option", ["high_water_mark", "socket_buffer_bytes"])
+def test_an_option_of_a_socket_is_a_32_bit_integer(option):
+    """A larger one would end each process that opens the channel."""
+    most = 2**31 - 1
+    plan = load("pendulum", [f"channels.policy.{option}={most}"])
+    assert getattr(plan.channels["policy"], option) == most
+    with pytest.raises(TopologyError) as caught:
+        load("pendulum", [f"channels.policy.{option}={most + 1}"])
+    (mistake,) = caught.value.mistakes
+    assert f"channels.policy.{option}" in str(mistake)
+
+
 @pytest.mark.parametrize(
     ("overrides", "num_bytes"),
     [
