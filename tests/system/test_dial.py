@@ -20,4 +20,5 @@ def test_a_run_in_lockstep_ends_when_a_sampler_dies(launch):
     last = said[said.index("the first failure was ") :]  # nothing else follows it
     assert last.startswith("the first failure was sampler-1: ")
     assert "SIGKILL was not ours" in last.splitlines()[-1]
+    assert run.summary()["unfinished_checkpoint"] == []
     assert run.leftovers() == []
