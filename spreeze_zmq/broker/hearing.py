@@ -101,11 +101,12 @@ class Hearing:
             self.helm.welcome(message.fields["role"], now_s)
 
     def on_report(self, message: Message, now_s: float) -> None:
+        """Enter figures; those of a process that starts say nothing of the balance."""
         self.record.take_report(message.sender, message.incarnation, message.fields, now_s)
         self._take_refused(message, now_s)
         if self.record.processes[message.sender].ready:
             self.helm.balancer.take(message.sender, message.incarnation, message.fields, now_s)
-        else:  # it starts, and makes nothing yet: without it there is no window
+        else:  # without it there is no window
             self.helm.balancer.windows.lose(message.sender)
 
     def on_bye(self, message: Message, now_s: float) -> None:
