@@ -161,8 +161,8 @@ def counted(
             mistakes.add(("data", name, "source"), str(error))
             continue
         differs = ", and ".join(filter(None, (opened.differs(env), outside.said)))
-        counts = {"transitions": sum(lengths), "num_episodes": len(lengths)}
-        found[name] = replace(source, **counts, differs=differs)
+        num = len(lengths)
+        found[name] = replace(source, transitions=sum(lengths), num_episodes=num, differs=differs)
         if (most := source.episodes or 0) > opened.num_episodes:
             mistakes.add(("data", name, "episodes"), f"it has {opened.num_episodes} episodes, not {most}")
     filling = sum(source.transitions for source in found.values() if source.share is None)
