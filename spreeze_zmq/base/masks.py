@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: The name of a mask in an info or in a Dict of observations.
 NAME = "action_mask"
@@ -32,3 +36,9 @@ def mask_in(observation: Any) -> Any:
     """The mask of an observation, or of a batch of them; None where it has none."""
     path = mask_path(observation)
     return functools.reduce(operator.getitem, path, observation) if path else None
+
+
+def allows(masks: NDArray[np.bool_], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether each mask ``[..., sum(sizes)]`` allows a choice of every discrete action, ``[...]``."""
+    starts = [0, *itertools.accumulate(sizes[:-1])]
+    return np.asarray(np.logical_or.reduceat(masks, starts, axis=-1).all(-1))

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.masks import NAME, mask_path
+from spreeze_zmq.base.masks import NAME, allows, mask_path
 from spreeze_zmq.envs.door import WrongReturn, shown
 
 
@@ -89,12 +89,6 @@ class MaskReader:
                 why = "though the episode is only truncated: its last observation needs one"
             raise WrongReturn(f"{self._where} = {shown(mask)}, which allows no action, {why}")
         return legal
-
-
-def allows(masks: NDArray[np.bool_], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Whether each mask ``[..., sum(sizes)]`` allows a choice of every discrete action, ``[...]``."""
-    starts = [0, *itertools.accumulate(sizes[:-1])]
-    return np.asarray(np.logical_or.reduceat(masks, starts, axis=-1).all(-1))
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.masks import allows
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.broker.receipts import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
-from spreeze_zmq.envs.masks import allows
 from spreeze_zmq.envs.packed import OBSERVATIONS, Packing, odd_choice, sent
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.learner.turns import Turns

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.masks import allows
 from spreeze_zmq.base.rollout import odd_number
-from spreeze_zmq.envs.masks import allows
 from spreeze_zmq.peers import physics
 from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers

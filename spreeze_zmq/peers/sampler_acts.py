@@ -206,7 +206,7 @@ def another(peers: Peers) -> None:
     """A sampler of another index begins its episodes in the same run."""
     peers.ends[CONTROL].latest.clear()
     life = peers.start(2)
-    began = functools.partial(peers.between, "stopped", None, "rollout")
+    began = functools.partial(rollouts, peers, "stopped")  # by the learner's channel that is judged
     peers.wait(peers.about.start_timeout_s, lambda: life.ended or began())
     life.kill()
 

@@ -173,7 +173,9 @@ def b10():
     """Writes another reason into its summary."""
     patch(broker, "write_json")(
         lambda right: (
-            lambda path, about: right(path, {**about, "exit_reason": "!"} if "cores" in about else about)
+            lambda path, about, **how: right(
+                path, {**about, "exit_reason": "!"} if "cores" in about else about, **how
+            )
         )
     )
 

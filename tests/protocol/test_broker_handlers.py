@@ -276,9 +276,8 @@ def test_a_long_record_is_written_less_often(broker):
     heard = []
     broker.notes._hear = lambda kind, *_: heard.append(kind)
     broker.note()
-    assert (heard, broker.next_note_s < broker.now_s + 2.0) == (["status"], True), (
-        "the doctor hears as often as ever"
-    )
+    assert "status" in heard
+    assert broker.next_note_s < broker.now_s + 2.0, "the doctor hears as often as ever"
     broker.write()
     broker.record.evaluations.all.clear()
 

@@ -78,8 +78,9 @@ class Doctor:
                 self.held[name] = replace(finding, t_s=self.held[name].t_s)
             else:
                 self.held[name] = self._tell(finding, t_s, holds=True)
-        for name in {rule.__name__ for rule in MOVING_RULES} & self.held.keys() - found.keys():
-            self._tell(self.held.pop(name), t_s, holds=False)
+        for name in (rule.__name__ for rule in MOVING_RULES):
+            if name in self.held and name not in found:
+                self._tell(self.held.pop(name), t_s, holds=False)
 
     def _tell(self, finding: Finding, t_s: float, *, holds: bool) -> Finding:
         finding = replace(finding, t_s=round(t_s, 1))

@@ -5,7 +5,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.envs.masks import allows
+from spreeze_zmq.base.masks import allows
 from tests.masked import CONTEXTS, LENGTH, MOVES, RANKS
 
 GAME = "tests.masked:Game"
