@@ -54,7 +54,7 @@ def run_of(task, seed, arguments, words):
 
 def row_of(folder, at_s):
     """The figures of a run, by column."""
-    looks = read_journal(folder / "metrics.jsonl", ("evaluation",))
+    looks = list(read_journal(folder / "metrics.jsonl", ("evaluation",)))
     row = {}
     for until_s in at_s:
         best = [look["mean_return"] for look in looks if look["best"] and look["t_s"] <= until_s]
@@ -62,7 +62,7 @@ def row_of(folder, at_s):
     first = [(look["env_steps"], look["mean_return"]) for look in looks if not look["confirmed"]]
     kept = held.held(first)
     row |= {"last fifth": kept["median_of_last_fifth"], "worst after": kept["worst_after"]}
-    row["of best"] = kept["median_of_last_fifth"] / kept["best"]
+    row["of best"] = kept["median_of_last_fifth"] / kept["best"] if kept["best"] > 0 else None
     summary = json.loads((folder / "summary.json").read_text())
     for name in ("env_steps", "trained_transitions"):
         row[f"{name}/s"] = summary[name] / summary["wall_s"]
