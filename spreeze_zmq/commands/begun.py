@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.commands.launch_line import parser
 from spreeze_zmq.plan.roles import LEARNERS, OBSERVER, ROLES, roles_of, why_absent
 from spreeze_zmq.plan.topology.document import read_source, split_key
+from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.history import read_run
 
 
@@ -49,6 +51,15 @@ def _is_about(word: str, role: str) -> bool:
         return text == role
     key = split_key(text.partition("=")[0]) if option == "--set" else ()
     return len(key) > 1 and key[0] in ("placement", "components") and key[1] == role
+
+
+def set_anew(settings: Sequence[str], run: Path) -> frozenset[Key]:
+    """The keys that a line which goes on from a run sets beside those that the line of that run has set."""
+    command = read_run(run).plan.get("command")
+    before = Counter(
+        str(word).removeprefix("--set=") for word in (command if isinstance(command, list) else ())
+    )
+    return frozenset(split_key(setting.partition("=")[0]) for setting in Counter(settings) - before)
 
 
 def _command_of(run: Path) -> list[str]:

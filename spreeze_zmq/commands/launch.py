@@ -20,7 +20,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import check_set_once, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave, pass_over_current_folder
-from spreeze_zmq.commands.begun import begun_line
+from spreeze_zmq.commands.begun import begun_line, set_anew
 from spreeze_zmq.commands.check import FirstLook, endless, report
 from spreeze_zmq.commands.graph import graph
 from spreeze_zmq.commands.launch_line import check_line, load, not_recorded, parser, seeds_in
@@ -90,7 +90,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         return 0
     check_open_files(plan, threads=arguments.inproc)
     if arguments.resume:
-        plan, arguments.origin = _resumed(plan, Path(arguments.resume))
+        plan, arguments.origin = _resumed(plan, Path(arguments.resume), arguments.set)
     arguments.ways = check_line(arguments, plan)
     lines = advice(plan, look.observations())
     if arguments.resume:
@@ -222,8 +222,13 @@ def _outcome(summary: Mapping[str, Any]) -> str:
     return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 
 
-def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
+def _resumed(plan: Plan, run: Path, settings: Sequence[str]) -> tuple[Plan, Origin]:
     """A plan that goes on from a run, and what that hands on.
+
+    Args:
+        plan: what the line and its topology say.
+        run: the folder of the run before.
+        settings: those of the line, and of the one that began the run before where it repeats that.
 
     Raises:
         InputError: it is no run's folder, or a limit of the plan is reached there already.
@@ -232,7 +237,7 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
     from spreeze_zmq.launcher import lineage  # a new run needs none
 
     check_fit(plan, run)
-    origin = lineage.Origin.of(run)
+    origin = lineage.Origin.of(run, set_anew(settings, run))
     check_replay(plan, run, origin.checkpoint)
     for passed_over in origin.skipped:
         say(f"passed over: {passed_over}; going on from {origin.checkpoint.path}", file=sys.stderr)

@@ -25,6 +25,7 @@ from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_be
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, newest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
@@ -49,6 +50,7 @@ class Origin:
         env_steps: likewise.
         counts: of the run at the checkpoint.
         ancestors: ids of the runs that went before, the oldest first, the parent last.
+        set_anew: the keys that the line which goes on sets itself.
     """
 
     run: PastRun
@@ -58,10 +60,11 @@ class Origin:
     env_steps: int
     counts: Mapping[str, float]
     ancestors: tuple[str, ...]
+    set_anew: frozenset[Key] = frozenset()
 
     @classmethod
-    def of(cls, folder: Path) -> Origin:
-        """What the run in a folder hands on.
+    def of(cls, folder: Path, set_anew: frozenset[Key] = frozenset()) -> Origin:
+        """What the run in a folder hands on to one whose line sets some keys itself.
 
         Raises:
             InputError: it is no run's folder.
@@ -77,7 +80,8 @@ class Origin:
             t_s, env_steps = float(found.state["t_s"]), int(counts["env_steps"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
-        return cls(run, found, skipped, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
+        ancestors = (*ancestors_of(run), run_id(folder))
+        return cls(run, found, skipped, t_s, env_steps, counts, ancestors, set_anew)
 
     def turned(self, plan: Plan) -> dict[str, float]:
         """The options that were set while its run trained, and hold in one that goes on from it."""

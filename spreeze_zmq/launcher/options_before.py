@@ -14,6 +14,7 @@ from spreeze_zmq.base.schema import COUNTS, Scheduled, options_of, schedules_in,
 from spreeze_zmq.broker.notes import turned_in
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 def turned_before(plan: Plan, origin: Origin) -> tuple[dict[str, float], list[str]]:
     """The options that were set while the run before trained, as they were at the checkpoint; without those
-    that the plan states otherwise than that run's. And a line for each that may not move in this one.
+    that the plan states otherwise than that run's, or the line itself. And a line for each that may not move
+    in this one.
     """
     turned = turned_in(RunFolder(origin.run.folder).metrics, origin.t_s)
     kept, lost, there, here = {}, [], _stated(origin.run.plan), _stated(json.loads(plan.to_json()))
     for name, value in turned.items():
-        if name in there and there[name] == here.get(name):
+        key = _key(name)
+        is_set = any(key[: len(each)] == each[: len(key)] for each in origin.set_anew)
+        if name in there and there[name] == here.get(name) and not is_set:
             try:
                 kept[name] = moves.checked(plan, name, value)
             except InputError as error:
@@ -39,8 +43,8 @@ def turned_before(plan: Plan, origin: Origin) -> tuple[dict[str, float], list[st
 def held(turned: Mapping[str, float]) -> Iterator[str]:
     """A line for the options that stay as they were set."""
     if turned:
-        values = ", ".join(f"{name} {value:g}" for name, value in turned.items())
-        yield f"set while the run before trained, and held: {values} (--set algorithm.NAME=VALUE ends that)"
+        values = ", ".join(f"{'.'.join(_key(name))} = {value:g}" for name, value in turned.items())
+        yield f"set while the run before trained, and held: {values} (--set KEY=VALUE ends that)"
 
 
 def without_effect(plan: Plan, origin: Origin, turned: Collection[str]) -> Iterator[str]:
@@ -81,6 +85,11 @@ def _of_fresh_networks(plan: Plan, origin: Origin) -> Iterator[str]:
                 f"algorithm.{option.name} = {show(new)} has no effect: it is of fresh networks, and those of "
                 f"the run before, which began with {show(old)}, go on"
             )
+
+
+def _key(name: str) -> Key:
+    """The key of a topology that states an option which may move."""
+    return ("balance" if name == moves.REPLAY_RATIO else "algorithm"), name
 
 
 def _stated(plan: Mapping[str, Any]) -> dict[str, Any]:

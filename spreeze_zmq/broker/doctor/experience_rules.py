@@ -198,11 +198,10 @@ def never_ending(vitals: Vitals) -> Finding | None:
         seen = f"no episode ended in {tried:,} random steps, and there is no time limit"
     if each < max(UNENDED_STEPS, 2 * limit) and not tried:
         return None
-    return Finding(
-        seen,
-        "without an end no return is known and nothing begins again",
-        "env_kwargs = { max_episode_steps = 1000 }",
-    )
+    remedy = "run.env_kwargs = { max_episode_steps = 1000 }"
+    if vitals.environment.get("described"):
+        remedy = "run.max_episode_steps = 1000, which the sampler has to heed"
+    return Finding(seen, "without an end no return is known and nothing begins again", remedy)
 
 
 def limit_as_termination(vitals: Vitals) -> Finding | None:

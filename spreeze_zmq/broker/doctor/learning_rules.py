@@ -7,6 +7,7 @@ from statistics import fmean, median
 
 from spreeze_zmq.algorithms.options import LARGEST_RETURN
 from spreeze_zmq.base.rates import rate
+from spreeze_zmq.base.schema import show
 from spreeze_zmq.broker.doctor.finding import Finding, fitting
 from spreeze_zmq.broker.doctor.machine_rules import crowded
 from spreeze_zmq.broker.doctor.option_rules import NORMAL_ENTROPY, first_update_at
@@ -21,6 +22,11 @@ END_MASS = 0.2
 LARGEST_SPREAD = 10_000.0
 #: Weights of the entropy beyond which it counts nothing or alone: shipped tasks end between 0.001 and 1.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-5, 100.0
+#: What makes the entropy count as it does by default in SAC, and in that of discrete actions.
+USUAL_ENTROPY = (
+    {"target_entropy": "auto", "initial_temperature": "auto"},
+    {"entropy_share": 0.9, "initial_temperature": 0.1},
+)
 #: How much smaller such a weight is where rewards are divided, at its start.
 DIVIDED = 0.02
 #: Log deviations of a policy's noise, in unit actions: 1 % of the range, and e times the range.
@@ -57,7 +63,7 @@ def end_atoms(vitals: Vitals) -> Finding | None:
             # A range that is stated is one of rewards as they are.
             unit = divisors[-1] if divisors else 1.0
             remedy = f"algorithm.{end} = {unit * (now + 4.0 * (now - far)):g}"  # a range five times as wide
-            if divisors:
+            if divisors or other not in numbers(vitals.algorithm):
                 remedy += f", algorithm.{other} = {unit * far:g}"
             if vitals.option("normalize_rewards") is True:
                 remedy += ' and algorithm.normalize_rewards = "auto"'
@@ -89,6 +95,18 @@ def _of_policy(vitals: Vitals, name: str) -> float | None:
     return vitals.typical(name) if own is None else own
 
 
+def _of_entropy(vitals: Vitals, more: str) -> str:
+    """How the entropy comes to count as it usually does, or where it should by now, ``more``."""
+    if vitals.option("learn_temperature") is False:
+        return f"a {more} algorithm.initial_temperature"
+    for usual in USUAL_ENTROPY:
+        if usual.keys() <= vitals.algorithm.keys():
+            unlike = {name: value for name, value in usual.items() if vitals.option(name) != value}
+            states = " and ".join(f"algorithm.{name} = {show(value)}" for name, value in unlike.items())
+            return states or f"a {more} algorithm.{next(iter(usual))}"
+    return f"a {more} weight of the entropy in its losses"
+
+
 def temperature(vitals: Vitals) -> Finding | None:
     """A weight of the entropy that is gone, or all that counts."""
     value = _of_policy(vitals, "temperature")
@@ -96,12 +114,7 @@ def temperature(vitals: Vitals) -> Finding | None:
     if value is None or lowest <= value <= HIGHEST_TEMPERATURE:
         return None
     gone = value < lowest
-    remedy = fitting(
-        vitals.algorithm,
-        'algorithm.target_entropy = "auto" and algorithm.initial_temperature = "auto"',
-        "algorithm.initial_temperature = 0.1 and algorithm.entropy_share = 0.9",
-        f"a {'larger' if gone else 'smaller'} weight of the entropy in its losses",
-    )
+    remedy = _of_entropy(vitals, "larger" if gone else "smaller")
     return Finding(
         f"the temperature is {value:.1g}",
         "entropy no longer counts, and nothing is explored"
@@ -209,7 +222,8 @@ def few_updates(vitals: Vitals) -> Finding | None:
         return None
     else:
         seen = f"{per_s:.1g} updates/s"
-        remedy = "more environments or samplers, or a larger balance.replay_ratio"
+        more = "a smaller algorithm.batch_size" if vitals.on_policy else "a larger balance.replay_ratio"
+        remedy = f"more environments or samplers, or {more}"
     return Finding(seen, *_why_few(vitals, remedy))
 
 

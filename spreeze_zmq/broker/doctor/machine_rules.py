@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from spreeze_zmq.base.rates import rate
 from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.trend import numbers
 from spreeze_zmq.broker.doctor.vitals import Rule, Vitals
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
@@ -70,10 +71,15 @@ def small_batches(vitals: Vitals) -> Finding | None:
         return None
     if (vitals.typical("arithmetic used") or 0.0) > WORKS:
         return None
+    remedy = 'algorithm.batch_size = "auto"'
+    if numbers(vitals.table("balance")).get("publish_every_updates", 0):  # which counts updates of one size
+        remedy = "a larger algorithm.batch_size"
+    if vitals.number("memory_size", 0) > 0:
+        remedy = "a larger algorithm.batch_size, a multiple of algorithm.sequence_length"
     return Finding(
         f"the GPU never waits for samples: it is busy with batches of {size:.0f}",
         "an update of so few takes it about as long as one of some thousands",
-        'algorithm.batch_size = "auto"',
+        remedy,
         rank=2,
     )
 
@@ -85,6 +91,7 @@ def idle_cpus(vitals: Vitals) -> Finding | None:
         return None
     if (
         _device(vitals) != "cpu"
+        or vitals.table("balance").get("in_order")
         or vitals.table("groups").get("count") != 1
         or not _limited_by_learner(vitals)
     ):

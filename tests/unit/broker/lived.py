@@ -1,5 +1,6 @@
 """A run that has lived for some seconds, as its broker knows it: what the doctor is asked about."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,10 @@ from spreeze_zmq.broker.sightings import Sightings
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology
 
+#: A setting that a remedy spells out.
+SETTING = re.compile(
+    r"\b((?:algorithm|balance|run|groups|components)\.[\w.]+) = (\"[^\"]*\"|\{[^}]*\}|[\w.+-]*\w)"
+)
 BALANCE = {"movable": True, "settled": False, "last_change": ""}
 
 
@@ -17,6 +22,7 @@ class Lived:
     """A run as its broker records it, fed with the messages that its processes send."""
 
     def __init__(self, *overrides, name="pendulum", journal=None):
+        self.source = name, overrides
         self.record = RunRecord(topology.load(name, overrides))
         self.record.cores.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
         self.experience = Sightings(self.record.plan.environment)
@@ -71,6 +77,14 @@ class Lived:
         self.record.evaluations.take(fields, self.t_s)
         self.note("evaluation", fields)
 
+    def follow(self, remedy):
+        """What a remedy spells out is accepted by this very topology, and changes it."""
+        name, overrides = self.source
+        settings = [f"{key}={value}" for key, value in SETTING.findall(remedy)]
+        if settings:
+            is_new = topology.load(name, [*overrides, *settings]) != topology.load(name, overrides)
+            assert is_new, f"{remedy}: it is so already"
+
     def live(self, seconds, steps=1000, updates=200, episodes=4, length=200):
         """Some seconds, or times that are further apart, each with a status; returns the names of what is
         found at their end.
@@ -86,6 +100,9 @@ class Lived:
             if episodes:
                 self.episodes(self.draw(episodes), [length] * episodes)
             self.note("status", plain(self.record.status("training", BALANCE, self.t_s)))
-            self.heard += self.record.doctor.news()
+            news = self.record.doctor.news()
+            for row in news:
+                self.follow(row.get("try", ""))
+            self.heard += news
             self.t_s += self.apart_s
         return [row["name"] for row in self.record.doctor.rows()]

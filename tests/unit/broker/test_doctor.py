@@ -62,6 +62,7 @@ def test_a_gpu_that_computes_much_of_what_it_could_is_not_named(share, found):
     [
         (12.0, "groups.count=1", 0.0, ["idle_cpus"]),
         (12.0, "groups.count=2", 0.0, []),
+        (12.0, "balance.mode=lockstep", 0.0, []),
         (12.0, "placement.critic_learner=node", 0.0, []),
         (12.0, "groups.count=1", 0.5, []),
         (4.0, "groups.count=1", 0.0, []),
@@ -137,8 +138,8 @@ def test_an_end_that_still_follows_the_returns_is_not_named():
             {"mass_at_v_max": 0.7, "reward_divisor": 2.0},
             "end_atoms",
         ),
-        ("sac", {"num_atoms": 1}, {"temperature": 1e-7}, "temperature"),
-        ("discrete_sac", {}, {"temperature": 1e4}, "temperature"),
+        ("sac", {"num_atoms": 1, "initial_temperature": 1e-6}, {"temperature": 1e-7}, "temperature"),
+        ("discrete_sac", {"entropy_share": 0.99}, {"temperature": 1e4}, "temperature"),
     ],
 )
 def test_what_the_doctor_tells_to_state_can_be_stated(algorithm, options, gauges, found):
@@ -155,6 +156,26 @@ def test_what_the_doctor_tells_to_state_can_be_stated(algorithm, options, gauges
     made = options_from(algorithms.get(algorithm).Options, stated)
     if found == "end_atoms":
         assert made.largest_return is None, "the range that it tells is one of rewards as they are"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "value", "told"),
+    [
+        ("sac", {}, 1e-7, "a larger algorithm.target_entropy"),
+        ("sac", {}, 1e4, "a smaller algorithm.target_entropy"),
+        ("sac", {"learn_temperature": False}, 1e-7, "a larger algorithm.initial_temperature"),
+        ("discrete_sac", {}, 1e4, "a smaller algorithm.entropy_share"),
+    ],
+)
+def test_a_temperature_whose_options_are_the_usual_ones_is_moved_by_what_moves_it(
+    algorithm, options, value, told
+):
+    """The remedy is no setting that holds already."""
+    task = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
+    run = Lived(name={"run": {"env": task, "algorithm": algorithm}, "algorithm": options})
+    run.gauges = {"temperature": value}
+    assert "temperature" in run.live(12)
+    assert run.heard[0]["try"].startswith(told)
 
 
 @pytest.mark.parametrize(

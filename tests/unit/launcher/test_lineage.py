@@ -18,6 +18,7 @@ from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.requests import Requests
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.commands import launch
+from spreeze_zmq.commands.begun import set_anew
 from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.launcher import lineage
@@ -86,9 +87,11 @@ def begin(path, plan):
     return folder
 
 
-def resume(path, parent, plan=None):
-    """Make the folder of a run that goes on from another; returns it and what is said."""
-    plan, origin = plan or plan_of(), Origin.of(parent.path)
+def resume(path, parent, plan=None, *settings):
+    """Make the folder of a run that goes on from another, by a line that sets keys; returns it and what is
+    said.
+    """
+    plan, origin = plan or plan_of(), Origin.of(parent.path, set_anew(settings, parent.path))
     folder = begin(path, plan.resuming(origin.checkpoint.path, origin.ancestors))
     return folder, origin.inherit(folder, plan)
 
@@ -542,7 +545,8 @@ def test_what_was_set_before_the_checkpoint_holds_in_a_resumed_run(parent, tmp_p
     child, said = resume(tmp_path / "child", parent)
     expected = {"learning_rate": 0.125, "tau": 0.5, "replay_ratio": 2.0}
     assert held(child) == expected
-    line = "learning_rate 0.125, tau 0.5, replay_ratio 2 (--set algorithm.NAME=VALUE ends that)"
+    values = "algorithm.learning_rate = 0.125, algorithm.tau = 0.5, balance.replay_ratio = 2"
+    line = f"{values} (--set KEY=VALUE ends that)"
     assert f"set while the run before trained, and held: {line}" in said
     checkpoint(child, 80.0, 700)
     grandchild, _ = resume(tmp_path / "grandchild", child)
@@ -560,6 +564,30 @@ def test_what_was_set_before_the_checkpoint_holds_in_a_resumed_run(parent, tmp_p
     lost = [line for line in said if line.startswith("set while the run before trained, and not held: ")]
     assert [line.split(": ")[1] for line in lost] == ["learning_rate 0.125", "tau 0.5", "replay_ratio 2.0"]
     assert all("a run in order gives the same numbers again" in line for line in lost)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ended"),
+    [
+        ([], []),
+        (["algorithm.tau=0.005"], []),  # the line of the run before, repeated
+        (["algorithm.tau=0.005", "algorithm.tau=0.005"], ["tau"]),
+        (["algorithm.learning_rate=1e-3", "balance.replay_ratio=8"], ["learning_rate", "replay_ratio"]),
+        (["algorithm={ gamma = 0.9 }"], ["learning_rate", "tau"]),
+        (["algorithm.learning_starts=100"], []),
+    ],
+)
+def test_a_line_that_sets_an_option_ends_what_was_set_before(parent, tmp_path, settings, ended):
+    """Also to the number that the topology has stated all along; in the run after that, too."""
+    plan = replace(plan_of(), command=("pendulum", "--set=algorithm.tau=0.005"))
+    (parent.path / "run.json").write_text(plan.to_json())
+    asked(parent, plan, (20.0, "learning_rate", 0.25), (30.0, "tau", 0.5), (50.0, "replay_ratio", 2))
+    child, _ = resume(tmp_path / "child", parent, plan, *settings)
+    expected = {"learning_rate": 0.25, "tau": 0.5, "replay_ratio": 2.0}
+    expected = {name: value for name, value in expected.items() if name not in ended}
+    assert held(child) == (expected or None)
+    checkpoint(child, 80.0, 700)
+    assert held(resume(tmp_path / "grandchild", child, plan, "algorithm.tau=0.005")[0]) == (expected or None)
 
 
 def test_a_schedule_that_has_come_to_its_end_stays_there_and_the_run_says_so(tmp_path):
