@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import is_failure
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,13 @@ class Ended(Event):
 
     Attributes:
         reason: why it ended.
+        failed: it was given up, or nobody has said why.
         env_steps: transitions sampled.
         best_return: of the best policy; None where nothing was evaluated.
     """
 
     reason: str = ""
+    failed: bool = field(default=False, kw_only=True)
     env_steps: int = 0
     best_return: float | None = None
 
@@ -239,8 +242,8 @@ class Story:
 
     def ended(self) -> Ended:
         """What is known at the end."""
-        reason = self._reason or "the run is gone"
-        return Ended(self._status.t_s, reason, self._status.env_steps, self._best_return)
+        reason, failed = self._reason or "the run is gone", is_failure(self._reason)
+        return Ended(self._status.t_s, reason, self._status.env_steps, self._best_return, failed=failed)
 
 
 _LIMITS = ("env_steps", "minutes", "trained_transitions")

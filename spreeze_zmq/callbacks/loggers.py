@@ -126,7 +126,11 @@ class _LikeWandB(Logger):
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
         if self._is_own:
-            self._run.finish()
+            self._finish(failed=ended.failed)
+
+    def _finish(self, *, failed: bool) -> None:
+        """End the run there, as one that has failed where the service knows such."""
+        self._run.finish()
 
 
 class WandB(_LikeWandB):
@@ -147,6 +151,9 @@ class WandB(_LikeWandB):
 
     def _active(self, library: Any) -> Any:
         return library.run
+
+    def _finish(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
 
 
 class Trackio(_LikeWandB):
@@ -203,4 +210,4 @@ class MLflow(Logger):
         self._client.log_batch(self._run_id, metrics=metrics)
 
     def on_ended(self, run: LiveRun, ended: Ended) -> None:
-        self._client.set_terminated(self._run_id)
+        self._client.set_terminated(self._run_id, status="FAILED" if ended.failed else "FINISHED")

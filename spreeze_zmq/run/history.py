@@ -244,8 +244,12 @@ def _state(
     if SocketFolder.is_held(Path(plan["socket_dir"] or "/nowhere")) or is_locked(claim):
         return "running"
     reason = str(summary.get("exit_reason") or "")
-    failed = summary.get("failed") is True or FAILED.fullmatch(reason)
-    return "crashed" if failed or not reason else "ended"
+    return "crashed" if summary.get("failed") is True or is_failure(reason) else "ended"
+
+
+def is_failure(reason: str) -> bool:
+    """Whether a run that ended for this reason has failed; with none it was killed."""
+    return not reason or FAILED.fullmatch(reason) is not None
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

@@ -609,6 +609,23 @@ def test_what_an_evaluator_takes_up_is_no_evaluation():
     assert story.ended().best_return == best["mean_return"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "failed"),
+    [
+        ("", True),
+        ("sampler-0 is not started again: it has failed 4 times in 60 s", True),
+        ("return 1.0 reached", False),
+        ("interrupted", False),
+    ],
+)
+def test_a_callback_hears_whether_the_run_failed(reason, failed):
+    """Also where nobody has said why it is over."""
+    story = Story(topology.load("pendulum"))
+    if reason:
+        assert list(story.calls("end", 1.0, {"reason": reason})) == []
+    assert story.ended().failed == failed
+
+
 def test_the_recipe_of_a_schedule_begins_and_ends_where_it_says(monkeypatch):
     """It sets the first rate, since the topology may have another, and 0 from the last step on, once."""
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "components" / "examples")
@@ -625,7 +642,7 @@ def test_a_service_that_is_slow_to_take_the_last_points_gets_them(broker, monkey
     """W&B uploads in ``finish``, and calls a run that was left before crashed."""
     finished = []
 
-    def finish():
+    def finish(exit_code):
         time.sleep(4.0)
         finished.append("run")
 

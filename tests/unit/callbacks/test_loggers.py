@@ -39,7 +39,7 @@ class MLflowServer:
             create_experiment=lambda name: "7",
             create_run=lambda experiment_id, tags, run_name: made,
             log_batch=self.log_batch,
-            set_terminated=self.ended.append,
+            set_terminated=lambda run_id, status: self.ended.append((run_id, status)),
         )
 
     def log_batch(self, run_id, metrics=(), params=()):
@@ -68,7 +68,9 @@ def test_mlflow_gets_the_numbers_of_an_environment_whatever_they_are_called(monk
     found = {name: value for name, (value, _) in service.logged.items() if name.startswith("eval/info/")}
     assert found == {"eval/info/speed _m/s_": 1.0, "eval/info/a/b": 2.0, "eval/info/höhe": 3.0}
     logger.on_ended(run, Ended())
-    assert (service.ended, service.uri) == (["of train"], "sqlite:///here.db")
+    logger.on_ended(run, Ended(failed=True))
+    assert service.ended == [("of train", "FINISHED"), ("of train", "FAILED")]
+    assert service.uri == "sqlite:///here.db"
     assert service.changed == []  # the script may have an experiment, a server and a run of its own
 
 
@@ -101,6 +103,7 @@ class WandBRun:
 
     def __init__(self, library, config=None, **init):
         self.library, self.points, self.step, self.is_finished = library, [], 0, False
+        self.exit_code = None
         self.init, self.options = init, dict(config or {"learning_rate": 0.5})
         self.config = SimpleNamespace(update=lambda more, allow_val_change: self.options.update(more))
 
@@ -111,9 +114,9 @@ class WandBRun:
         self.step = self.step + 1 if step is None else step
         self.points.append((points, self.step))
 
-    def finish(self):
+    def finish(self, exit_code=None):
         """The process is in it no more."""
-        self.is_finished = True
+        self.is_finished, self.exit_code = True, exit_code
         self.library.unfinished.remove(self)
         if self.library.run is self:
             self.library.run = None
@@ -143,6 +146,16 @@ def library(monkeypatch):
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     monkeypatch.setitem(sys.modules, "wandb", made := WandBLibrary())
     return made
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_run_that_failed_is_shown_as_failed_at_wandb(library, failed):
+    """Its exit code is what W&B asks for that."""
+    logger, run = WandB(), SimpleNamespace(folder=Path("a"), plan=SimpleNamespace(offline=False))
+    logger.on_started(run, Started(env="E"))
+    [begun] = library.unfinished
+    logger.on_ended(run, Ended(failed=failed))
+    assert begun.exit_code == int(failed)
 
 
 def told(logger, name, *steps):
