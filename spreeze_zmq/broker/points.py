@@ -34,6 +34,8 @@ EVALUATION_CURVES = {
     "std_return": "eval/std_reward",
     "mean_length": "eval/mean_ep_length",
 }
+#: In place of ``eval/`` where a limit of time cut episodes: such means compare with no others.
+CUT = "eval_cut_by_time/"
 INFO_CURVES = {"is_success": "eval/success_rate"}
 
 
@@ -51,8 +53,14 @@ def of_status(status: Mapping[str, Any], gauges: Mapping[str, float]) -> dict[st
 
 def of_evaluation(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The points of a look at a policy, and of the best one, which the first is for its look; none of another
-    one that was confirmed.
+    one that was confirmed. Where time cut episodes the curves are others, of ``CUT``.
     """
+    points = _whole(fields)
+    cut = fields.get("timed_out") is True
+    return {name.replace("eval/", CUT, 1): value for name, value in points.items()} if cut else points
+
+
+def _whole(fields: Mapping[str, Any]) -> dict[str, Any]:
     best = {"eval/best_mean_reward": fields["mean_return"]} if fields["best"] else {}
     if not is_look(fields):
         return best

@@ -17,6 +17,7 @@ from spreeze_zmq.base import usage
 from spreeze_zmq.base.files import plain, write_json
 from spreeze_zmq.base.journal import Journal, read_journal
 from spreeze_zmq.base.usage import Family, Threads
+from spreeze_zmq.broker.points import of_evaluation
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.run.journal_lines import JournalLines
 
@@ -244,6 +245,15 @@ def test_curves_have_the_names_that_stable_baselines3_uses(tmp_path):
     assert (found["eval/success_rate"], found["eval/info/distance"]) == ([(2000, 0.75)], [(2000, 1.5)])
     assert found["eval/best_mean_reward"] == [(2000, 100.0), (2048, 90.0)]
     assert "train/q_mean" not in found
+
+
+def test_a_look_that_time_has_cut_is_a_curve_of_its_own():
+    """Its mean is of beginnings of episodes, which compares with no other."""
+    look = {"mean_return": 9.0, "std_return": 1.0, "mean_length": 5.0, "best": True, "confirmed": False}
+    whole = of_evaluation({**look, "info": {"is_success": 0.5}})
+    assert set(whole) >= {"eval/mean_reward", "eval/best_mean_reward", "eval/success_rate"}
+    cut = of_evaluation({**look, "info": {"is_success": 0.5}, "timed_out": True})
+    assert cut == {name.replace("eval/", "eval_cut_by_time/"): value for name, value in whole.items()}
 
 
 def test_a_status_without_progress_adds_no_point(tmp_path):
