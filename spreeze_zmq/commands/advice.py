@@ -79,7 +79,7 @@ def _about_data(plan: Plan) -> Iterator[str]:
     """Yield a line for each source that another environment's episodes are of."""
     for name, source in plan.data.items():
         if source.differs:
-            yield f"data.{name} was {source.differs}: its rewards may be others than this run's"
+            yield f"data.{name} was {source.differs}: its transitions may be others than this run's"
 
 
 def without_effect(plan: Plan, *, defaults: bool = False) -> Iterator[str]:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment, in_one_line
 from spreeze_zmq.base.files import home
 from spreeze_zmq.base.schema import show, suggestion
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.bounds import action_limits
+from spreeze_zmq.envs.forms import action_start
 from spreeze_zmq.envs.numbering import has_number, numbered
 
 #: How the source of a dataset begins that Minari knows by name.
@@ -23,6 +28,11 @@ DATA, METADATA = "data", "metadata.json"
 _SPACES = ("observation_space", "action_space")
 #: Keywords of an environment that change no reward.
 _NO_MATTER = {"render_mode", "max_episode_steps", "width", "height", "camera_id", "camera_name"}
+#: Wrappers that leave observations, actions and rewards as they are.
+_PASSIVE = {
+    *("HumanRendering", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "RecordVideo"),
+    *("RenderCollection", "TimeLimit"),
+}
 
 
 def minari() -> Any:
@@ -89,6 +99,47 @@ def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _wrapped_otherwise(recorded: Sequence[Any], registered: Any) -> str:
+    """How the wrappers that a dataset names, as its JSON has them, are others than those of the environment's
+    entry in the registry, in words; empty if none is that changes a transition.
+    """
+    named = [each.get("name") for each in recorded if isinstance(each, dict)]
+    theirs = {name[:80]: None for name in named if isinstance(name, str) and name not in _PASSIVE}
+    ours = {each.name: None for each in getattr(registered, "additional_wrappers", ())}
+    through = [f"through {name}" for name in theirs if name not in ours]
+    without = [f"without {name}" for name in ours if name not in {*theirs, *_PASSIVE}]
+    said = ", ".join([*through, *without][:4])
+    return f"recorded {said}, unlike run.env" if said else ""
+
+
+def _acts_otherwise(space: Any, env: EnvironmentSpec) -> str:
+    """How a dataset's actions count from another number, or lie in other bounds, than those of ``env``, in
+    words; empty if they do not. Actions of another kind or shape are refused when they are read.
+    """
+    if env.action_kind != "box":
+        zeros = (0,) * len(env.action_sizes)
+        theirs, ours = action_start(space) or zeros, env.action_start or zeros
+        said = f"recorded with actions that count from {show([*theirs])}, run.env's from {show([*ours])}"
+        return said if theirs != ours else ""
+    if not hasattr(space, "low") or space.shape != env.action_shape:
+        return ""
+    limits = zip(env.action_low, env.action_high, strict=True) if env.has_bounds else env.action_limits
+    bounds = _bounds(action_limits(space.low, space.high), space.shape[0])
+    own = _bounds(tuple(limits), space.shape[0])
+    other = np.flatnonzero(~np.isclose(bounds, own).all(1))
+    if not other.size:
+        return ""
+    (low, high), (own_low, own_high) = bounds[other[0]], own[other[0]]
+    said = f"recorded with action {other[0]} in [{low:g}, {high:g}]"
+    return f"{said}, run.env's is in [{own_low:g}, {own_high:g}]"
+
+
+def _bounds(limits: Sequence[Any], size: int) -> NDArray[np.float64]:
+    """``[size, 2]``: the lowest and highest value of each number of a box, infinite where it has none."""
+    found = np.array(limits or [[None, None]] * size, np.float64)
+    return np.where(np.isnan(found), [-np.inf, np.inf], found)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A dataset that has been opened.
@@ -124,9 +175,15 @@ class Dataset:
             raise InputError(f"{path} cannot be read as a Minari dataset: {in_one_line(error)}") from None
 
     def differs(self, env: EnvironmentSpec) -> str:
-        """How its episodes' environment was another than ``env``, so that rewards may be others: in words,
-        empty as far as the dataset says that it was the same. Arguments with the environment's number differ
-        within the run, too.
+        """How its episodes' environment was another than ``env``, so that observations, actions or rewards
+        may be others: in words, empty as far as the dataset says that it was the same.
+        """
+        acts = _acts_otherwise(self._opened.action_space, env)
+        return ", and ".join(filter(None, (self._made_otherwise(env), acts)))
+
+    def _made_otherwise(self, env: EnvironmentSpec) -> str:
+        """How the registration of its environment was another than that of ``env``. Arguments with the
+        environment's number differ within the run, too.
         """
         known = self.made_by.get("id")
         if not isinstance(known, str):
@@ -145,7 +202,10 @@ class Dataset:
             for name in other
             if name not in _NO_MATTER and not has_number(env.kwargs.get(name))
         ]
-        return f"recorded with {', '.join(said[:4])}, unlike run.env_kwargs" if said else ""
+        made = f"recorded with {', '.join(said[:4])}, unlike run.env_kwargs" if said else ""
+        wrappers = self.made_by.get("additional_wrappers")
+        wrapped = _wrapped_otherwise(wrappers if isinstance(wrappers, list) else [], registered)
+        return ", and ".join(filter(None, (made, wrapped)))
 
     def episodes(self, most: int | None = None) -> Iterator[Any]:
         """The first episodes in their order, as Minari gives them. Raises InputError for a damaged one."""

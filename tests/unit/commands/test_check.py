@@ -153,7 +153,7 @@ def test_hindsight_and_data_are_said():
     assert advice(replace(plan, data=sources), None) == ()
     sources["old"] = replace(sources["old"], differs="recorded with g = 5, unlike run.env_kwargs")
     (line,) = advice(replace(plan, data=sources), None)
-    assert line.startswith("data.old was recorded with g = 5, unlike run.env_kwargs: its rewards may be")
+    assert line.startswith("data.old was recorded with g = 5, unlike run.env_kwargs: its transitions may be")
 
 
 class Unaware(DQN):

@@ -175,36 +175,6 @@ def test_a_dataset_of_other_spaces_is_refused(env, says):
         rollouts(path, env)
 
 
-@pytest.mark.parametrize(
-    ("recorded", "kwargs", "says"),
-    [
-        ({"id": "Pendulum-v1"}, {}, ""),
-        ({"id": "Pendulum-v1", "render_mode": "rgb_array", "max_episode_steps": 7}, {}, ""),
-        ({"id": "Pendulum-v1", "g": 5.0}, {"g": 5}, ""),
-        ({"id": "Pendulum-v1", "g": 5.0}, {}, "recorded with g = 5.0, unlike run.env_kwargs"),
-        ({"id": "Pendulum-v1"}, {"g": 5.0}, "recorded with no g, unlike run.env_kwargs"),
-        ({"id": "Pendulum-v1", "g": 0.0}, {"g": "{index}"}, ""),
-        ({"id": "Pendulum-v1"}, {"g": "{index}"}, ""),
-        ({"id": "MountainCarContinuous-v0"}, {}, 'recorded in "MountainCarContinuous-v0", not Pendulum-v1'),
-    ],
-)
-def test_episodes_of_an_environment_made_otherwise_are_told(recorded, kwargs, says):
-    """Whose rewards may be others, though its spaces are the same. The number that each of a run's has is
-    another for each.
-    """
-    opened = data.Dataset.open(dataset("own-v0", gymnasium.make(**recorded)))
-    assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), kwargs=kwargs)) == says
-
-
-def test_an_environment_is_the_same_as_a_topology_and_json_write_it():
-    """Without its version, with lists for tuples, and with braces that are no place for a number."""
-    opened = data.Dataset.open(dataset("pendulum-v0"))
-    assert opened.differs(dataclasses.replace(envs.probe("Pendulum-v1"), id="Pendulum")) == ""
-    made_by = {"id": "Pendulum-v1", "kwargs": {"g": [1, 2], "name": "{index}"}}
-    spec = dataclasses.replace(envs.probe("Pendulum-v1"), kwargs={"g": (1, 2), "name": "{{index}}"})
-    assert dataclasses.replace(opened, made_by=made_by).differs(spec) == ""
-
-
 @pytest.mark.parametrize(("size", "says"), [(2.0001, ""), (200.0, "100.0% of its actions outside")])
 def test_actions_far_outside_the_bounds_are_told(size, says):
     """In other units, they are others once they are clipped; what was only rounded is not named."""
@@ -221,13 +191,6 @@ def test_actions_far_outside_the_bounds_are_told(size, says):
     assert action.max() == 2.0
     assert says in outside.said
     assert bool(says) is bool(outside.num)
-
-
-def test_episodes_that_name_no_environment_are_taken_as_they_are():
-    """A class of one's own is not registered."""
-    opened = data.Dataset.open(dataset("parts-v0", Parts()))
-    assert opened.made_by == {}
-    assert opened.differs(envs.probe("tests.unit.data.made:Parts")) == ""
 
 
 def test_actions_of_another_kind_are_refused():
