@@ -42,7 +42,9 @@ class TD3BC(TD3):
     policy_fields = TRANSITION_FIELDS
 
     def policy_loss(self, batch: Any) -> Loss:
-        """The value of the policy's actions beside their distance from the data's: equations 3 and 5."""
+        """The value of the policy's actions beside their distance from the data's: equations 3 and 5, with
+        the mean ``|Q|`` of the policy's own actions, as in the authors' code, not of the data's.
+        """
         steps = steps_of(batch, self.options, self.features, self.actions.unit)
         a_tm1 = self.actions.unit(steps.batch.action)
         a_policy = self.actions.mode(steps.outputs(self.head(self.policy)))
