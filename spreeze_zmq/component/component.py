@@ -224,14 +224,14 @@ class Component(Reporting):
             self.waits.note("" if ready else waiting_for, began_s)
         return ready
 
-    def breathe(self) -> None:
-        """Handle control messages and send a report if one is due; cheap enough to call often in long work.
+    def breathe(self, *, listens: bool = True) -> None:
+        """Send a report if one is due, and handle control messages if it ``listens``; cheap to call often.
 
         Each call before :meth:`ready` also counts as a step of the start, which extends the start's deadline.
         """
         self.count_step()
         if time.monotonic() >= self._next_report_s:
-            self.poll()
+            (self.poll if listens else self.send_report)()
 
     def send_report(self) -> None:
         """Send this process's figures, which are cumulative, so that a lost report loses nothing.

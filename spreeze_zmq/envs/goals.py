@@ -4,8 +4,10 @@ where these are in the flattened vector, and what the environment pays for a goa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ GOAL_PARTS = frozenset({ACHIEVED, DESIRED})
 LACK, DIFFER = "goals_lack", "goals_differ"
 #: Rewards of the environment and of ``compute_reward`` may differ by this, as observations are rounded.
 ROUNDING = 1e-3
+#: Goals that are asked about one at a time before a breath.
+A_BREATH = 100
 
 
 @dataclass(frozen=True)
@@ -78,16 +82,19 @@ class GoalRewards:
     Args:
         env: a Gymnasium environment whose observations are a Dict, after a reset.
         name: of it, for messages.
+        breathe: called again and again while many goals are asked about one at a time.
 
     Attributes:
         in_batches: whether ``compute_reward`` takes many goals at once.
+        each_s: about how long one goal takes, of a few, s.
         ends: whether there is a ``compute_terminated``.
 
     Raises:
         InvalidEnvironment: it has no ``compute_reward``, or that fails; names the user's file and line.
     """
 
-    def __init__(self, env: Any, name: str) -> None:
+    def __init__(self, env: Any, name: str, breathe: Callable[[], object] = lambda: None) -> None:
+        self._breathe = breathe
         self._name, self._space = name, env.observation_space[DESIRED]
         if not env.has_wrapper_attr("compute_reward"):
             raise InvalidEnvironment(
@@ -100,9 +107,11 @@ class GoalRewards:
         goals = self._some()
         self.in_batches = self._takes_batches(self._reward, goals)
         self._ends_in_batches = self.ends and self._takes_batches(self._terminated, goals)
+        began_s = time.perf_counter()
         self.reward(goals, goals[::-1])
         if self.ends:
             self.terminated(goals, goals[::-1])
+        self.each_s = (time.perf_counter() - began_s) / len(goals)
 
     def reward(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
         """``[M]``: the rewards for goals ``[M, size]``. Raises InvalidEnvironment."""
@@ -123,18 +132,14 @@ class GoalRewards:
     ) -> NDArray[Any]:
         pair = [self._own(goals) for goals in (achieved, desired)]
 
-        def ask() -> Any:
-            if in_batches:
-                return function(*pair, {})
-            return [function(*both, {}) for both in zip(*pair, strict=True)]
+        def one_by_one(some: Sequence[NDArray[Any]]) -> list[Any]:
+            return [function(*both, {}) for both in zip(*some, strict=True)]
 
-        try:
-            found = called(ask)
-        except Exception as error:
-            place = place_of(error)
-            if not is_users(place.rpartition(":")[0]):  # the call was refused
-                place = definition_of(function) or place
-            raise InvalidEnvironment(f"{self._name}: {place}: {what} raised {in_one_line(error)}") from error
+        found: Any = [] if not in_batches else self._asked(what, function, partial(function, *pair, {}))
+        for first in range(0, len(achieved), A_BREATH) if not in_batches else ():
+            some = [goals[first : first + A_BREATH] for goals in pair]
+            found += self._asked(what, function, partial(one_by_one, some))
+            self._breathe()
         array = np.asarray(found)
         if array.shape != (len(achieved),) or array.dtype.kind not in "biuf":
             got = f"an array of shape {array.shape}" if in_batches else f"{found[:1]!r:.60}"
@@ -142,6 +147,16 @@ class GoalRewards:
                 f"{self._name}: {what} returned {got}, expected one number for each goal"
             )
         return array
+
+    def _asked(self, what: str, function: Any, ask: Callable[[], Any]) -> Any:
+        """What the environment's ``function`` gives when ``ask`` calls it. Raises InvalidEnvironment."""
+        try:
+            return called(ask)
+        except Exception as error:
+            place = place_of(error)
+            if not is_users(place.rpartition(":")[0]):  # the call was refused
+                place = definition_of(function) or place
+            raise InvalidEnvironment(f"{self._name}: {place}: {what} raised {in_one_line(error)}") from error
 
     def _own(self, goals: NDArray[Any]) -> NDArray[Any]:
         """Flattened goals ``[M, size]`` in the environment's own shape and dtype."""

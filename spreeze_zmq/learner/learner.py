@@ -37,8 +37,8 @@ log = logging.getLogger("spreeze")
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
-#: Rollouts taken between two updates, at most.
-ROLLOUTS_AT_ONCE = 8
+#: Rollouts taken between two updates, at most; after so long, s, no further one is, unless in order.
+ROLLOUTS_AT_ONCE, LONG_S = 8, 1.0
 
 
 class Learner:
@@ -143,11 +143,14 @@ class Learner:
 
     def take_rollouts(self) -> None:
         """Add some of the rollouts that have arrived to the experience, as far as it wants them."""
+        until_s = time.monotonic() + LONG_S
         self.experience.intake.fetch()
         for _ in range(ROLLOUTS_AT_ONCE):
             if not self.experience.wants or (rollout := self.experience.intake.take()) is None:
                 return
             self.experience.add(rollout)
+            if time.monotonic() >= until_s and not self.experience.in_order:
+                return
 
     def update(self) -> None:
         """One gradient step on the next batch."""

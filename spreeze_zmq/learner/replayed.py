@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
@@ -17,17 +17,20 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.envs.goals import LACK, GoalRewards, NoRewards, is_goal_dict
 from spreeze_zmq.envs.seeds import seed_for, shared_generators_kept
 from spreeze_zmq.envs.settings import theirs
+from spreeze_zmq.learner.device import remark
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.learner.paid import PAID, paid_alike, paid_by
 from spreeze_zmq.learner.sources import Sources
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.moves import BATCH
-from spreeze_zmq.plan.plan import Plan, first_index
+from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.replay import ObservationReplay, Relabelling, Replay, replay_of
 from spreeze_zmq.replay.hindsight import Rewards
 
 #: One update in this many computes the expensive metrics: three means take a tenth of a short update.
 MEASURED_EVERY = 8
+#: It is told where 1,000 transitions take longer than this to be relabelled, s.
+DEAR_S = 0.1
 
 log = logging.getLogger("spreeze")
 
@@ -194,30 +197,40 @@ log = logging.getLogger("spreeze")
 def relabelling(component: Component, half: AutogradHalf) -> Relabelling:
     """How the replay of a learner relabels episodes. A learner that keeps rewards makes one environment, for
     its ``compute_reward``, and so does one whose ``relabel`` is the author's own, which may choose by them;
-    otherwise one that keeps observations alone needs none.
+    otherwise one that keeps observations alone needs none. The process stays heard while many episodes that
+    have ended together are relabelled; messages wait until then.
 
     Raises:
         InvalidEnvironment: it cannot be made, or its ``compute_reward`` fails.
     """
     plan, algorithm = component.plan, half.algorithm
     kind, rewards = type(algorithm), None
+
+    def breathe() -> None:
+        component.breathe(listens=False)
+
     reads_rewards = kind.relabel is not Algorithm.relabel or "reward" in kind.fields_of(half.part)
     if reads_rewards and is_goal_dict(component.environment.obs_parts):
         lack = plan.tried.get(LACK)
-        rewards = NoRewards(str(lack)) if lack else _rewards(component, plan)
+        rewards = NoRewards(str(lack)) if lack else _rewards(component, half, breathe)
     goals = goals_of(component.environment, rewards)
-    return Relabelling(checked(algorithm), goals, plan.run.seed)
+    return Relabelling(checked(algorithm), goals, plan.run.seed, breathe)
 
 
-def _rewards(component: Component, plan: Plan) -> Rewards:
+def _rewards(component: Component, half: AutogradHalf, breathe: Callable[[], object]) -> Rewards:
     from spreeze_zmq.envs.in_process import choose  # imports Gymnasium, which other learners do not need
 
+    plan = component.plan
     number = first_index(plan, component.role)
     with theirs(), shared_generators_kept():  # the learner has been set up, and seeded by the run
         env = choose(plan.environment.id, plan.environment.kwargs).make_one(number)
         component.at_end.append(env.close)
         env.reset(seed=seed_for(plan.run.seed, 1))
-        rewards = GoalRewards(env, plan.environment.id)
+        rewards = GoalRewards(env, plan.environment.id, breathe)
     how = "many goals at once" if rewards.in_batches else "one goal at a time"
     log.info("episodes are kept once more in hindsight; compute_reward takes %s", how)
+    asked = 1000 * max(1, plan.learning.rows_each - 1) * half.options.n_step
+    if not rewards.in_batches and (lasts_s := asked * rewards.each_s) >= DEAR_S:
+        line = f"1,000 transitions take about {lasts_s:.2g} s to be relabelled: compute_reward takes one"
+        remark(component, f"{line} goal at a time; one that takes many at once, [M, size], is faster")
     return rewards

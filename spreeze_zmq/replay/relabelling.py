@@ -29,11 +29,13 @@ class Relabelling:
         relabel: the algorithm's; what it returns fits (:func:`misfit`).
         goals: of the environment; None where its observation is no goal Dict.
         seed: of the random numbers.
+        breathe: called after each episode, of which many may end at once.
     """
 
     relabel: Relabel
     goals: Goals | None
     seed: int
+    breathe: Callable[[], object] = lambda: None
 
 
 class Relabeller:
@@ -92,6 +94,7 @@ class Relabeller:
                 reward, discount = kept.summed(self._gamma)
                 own = {"obs": kept.obs, "action": kept.action, "next_obs": kept.next_obs}
                 yield {**own, "reward": reward, "discount": discount, **_some_legal(kept.more)}
+            self._how.breathe()
 
     def _drawing(self, rng: np.random.Generator) -> Callable[[int], NDArray[Any]]:
         return lambda count: self._drawn(rng.random(count))
