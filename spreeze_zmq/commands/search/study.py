@@ -28,6 +28,8 @@ log = logging.getLogger("spreeze")
 
 #: Runs are compared where each has spent 1, and wherever it has spent this many times as much as there.
 GROWTH = 1.1
+#: Looks in a row whose mean is compared.
+LOOKS = 3
 #: A run is not ended early before this many others have ended.
 LEAST_TRIALS = 4
 #: State of a trial, as optuna names it -> in a table.
@@ -155,7 +157,8 @@ class Study:
     def progress(
         self, number: int, spent: Array, returns: Array, reported: int, *, may_end: bool
     ) -> tuple[int, bool]:
-        """Compare the best three looks in a row of a run so far with others' last three, at equal cost.
+        """Compare the best three looks in a row of a run so far with others' last three, at equal cost, once
+        there are three: a single lucky look, which may be the first, shields no run.
 
         Args:
             number: of the trial.
@@ -171,8 +174,8 @@ class Study:
         while (mark := GROWTH ** (reported + 1)) <= spent[-1]:
             reported += 1
             before = returns[spent <= mark]
-            if len(before):
-                trial.report(float(before[-3:].mean()), reported)
+            if len(before) >= LOOKS:
+                trial.report(float(before[-LOOKS:].mean()), reported)
                 if may_end and trial.should_prune():
                     return reported, True
         return reported, False

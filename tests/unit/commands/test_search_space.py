@@ -127,13 +127,29 @@ def test_a_run_behind_half_of_the_others_is_ended_early(tmp_path):
         assert (reported, behind) == (last, False)
         study.tell(number, float(score), pruned=False)
     number, reported, behind = end(-5.0, waits=10)
-    assert (reported, behind) == (0, True)
+    assert behind
+    assert GROWTH ** (reported - 1) < looks[2] <= GROWTH**reported, "where the others have three looks, too"
     study.tell(number, -5.0, pruned=True)
     assert end(-5.0, may_end=False)[1:] == (last, False)
     assert end(10.0)[1:] == (last, False)
     assert end(np.where(looks < 96.0, 10.0, -5.0))[1:] == (last, False), "its best policy counts"
     assert [(row.score, row.state) for row in study.rows()][-1] == (-5.0, "ended early")
     assert study.num_over == LEAST_TRIALS + 1
+
+
+def test_a_lucky_first_look_shields_no_run(tmp_path):
+    """Looks are seldom: several marks pass between the first and the second, and one look is no three."""
+    study, spent = opened(tmp_path), np.array([10.0, 30.0, 50.0, 70.0, 90.0])
+    for score in range(LEAST_TRIALS):
+        number, _ = study.ask()
+        assert study.progress(number, spent, np.full(5, float(score)), -1, may_end=True)[1] is False
+        study.tell(number, float(score), pruned=False)
+    number, _ = study.ask()
+    lucky = np.array([10.0, -30.0, -30.0, -30.0, -30.0])
+    assert study.progress(number, spent[:2], lucky[:2], -1, may_end=True)[1] is False
+    reported, behind = study.progress(number, spent, lucky, -1, may_end=True)
+    assert behind
+    assert GROWTH ** (reported - 1) < spent[2] <= GROWTH**reported
 
 
 def test_a_killed_search_tries_again_what_was_under_way(tmp_path):
@@ -335,7 +351,7 @@ def test_a_run_of_groups_has_the_length_of_its_own_steps(tmp_path):
     study = opened(tmp_path)
     for score in range(LEAST_TRIALS):
         number, _ = study.ask()
-        study.progress(number, np.array([1.0, 1e5]), np.full(2, float(score)), -1, may_end=True)
+        study.progress(number, np.array([1.0, 2.0, 3.0, 1e5]), np.full(4, float(score)), -1, may_end=True)
         study.tell(number, float(score), pruned=False)
     arguments = Namespace(env_steps=1000, minutes=2.0, set=[])
     search = _search(topology.load("pendulum", cores=4), study, [], Beside([]), tmp_path, arguments)
@@ -343,7 +359,7 @@ def test_a_run_of_groups_has_the_length_of_its_own_steps(tmp_path):
     trial = Trial("trial", tmp_path / "trial", values, 1, number, asked_s=[0.0])
     trial.folder.mkdir()
     journal = Journal(trial.folder / "metrics.jsonl")
-    for t_s, steps in ((1.0, 100), (2.0, 200), (3.0, 600)):
+    for t_s, steps in ((0.8, 80), (1.0, 100), (2.0, 200), (3.0, 600)):
         other = {"env_steps": 5 * steps, "trained_transitions": 0}
         journal.write("status", t_s, {"env_steps": steps, "trained_transitions": 0, "groups": {"1": other}})
         journal.write("evaluation", t_s, {"env_steps": steps, "mean_return": -5.0})
