@@ -174,7 +174,7 @@ export function numbersOf(run) {
   for (const role of names.counts) found.set(`processes of ${role}`, { rows: points, of: (row) => row.counts?.[role] });
   for (const name of names.evaluation)
     if (!NO_RESULT.has(name)) found.set(`evaluation: ${name}`, { rows: looks, of: (row) => row[name] });
-  for (const name of [...names.info].sort()) found.set(`evaluation: ${name}`, { rows: looks, of: (row) => row.info?.[name] });
+  for (const name of [...names.info].sort()) found.set(`evaluation info: ${name}`, { rows: looks, of: (row) => row.info?.[name] });
   return found;
 }
 

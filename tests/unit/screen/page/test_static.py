@@ -265,6 +265,14 @@ def test_a_gauge_takes_the_name_of_no_figure_of_the_run(told):
     assert (found["replay_ratio"], found["q_mean"]) == ([2], [1])
 
 
+def test_a_number_of_the_environment_takes_the_name_of_no_figure_of_an_evaluation(told):
+    """In what is offered, drawn and downloaded; an info may have any names."""
+    look = {"version": 1, "mean_return": -5.0, "max": 7.0, "info": {"mean_return": 3.0, "max": 4.0}}
+    found = told(NUMBERS, entries=[{"topic": "evaluation", "t_s": 3.0, "about": look}])
+    assert (found["evaluation: mean_return"], found["evaluation: max"]) == ([-5.0], [7.0])
+    assert (found["evaluation info: mean_return"], found["evaluation info: max"]) == ([3.0], [4.0])
+
+
 def test_a_number_that_the_newest_has_not_keeps_its_history(told):
     """As of an evaluation none of whose episodes had it, or of a learner that has just gone back."""
     statuses = [status_entry(1.0), status_entry(2.0)]
@@ -273,7 +281,7 @@ def test_a_number_that_the_newest_has_not_keeps_its_history(told):
     looks[0]["interval_low"] = -6.0
     evaluations = [{"topic": "evaluation", "t_s": 3.0 + i, "about": look} for i, look in enumerate(looks)]
     found = told(NUMBERS, entries=[*statuses, *evaluations])
-    names = ("alpha", "evaluation: laps", "evaluation: interval_low", "evaluation: mean_return")
+    names = ("alpha", "evaluation info: laps", "evaluation: interval_low", "evaluation: mean_return")
     assert [found[name] for name in names] == [[0.2, None], [3.0, None], [-6.0, None], [-5.0, -4.0]]
 
 
