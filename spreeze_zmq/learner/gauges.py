@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 #: Names that are the library's in every run, whether a learner of it reports such a figure or not.
-OF_LIBRARY = {"learning_rate", "replay_ratio", "replay_size", "batch_size", "reward_divisor", "return_spread"}
+OF_LIBRARY = {
+    *("learning_rate", "replay_ratio", "replay_size", "batch_size", "reward_divisor", "return_spread"),
+    *("n_updates", "ent_coef"),  # names that loggers have for figures of the library: `broker.points`
+}
 
 
 def with_losses(own: Mapping[str, float], metrics: Mapping[str, Any], part: str) -> dict[str, float]:
