@@ -7,6 +7,7 @@ from typing import Any
 
 from spreeze_zmq.base.own_code import changed_files, code_of
 from spreeze_zmq.base.trust import module_of
+from spreeze_zmq.envs.goals import is_goal_dict
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER
 
@@ -50,11 +51,12 @@ class Edits:
 
     def _edited(self, role: str) -> set[str]:
         """The files that a process of a role imports, and that are others now."""
-        run, relabels = self._plan.run, self._plan.algorithm.get("hindsight", "off") != "off"
+        run, judges = self._plan.run, is_goal_dict(self._plan.environment.obs_parts)
+        judges &= self._plan.learning.rows_each > 1  # a learner that relabels has its compute_reward
         imports = dict[str, tuple[str, Any]]()
         if role in (*PLAYERS, *LEARNERS):
             imports["algorithm"] = module_of(run.algorithm), None
-        if role in PLAYERS or (role in LEARNERS and relabels):
+        if role in PLAYERS or (role in LEARNERS and judges):
             imports["environment"] = module_of(run.env), run.env_kwargs
         found = set[str]()
         for table, known in ((table, self._plan.own_code.get(table)) for table in imports):

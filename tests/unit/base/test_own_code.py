@@ -224,6 +224,52 @@ def test_a_process_that_begins_after_an_edit_has_it_said(project):
     assert notes[1:] == [said]
 
 
+#: A goal environment.
+GOALS = """import gymnasium as gym
+import numpy as np
+from rewards_of_mine import SCALE
+
+class Goals(gym.Env):
+    observation_space = gym.spaces.Dict({
+        name: gym.spaces.Box(-1, 1, (2,)) for name in ("observation", "achieved_goal", "desired_goal")
+    })
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, seed=None, options=None):
+        return {name: np.zeros(2, np.float32) for name in self.observation_space}, {}
+
+    def step(self, action):
+        return self.reset()[0], float(SCALE), False, False, {}
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return np.full(np.shape(achieved_goal)[:-1], float(SCALE))
+"""
+
+
+@pytest.mark.parametrize("hindsight", ["future", "off"], ids=["option", "own relabel"])
+def test_a_learner_that_judges_goals_imports_the_environment(project, hindsight):
+    """Also by a relabelling of one's own, which leaves the option as it is."""
+    (project / "goals_of_mine.py").write_text(GOALS)
+    run = {"env": "goals_of_mine:Goals", "algorithm": "sac"}
+    plan = topology.load({"run": run, "algorithm": {"hindsight": "future"}})
+    plan, notes = replace(plan, algorithm={**plan.algorithm, "hindsight": hindsight}), []
+    edits = Edits(plan, notes.append)
+    edits.look({"critic_learner-0": 2})
+    edit(project, "rewards_of_mine.py", "2", "3")
+    edits.look({"critic_learner-0": 3})
+    assert notes == ["edited since the run began: rewards_of_mine.py; critic_learner-0 has what is there now"]
+
+
+def test_a_learner_that_relabels_without_goals_needs_no_environment(project):
+    """Its relabelling sees the episodes alone."""
+    plan, notes = topology.load({"run": {"env": "bike_of_mine:Bike", "algorithm": "sac"}}), []
+    edits = Edits(replace(plan, learning=replace(plan.learning, rows_each=5)), notes.append)
+    edits.look({"critic_learner-0": 2})
+    edit(project, "rewards_of_mine.py", "2", "3")
+    edits.look({"critic_learner-0": 3})
+    assert notes == []
+
+
 def test_the_launcher_of_a_further_group_compares_with_the_run_that_it_is_of(project):
     """It is started again with its group, after the edit."""
     tables = {"run": {"env": "bike_of_mine:Bike", "algorithm": "sac"}}
