@@ -146,8 +146,9 @@ def test_a_lucky_first_look_shields_no_run(tmp_path):
         study.tell(number, float(score), pruned=False)
     number, _ = study.ask()
     lucky = np.array([10.0, -30.0, -30.0, -30.0, -30.0])
-    assert study.progress(number, spent[:2], lucky[:2], -1, may_end=True)[1] is False
-    reported, behind = study.progress(number, spent, lucky, -1, may_end=True)
+    reported, behind = study.progress(number, spent[:2], lucky[:2], -1, may_end=True)
+    assert not behind
+    reported, behind = study.progress(number, spent, lucky, reported, may_end=True)
     assert behind
     assert GROWTH ** (reported - 1) < spent[2] <= GROWTH**reported
 
