@@ -123,9 +123,11 @@ def _acts_otherwise(space: Any, env: EnvironmentSpec) -> str:
         return said if theirs != ours else ""
     if not hasattr(space, "low") or space.shape != env.action_shape:
         return ""
-    limits = zip(env.action_low, env.action_high, strict=True) if env.has_bounds else env.action_limits
+    limits: Sequence[Any] = env.action_limits
+    if env.action_low is not None and env.action_high is not None:
+        limits = [*zip(env.action_low, env.action_high, strict=True)]
     bounds = _bounds(action_limits(space.low, space.high), space.shape[0])
-    own = _bounds(tuple(limits), space.shape[0])
+    own = _bounds(limits, space.shape[0])
     other = np.flatnonzero(~np.isclose(bounds, own).all(1))
     if not other.size:
         return ""
