@@ -25,7 +25,6 @@ from spreeze_zmq.launcher.scores_before import HAS_NONE, evaluations, why_not_be
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan, differing
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.checkpoint import SavedCheckpoint, newest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import PastRun, ancestors_of, read_run, run_id
@@ -60,10 +59,10 @@ class Origin:
     env_steps: int
     counts: Mapping[str, float]
     ancestors: tuple[str, ...]
-    set_anew: frozenset[Key] = frozenset()
+    set_anew: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
-    def of(cls, folder: Path, set_anew: frozenset[Key] = frozenset()) -> Origin:
+    def of(cls, folder: Path, set_anew: frozenset[tuple[str, ...]] = frozenset()) -> Origin:
         """What the run in a folder hands on to one whose line sets some keys itself.
 
         Raises:

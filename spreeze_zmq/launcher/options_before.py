@@ -14,7 +14,6 @@ from spreeze_zmq.base.schema import COUNTS, Scheduled, options_of, schedules_in,
 from spreeze_zmq.broker.notes import turned_in
 from spreeze_zmq.plan import moves
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.topology.tables import Key
 from spreeze_zmq.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _of_fresh_networks(plan: Plan, origin: Origin) -> Iterator[str]:
             )
 
 
-def _key(name: str) -> Key:
+def _key(name: str) -> tuple[str, str]:
     """The key of a topology that states an option which may move."""
     return ("balance" if name == moves.REPLAY_RATIO else "algorithm"), name
 
