@@ -37,9 +37,8 @@ def __getattr__(name: str) -> Any:
         return Callback
     if name != "Policy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from spreeze_zmq.algorithms.class_policy import loader_of_modules
-    from spreeze_zmq.policy import Policy, register_class_loader
-    from spreeze_zmq.policy.actor import trusted
+    from spreeze_zmq.algorithms.class_policy import let_trusted_act
+    from spreeze_zmq.policy import Policy
 
-    register_class_loader(loader_of_modules(trusted))
+    let_trusted_act()
     return Policy

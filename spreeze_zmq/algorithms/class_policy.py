@@ -25,6 +25,8 @@ from spreeze_zmq.policy.actor import (
     Floats,
     is_trusted,
     module_of,
+    register_class_loader,
+    trusted,
 )
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
@@ -35,9 +37,14 @@ MOST_LAYERS = 100
 
 
 def loader_of_run(name: str) -> ClassLoader:
-    """A loader of policies of one algorithm only, the run's, called ``name`` in its topology."""
+    """A loader of policies of the run's algorithm, called ``name`` in its topology, and of what code of the
+    user's may load beside it, such as an opponent: shipped algorithms and those in trusted modules.
+    """
+    others = loader_of_modules(trusted)
 
     def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
+        if is_trusted(module_of(description), trusted):
+            return others(description, arrays)
         kind = get(name)
         own = f"{kind.__module__}:{kind.__qualname__}"
         if description["class"] != own:
@@ -56,6 +63,13 @@ def loader_of_modules(trust: Collection[str]) -> ClassLoader:
         return ClassPolicy(get(description["class"]), description, arrays)
 
     return load
+
+
+def let_trusted_act() -> None:
+    """Let this process make policies of the shipped algorithms and of those in trusted modules. The loader of
+    a component, which makes them too, stays: code that its run imports may ask for this.
+    """
+    register_class_loader(loader_of_modules(trusted), unless_there=True)
 
 
 class ClassPolicy:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.algorithms.class_policy import let_trusted_act
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.trust import FILE, TIME_LIMIT, Grant, grant_of, make_importable, module_of
 from spreeze_zmq.envs import EnvironmentSpec
@@ -21,8 +21,7 @@ from spreeze_zmq.envs.seeds import seed_for
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS
 from spreeze_zmq.evaluation.evaluation import Score, play
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.policy import Policy, register_class_loader
-from spreeze_zmq.policy.actor import trusted
+from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.file import MOST_ENVIRONMENT, parsed
 from spreeze_zmq.run.folder import RunFolder
 
@@ -47,7 +46,7 @@ def load_policy(run: Path | str, trust: Collection[str] = ()) -> tuple[Path, Pol
     if trust:
         make_importable(Path.cwd())
     grant.make_importable(trust)
-    register_class_loader(loader_of_modules(trusted))
+    let_trusted_act()
     return path, Policy.load(run, trust=trust), grant
 
 

@@ -167,13 +167,15 @@ def places(num: int, index: int = 0) -> Floats:
     return ((np.arange(num) + shift) / num).astype(np.float32)
 
 
-def register_class_loader(loader: ClassLoader) -> None:
-    """Let ``loader`` make the policies that name a class; it replaces the previous loader.
+def register_class_loader(loader: ClassLoader, *, unless_there: bool = False) -> None:
+    """Let ``loader`` make the policies that name a class; it replaces the previous loader, or with
+    ``unless_there`` leaves it.
 
     It is called for messages too, which anybody may have sent: it must refuse, with a ValueError, every class
     that the user does not trust, before it imports anything.
     """
-    _loaders[:] = [loader]
+    if not (unless_there and _loaders):
+        _loaders[:] = [loader]
 
 
 def module_of(description: Mapping[str, Any]) -> str | None:
@@ -216,6 +218,5 @@ def remade(kind: Callable[..., Any], fields: Mapping[str, Any], *given: Any) -> 
     """
     if (module := module_of(fields["description"])) is not None:
         trusted.add(module)
-        if not _loaders:
-            importlib.import_module("spreeze_zmq").Policy  # noqa: B018 - registers the loader of classes
+        importlib.import_module("spreeze_zmq").Policy  # noqa: B018 - registers the loader of classes
     return kind(fields, *given)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+import spreeze_zmq
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.algorithms.class_policy import loader_of_modules, loader_of_run
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.evaluation.saved import load_policy
 from spreeze_zmq.policy import Policy, actor, register_class_loader, usable
 
 DESCRIPTION = {"class": "tests.my_module:Mine", "options": {"gain": 2.0}, "environment": {"id": "Own-v0"}}
@@ -127,6 +129,43 @@ def test_an_act_of_ones_own_knows_how_far_the_run_was_when_its_policy_was_publis
     policy.save(tmp_path / "policy.safetensors", {})
     loaded = Policy.load(tmp_path / "policy.safetensors", trust=[Fading.__module__])
     assert loaded.mode(np.zeros((1, 3), np.float32)).item() == 0.75
+
+
+def published(kind):
+    """The fields and the arrays of a message with an untrained policy of an algorithm."""
+    half = algorithms.make(
+        "policy", kind, kind.Options(hidden_sizes=(8,)), envs.probe("Pendulum-v1"), "cpu", 1
+    )
+    fields = {"version": 1, "description": half.description(), "extras": {"env_steps": 2_500}}
+    return fields, half.policy_arrays()
+
+
+OPPONENT = """from tests.unit.policy.test_policy_classes import Fading
+class Slower(Fading):
+    def act(self, obs, greedy):
+        return super().act(obs, greedy) / 2
+"""
+
+
+def test_code_of_a_run_that_loads_policies_leaves_samplers_the_algorithm_of_the_run(monkeypatch, tmp_path):
+    """A callback or an environment imports ``Policy``, perhaps to play against the policy of another run,
+    whose algorithm acts as soon as the user says that it may.
+    """
+    (tmp_path / "my_opponents.py").write_text(OPPONENT)
+    monkeypatch.syspath_prepend(tmp_path)
+    opponent = published(algorithms.get("my_opponents:Slower"))
+    monkeypatch.setattr(actor, "_loaders", [loader_of_modules(["my_opponents"])])
+    Policy.from_message(*opponent).save(tmp_path / "theirs.safetensors", {})
+    monkeypatch.setattr(actor, "_loaders", [])
+    register_class_loader(loader_of_run(f"{Fading.__module__}:Fading"))
+    opened, own, obs = spreeze_zmq.Policy, published(Fading), np.zeros((1, 3), np.float32)
+    assert Policy.from_message(*own).mode(obs).item() == 0.25
+    with pytest.raises(WireError, match=r"'my_opponents:Slower', this run's algorithm is '.*:Fading'"):
+        Policy.from_message(*opponent)
+    theirs = tmp_path / "theirs.safetensors"
+    assert opened.load(theirs, trust=["my_opponents"]).mode(obs).item() == 0.125
+    load_policy(theirs, trust=["my_opponents"])
+    assert Policy.from_message(*own).mode(obs).item() == 0.25
 
 
 def test_what_cannot_be_used_ends_in_one_line():
