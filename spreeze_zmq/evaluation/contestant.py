@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.evaluation import Score, as_text, t_interval
+from spreeze_zmq.evaluation.evaluation import Score, as_text, first_names, t_interval
 from spreeze_zmq.policy import Policy, read_file
-from spreeze_zmq.policy.file import parsed, parsed_list
+from spreeze_zmq.policy.file import MOST_HEADER, parsed, parsed_list
 
 Returns = NDArray[np.float64]
 
@@ -141,7 +141,8 @@ class Contestant:
         """Read a file; None if its policy was never scored.
 
         The returns are not in a file of an earlier version: they are left unread. Where it does not say how
-        many episodes have a figure of ``info``, all do.
+        many episodes have a figure of ``info``, all do. Of more figures than a score has, as an earlier
+        version wrote them, the first are kept.
         """
         fields, arrays, about = read_file(path)
         if "evaluation_seed" not in about:
@@ -157,7 +158,9 @@ class Contestant:
         starts = np.arange(len(returns))  # of a file of an earlier version: as if all differed
         if "starts" in about:
             starts = np.array(parsed_list(about["starts"]), np.int64)
-        info, info_counts = parsed(about["info"]), parsed(about.get("info_counts", "{}"))
+        info, counts = (parsed(about.get(each, "{}"), MOST_HEADER) for each in ("info", "info_counts"))
+        info = {name: info[name] for name in first_names([info])}
+        info_counts = {name: counts[name] for name in info if name in counts}
         num_failed = int(about.get("num_failed", 0))
         timed_out = about["timed_out"] == "True"
         one.score = Score(returns, lengths, starts, cut, timed_out, info, info_counts, num_failed)

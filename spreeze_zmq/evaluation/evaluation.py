@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,10 @@ class Score:
         return None if self.is_one or self.timed_out else t_interval(self.returns)
 
     def followed_by(self, later: Score) -> Score:
-        """The score of these episodes and later ones of the same policy."""
+        """The score of these episodes and later ones of the same policy, with the names that came first."""
         both = (self, later)
         info, counts = {}, {}
-        for name in dict.fromkeys([*self.info, *later.info]):
+        for name in first_names([self.info, later.info]):
             having = [one for one in both if name in one.info]
             nums = [one.info_counts.get(name, len(one.returns)) for one in having]
             counts[name] = sum(nums)
@@ -271,9 +272,15 @@ def _hopeless(envs: BatchedEnv, num_failed: int, num_whole: int) -> str:
     )
 
 
+def first_names(infos: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of them all in order, ``MAX_INFO`` at most: of episodes that have names of their own, such as
+    those of vehicles, there are ever more.
+    """
+    return list(itertools.islice(dict.fromkeys(name for info in infos for name in info), MAX_INFO))
+
+
 def _means(rows: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, int]]:
     """The mean of each name over the rows that have it, and how many these are."""
-    names = list(dict.fromkeys(name for row in rows for name in row))[:MAX_INFO]
-    having = {name: [row[name] for row in rows if name in row] for name in names}
+    having = {name: [row[name] for row in rows if name in row] for name in first_names(rows)}
     means = {name: float(np.mean(values)) for name, values in having.items()}
     return means, {name: len(values) for name, values in having.items()}

@@ -7,7 +7,7 @@ import pytest
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.evaluation.contestant import Contestant
-from spreeze_zmq.evaluation.evaluation import Score
+from spreeze_zmq.evaluation.evaluation import MAX_INFO, Score
 from spreeze_zmq.policy import Policy
 
 
@@ -95,6 +95,26 @@ def test_a_figure_that_few_episodes_have_weighs_by_these_after_the_file_was_read
     earlier = Contestant.read(path)
     earlier.take(later, 0.5)
     assert earlier.fields(best=True)["info"] == {"time_to_goal": pytest.approx((30 * 5 + 5 * 10) / 35)}
+
+
+def test_figures_that_each_episode_names_anew_do_not_pile_up(one, tmp_path):
+    """Those of a traffic's vehicles: the first names stay, so that its report fits in a message and its file
+    is read again; so is one of an earlier version, which had more.
+    """
+    path, spec = tmp_path / "policy.safetensors", envs.probe("Pendulum-v1", {})
+    figures = {f"vehicle_{number}/seconds_of_waiting": float(number) for number in range(3_000)}
+    for first in range(0, 3_000, 50):
+        names = list(figures)[first : first + 50]
+        one.take(episodes(1.0, crashed=float(first == 0), **{name: figures[name] for name in names}), 0.5)
+    kept = {"crashed": pytest.approx(1 / 60), **dict(list(figures.items())[: MAX_INFO - 1])}
+    assert one.fields(best=True)["info"] == kept
+    one.save(path, spec, None)
+    assert Contestant.read(path).fields(best=True) == one.fields(best=True)
+    one.score = replace(one.score, info=figures, info_counts=dict.fromkeys(figures, 1))
+    one.save(path, spec, None)
+    again = Contestant.read(path)
+    assert again.score.info == dict(list(figures.items())[:MAX_INFO])
+    assert again.score.info_counts == dict.fromkeys(again.score.info, 1)
 
 
 def test_a_file_of_an_earlier_version_says_how_many_episodes_must_be_played_again(one, tmp_path):
