@@ -115,15 +115,15 @@ def divisors(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.
 
 
 def largest_bytes(env: EnvironmentSpec) -> NDArray[np.float64]:
-    """The largest number that its space declares for each byte of an observation, ``[size]``; 0 for what is
-    no byte.
+    """The largest number that its space declares for each byte of an observation, ``[size]``: of one-hot
+    choices 1; 0 for what is no byte.
     """
     most, are_all = float(env.obs_max or BYTE_MAX), env.obs_dtype == "uint8"
     largest = np.full(math.prod(env.obs_shape), most if are_all else 0.0)
     key = "" if are_all else "pixels"  # beside floats, numbers that are no pixels are floats too
     parts = (part for part in env.obs_parts if not key or part.get(key))
     for span, part in zip(env.spans_of(key), parts, strict=False):
-        largest[span] = part.get("max") or most
+        largest[span] = 1.0 if "sizes" in part else part.get("max") or most
     return largest
 
 

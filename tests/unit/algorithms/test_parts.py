@@ -7,18 +7,20 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, flatten, flatten_space
 
 from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.algorithms.dqn import DQN
 from spreeze_zmq.algorithms.encoders import part_encoders, takes_parts
-from spreeze_zmq.algorithms.observations import ObservationRows
+from spreeze_zmq.algorithms.observations import CLIP, ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.ppo import PPO
 from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.envs.spec import spec_of
 from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.export.files import export_torchscript
 from spreeze_zmq.policy import actor
+from spreeze_zmq.policy.observations import ObservationScaling
 from spreeze_zmq.replay import Minibatches, Replay, RoundStore
 from tests.unit.algorithms.shipped import DISCRETE
 from tests.unit.algorithms.test_legal_actions import collected, published
@@ -180,3 +182,29 @@ def test_an_embedding_is_the_row_of_its_choice():
     assert torch.equal(embedding(rows), torch.cat([first[1], second[1]])[None])
     embedding(rows).sum().backward()
     assert first.grad.abs().sum(1).tolist() == [0.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_choices_beside_bytes_stay_0_and_1(normalize):
+    """Those of uint8 beside a picture, which are bytes as it is: else a choice would be a 255th."""
+    own = Dict(
+        {
+            "picture": Box(0, 255, (5,), np.uint8),
+            "tool": Discrete(3, dtype=np.uint8),
+            "carries": MultiDiscrete([4, 2], dtype=np.uint8),
+        }
+    )
+    env = spec_of("Some-v0", {}, flatten_space(own), Discrete(2), None, (own, Discrete(2)))
+    drawn = [own.sample() for _ in range(40)]
+    obs = np.stack([flatten(own, each) for each in drawn])
+    assert obs.dtype == env.obs_dtype == "uint8"
+    rows, statistics = ObservationRows(env, normalize, torch.device("cpu")), RunningStatistics(env)
+    statistics.add(obs)
+    rows.adopt(statistics.arrays())
+    choices = np.concatenate([np.arange(14)[span] for span in env.spans_of("sizes")])
+    for seen in (
+        rows(torch.from_numpy(obs)).numpy(),
+        ObservationScaling(rows.description(), rows.arrays())(obs),
+    ):
+        np.testing.assert_array_equal(seen[:, choices], obs[:, choices])
+        assert 0.5 < seen.max() <= (CLIP if normalize else 1.0)
