@@ -107,6 +107,13 @@ class GradientSteps:
         """Let the algorithm know how far the run is: a group that began later is where group 0 is."""
         self.algorithm.env_steps = max(self.env_steps, self.run_env_steps)
 
+    def extras(self) -> dict[str, int]:
+        """The ``extras`` of a policy message: the transitions that this group has sampled, and as
+        ``run_env_steps`` those of group 0 where these are more, which an ``act`` is told.
+        """
+        ahead = {"run_env_steps": self.run_env_steps} if self.run_env_steps > self.env_steps else {}
+        return {"env_steps": self.env_steps, **ahead}
+
     # --- an update
 
     def update(

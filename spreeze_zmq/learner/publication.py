@@ -122,7 +122,7 @@ class Outlet:
             "critic_updates": critic_updates,
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
-            "extras": {"env_steps": self.half.env_steps},
+            "extras": self.half.extras(),
             **self._layout,
         }
         if (limits := self.limits.collect_until(positions, self.versions)) is not None:

@@ -86,7 +86,9 @@ class ClassActor(Actor, Protocol):
         """
 
     def tell_env_steps(self, env_steps: int) -> None:
-        """Let it know how many transitions the run had sampled when it was published; may be left out."""
+        """Let it know how many transitions the run had sampled when it was published, in a further group
+        those of group 0 if they are more; may be left out.
+        """
 
 
 #: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's

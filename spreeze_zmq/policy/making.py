@@ -41,7 +41,8 @@ def made_of(fields: Mapping[str, Any], arrays: Arrays) -> Made:
     if module_of(description) is not None:
         loaded = load_class(description, arrays)
         if (tell := getattr(loaded, "tell_env_steps", None)) is not None:
-            tell(int(fields["extras"].get("env_steps", 0)))
+            extras = fields["extras"]
+            tell(int(max(extras.get(name, 0) for name in ("env_steps", "run_env_steps"))))
         return Made(loaded, loaded.output, loaded.memory_size)
     scaling = ObservationScaling(description["observation"], arrays)
     layers = read_layers(description["layers"], arrays["parameters"], scaling.size)

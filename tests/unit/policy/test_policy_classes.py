@@ -122,7 +122,7 @@ def test_an_act_of_ones_own_knows_how_far_the_run_was_when_its_policy_was_publis
     acted, policy = [], None
     for env_steps in (0, 2_500, 7_500):
         half.env_steps = env_steps
-        about = {"description": half.description(), "extras": {"env_steps": half.env_steps}}
+        about = {"description": half.description(), "extras": half.extras()}
         policy = Policy.from_message({"version": 1, **about}, half.policy_arrays(), policy)
         acted.append(policy.act(np.zeros((1, 3), np.float32), np.random.default_rng(0))[0].item())
     assert acted == [0.0, 0.25, 0.75]
@@ -138,6 +138,23 @@ def published(kind):
     )
     fields = {"version": 1, "description": half.description(), "extras": {"env_steps": 2_500}}
     return fields, half.policy_arrays()
+
+
+def test_an_act_of_ones_own_in_a_group_that_began_later_is_where_group_0_is(monkeypatch, tmp_path):
+    """As its losses and distributions are, also of a file; the transitions that it has sampled itself are
+    counted apart. A group that is ahead of group 0 is where it is.
+    """
+    monkeypatch.setattr(actor, "_loaders", [loader_of_modules([Fading.__module__])])
+    env, told, obs = envs.probe("Pendulum-v1"), [], np.zeros((1, 3), np.float32)
+    half = algorithms.make("policy", Fading, Fading.Options(hidden_sizes=(8,)), env, "cpu", 1)
+    for half.env_steps, half.run_env_steps in ((500, 5_000), (7_500, 5_000)):
+        fields = {"version": 1, "description": half.description(), "extras": half.extras()}
+        policy = Policy.from_message(fields, half.policy_arrays())
+        policy.save(tmp_path / "policy.safetensors", {})
+        loaded = Policy.load(tmp_path / "policy.safetensors", trust=[Fading.__module__])
+        told.append((policy.extras["env_steps"], policy.mode(obs).item(), loaded.mode(obs).item()))
+    assert told == [(500, 0.5, 0.5), (7_500, 0.75, 0.75)]
+    assert half.algorithm.env_steps == 7_500
 
 
 OPPONENT = """from tests.unit.policy.test_policy_classes import Fading
