@@ -191,6 +191,12 @@ def _problems_of_options(options: Any) -> Iterator[str]:
         if (expected := shared.get(each.name, each.type)) != each.type:
             problem = f"its option {each.name} is of type {each.type}, but the library reads it as {expected}"
             yield f"{problem}; give yours another name"
+        moves = "schedule=True" if each.schedule else f"follows={each.follows!r}" if each.follows else ""
+        if moves and each.type != "float":
+            problem = (
+                f"its option {each.name} is of type {each.type}, and {moves} makes it move: what moves is"
+            )
+            yield f"{problem} a float; write {each.name}: float, or leave {moves} out"
 
 
 def make(

@@ -65,7 +65,7 @@ class Option:
         required: the key has no default.
         nullable: the value may be ``None``, which files write as ``"none"``.
         options: the keys of a ``table``; empty if any key is accepted.
-        follows: how it scales with a measured batch size, ``"sqrt"`` or ``"average"``
+        follows: how it, a ``float``, scales with a measured batch size, ``"sqrt"`` or ``"average"``
             (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
         fixed: another value makes other networks, or gives theirs another meaning, so that no earlier
             checkpoint fits.
@@ -73,7 +73,7 @@ class Option:
         only_with: an option that may leave this one without effect; empty if none does.
         only_at: the values of that option at which this one has an effect; empty for all but ``idle_at``.
         idle_at: the values of that option at which it has none.
-        schedule: the value may move along the run, as a :class:`Scheduled` in the form of a table.
+        schedule: the value, a ``float``, may move along the run: a :class:`Scheduled` in the form of a table.
         by_network: the value may be a table of values by network.
     """
 

@@ -1,5 +1,6 @@
 """The registry, the options and what an algorithm refuses."""
 
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
@@ -81,6 +82,35 @@ def test_options_come_from_a_plain_table():
     assert isinstance(options.tau, float)
     with pytest.raises(InputError, match='did you mean "batch_size"'):
         algorithms.options_from(SAC.Options, {"batchsize": 3})
+
+
+MOVING = """
+from dataclasses import dataclass
+from spreeze_zmq.algorithms import option
+from spreeze_zmq.algorithms.sac import SAC
+class Mine(SAC):
+    @dataclass(frozen=True)
+    class Options(SAC.Options):
+        planned: {} = option({}, "of steps", {})
+"""
+
+
+@pytest.mark.parametrize("moves", ["schedule=True", "follows='sqrt'"])
+@pytest.mark.parametrize(
+    ("name", "annotation", "default"),
+    [("int", "int", 5), ("bool", "bool", True), ("floats", "tuple[float, ...]", (0.5,))],
+)
+def test_an_option_that_may_move_is_a_float(tmp_path, monkeypatch, moves, name, annotation, default):
+    """Samplers and learners would refuse the number that it has become, which nobody wrote."""
+    module = f"moving_{name}_{moves[:8]}"
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / f"{module}.py").write_text(MOVING.format(annotation, default, moves))
+    said = f"{module}:Mine: its option planned is of type {name}, and {moves} makes it move: "
+    said += f"what moves is a float; write planned: float, or leave {moves} out"
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        algorithms.get(f"{module}:Mine")
+    (tmp_path / f"{module}_2.py").write_text(MOVING.format("float", 5, moves))
+    assert algorithms.get(f"{module}_2:Mine").Options().planned == 5
 
 
 def test_options_cannot_change():
