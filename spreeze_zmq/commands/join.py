@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.endpoints import Keys, parse_keys, read_keys
 from spreeze_zmq.base.errors import InputError, hushed
+from spreeze_zmq.base.log_level import log_level
 from spreeze_zmq.base.schema import Unfit
 from spreeze_zmq.nodes.half import Half
 from spreeze_zmq.plan.roles import MOST_LENT
@@ -47,6 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
     if arguments.samplers is not None and not 0 <= arguments.samplers <= MOST_LENT:
         raise InputError(f"--samplers {arguments.samplers}: 0 to {MOST_LENT} are expected")
+    log_level()  # a wrong word would end every sampler
     half = Half(arguments.head, _invitation(arguments.key), arguments.samplers)
     with hushed("spreeze"):  # what refuses this machine is its last line
         code = half.run()

@@ -14,6 +14,7 @@ from spreeze_zmq.base.aside import printing_aside
 from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.importing import hand_down, marked
+from spreeze_zmq.base.log_level import log_level
 from spreeze_zmq.base.trust import grant_of, make_importable, module_of, modules_folder
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
@@ -88,6 +89,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         _check_dry_run(arguments)
         say(script(plan.name, plan.command), end="")
         return 0
+    log_level()  # a wrong word would end every process
     check_open_files(plan, threads=arguments.inproc)
     if arguments.resume:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume), arguments.set)

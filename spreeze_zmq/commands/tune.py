@@ -18,6 +18,7 @@ from spreeze_zmq.base.charset import say
 from spreeze_zmq.base.errors import ComponentFailed, InputError, NoHome
 from spreeze_zmq.base.files import check_output, output, write_json
 from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.log_level import log_level
 from spreeze_zmq.base.rates import rate
 from spreeze_zmq.base.schema.scheduled import goes_over_run
 from spreeze_zmq.commands.advice import advice
@@ -94,6 +95,7 @@ def main(arguments: argparse.Namespace) -> int:
             "components.sampler.count = 0: the number of samplers is measured, and a run on data alone has "
             "none (spreeze bench learner measures updates)"
         )
+    log_level()  # a wrong word would end every process
     check_open_files(plan)
     for line in advice(plan, look.observations()):
         say(f"advice: {line}", flush=True)

@@ -27,6 +27,7 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.base.importing import marked
+from spreeze_zmq.base.log_level import log_level
 from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable, modules_folder
 from spreeze_zmq.component.component import Component
@@ -51,7 +52,11 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     ``PROGRAM RUN [INDEX]`` joins a live run, named by its folder or run.json. Given a topology instead, the
     process creates the run's folder and endpoints itself and waits for peers.
     """
-    log_to(sys.stderr)
+    try:
+        log_to(sys.stderr)
+    except InputError as error:
+        say(f"{role}: {error}", file=sys.stderr)
+        _leave(error.exit_code)
     standing.answer()
     with marked():  # as the launcher is, which has not started one that joins by hand
         _leave(live(role, main, sys.argv[1:], _heed_signals, leave=_leave))
@@ -73,10 +78,10 @@ class Lines(logging.Formatter):
 
 
 def log_to(stream: TextIO) -> None:
-    """Write every line of the log to ``stream``, with its time."""
+    """Write the lines of the log to ``stream``, with their time. Raises InputError, as ``log_level``."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=os.environ.get("SPREEZE_LOG", "INFO"), handlers=[handler])
+    logging.basicConfig(level=log_level(), handlers=[handler])
 
 
 def live(

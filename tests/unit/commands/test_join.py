@@ -30,3 +30,13 @@ def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, why):
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("spreeze join: ")
     assert why in line
+
+
+def test_a_wrong_level_of_logs_is_one_line(tmp_path, monkeypatch, capsys):
+    """Each of its samplers would end by it."""
+    monkeypatch.chdir(tmp_path)
+    write_keys(make_keys(), tmp_path / "own.json")
+    monkeypatch.setenv("SPREEZE_LOG", "loud")
+    assert main(["join", "tcp://10.0.0.1:1", "--key", "own.json"]) == 2
+    expected = "SPREEZE_LOG=loud: expected DEBUG, INFO, WARNING, ERROR or CRITICAL"
+    assert capsys.readouterr().err == f"spreeze join: {expected}\n"

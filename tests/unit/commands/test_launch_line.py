@@ -193,3 +193,14 @@ def test_a_callback_may_be_the_end_of_each_of_several_runs(
     words = ["--env", "Pendulum-v1", "--callback", callback, "--seeds", "2", "--check"]
     assert launch.main(words) == code
     assert said in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("words", [["pendulum"], ["pendulum", "--check"], ["pendulum", "--inproc"]])
+def test_a_wrong_level_of_logs_is_refused_before_anything_starts(words, tmp_path, monkeypatch, capsys):
+    """It would end each process of the run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPREEZE_LOG", "loud")
+    assert launch.main(words) == 2
+    expected = "SPREEZE_LOG=loud: expected DEBUG, INFO, WARNING, ERROR or CRITICAL"
+    assert capsys.readouterr().err == f"spreeze-launch: {expected}\n"
+    assert list(tmp_path.iterdir()) == []

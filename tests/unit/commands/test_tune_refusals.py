@@ -41,6 +41,14 @@ def test_a_run_without_samplers_is_refused_at_once(tmp_path, monkeypatch, capsys
     assert said in capsys.readouterr().err
 
 
+def test_a_wrong_level_of_logs_is_refused_at_once(monkeypatch, capsys):
+    """It would end each process that is measured."""
+    monkeypatch.setenv("SPREEZE_LOG", "loud")
+    monkeypatch.setattr("spreeze_zmq.commands.tune.measure", lambda *_: pytest.fail("it is measured"))
+    assert main(["tune", "pendulum"]) == 2
+    assert "spreeze tune: SPREEZE_LOG=loud: expected DEBUG," in capsys.readouterr().err
+
+
 def figures(**more):
     """Of a last decision."""
     names = "busy_cores received_per_s trained_per_s blocked starved sampler_makes_per_s learners_take_per_s"

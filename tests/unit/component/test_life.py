@@ -149,3 +149,24 @@ def test_where_no_name_can_be_locked_no_further_one_is_tried(run, monkeypatch):
         patched.setattr(os, "pwrite", pwrite)
         with pytest.raises(ChannelError, match="cannot be locked: No space left"):
             claim_name("sampler", None, plan, 7)
+
+
+def test_a_word_that_names_no_level_ends_a_process_in_one_line(monkeypatch, capsys):
+    """It would be there at each start, so that the exit code says that none helps."""
+    monkeypatch.setenv("SPREEZE_LOG", "loud")
+    monkeypatch.setattr(life, "_leave", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        life.run("sampler", None)
+    assert ended.value.code == 2
+    expected = "sampler: SPREEZE_LOG=loud: expected DEBUG, INFO, WARNING, ERROR or CRITICAL\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(("word", "level"), [("debug", 10), ("DEBUG", 10), ("Warning", 30), ("", 20)])
+def test_the_level_of_a_log_is_as_the_user_names_it(word, level, monkeypatch):
+    """INFO where nothing is named."""
+    heard = []
+    monkeypatch.setenv("SPREEZE_LOG", word)
+    monkeypatch.setattr(logging, "basicConfig", lambda **named: heard.append(named["level"]))
+    life.log_to(sys.stderr)
+    assert heard == [level]
