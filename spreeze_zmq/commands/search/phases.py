@@ -168,7 +168,10 @@ def best_of(finalists: Sequence[Finalist]) -> Finalist:
         runs = [run for one in finalists for run in one.runs]
         why = [f"{run.name} failed: {run.last_line}; see {run.log}" for run in runs if not run.has_ended]
         if cut := [f"{run.name} has {run.cut}" for run in runs if run.has_ended and run.cut]:
-            why.append(f"of its episodes, {', '.join(cut)}: raise components.evaluator.max_s")
+            why.append(
+                f"of its episodes, {', '.join(cut)}: raise components.evaluator.max_s, and its stop_grace_s, "
+                "of which those at the end of a run have half"
+            )
         raise ComponentFailed(
             f"no setting was evaluated with every seed: {'; '.join(why) or 'give the runs more time'}"
         )

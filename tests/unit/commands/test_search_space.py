@@ -287,7 +287,8 @@ def test_a_score_that_time_has_cut_compares_with_no_other(tmp_path, capsys):
     assert best_of([cut, whole]) is whole
     outcome.show_finalists([cut, whole])
     assert re.search(r"^trial 0 +- +\(-20\.0\) ", capsys.readouterr().out, re.MULTILINE)
-    with pytest.raises(ComponentFailed, match=r"zero-seed-1 has 7 of 10 cut by time: raise components\."):
+    limits = r"raise components\.evaluator\.max_s, and its stop_grace_s, of which those at the end"
+    with pytest.raises(ComponentFailed, match=f"zero-seed-1 has 7 of 10 cut by time: {limits}"):
         best_of([cut])
 
 
