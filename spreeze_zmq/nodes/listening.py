@@ -129,7 +129,7 @@ def check_listening(text: str, plan: Plan) -> re.Match[str]:
     if match is None or not is_address(match["host"]) or (match["first"] and int(match["first"]) == 0):
         raise InputError(
             f"--listen {text}: expected the IPv4 address of this machine that the others reach, "
-            "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5560"
+            "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5589"
         )
     if plan.balance.in_order:
         raise InputError(
