@@ -34,7 +34,7 @@ def plans(tmp_path, monkeypatch):
     plans = []
     monkeypatch.setattr(launch, "_launch", lambda plan, *_: plans.append(plan) or 0)
     origin = SimpleNamespace(advice=lambda plan: ())
-    monkeypatch.setattr(launch, "_resumed", lambda plan, run: (plan, origin))
+    monkeypatch.setattr(launch, "_resumed", lambda plan, run, settings: (plan, origin))
     return plans
 
 
