@@ -147,8 +147,8 @@ class Launch:
                 elif lost := self.socket_watch.lost():
                     self.outcome.gave_up, self.outcome.last_word = True, lost
                     self.ask_to_stop(lost)
-            if not self.outcome.is_over and self.status.get("critic_updates"):
-                self.ask_to_stop(self.outcome.stop_reason)  # given up, with something learned
+            if not self.outcome.is_over and self.status:
+                self.ask_to_stop(self.outcome.stop_reason)  # given up: what to save, the broker knows
         finally:
             processes = self.status.get("processes", {})
             self.finish()
@@ -232,7 +232,8 @@ class Launch:
     def ask_to_stop(self, reason: str) -> None:
         """Ask the broker to end the run with a last checkpoint, and wait as long as that may take."""
         again = "once more" if self.interrupts.count else "Ctrl-C twice"
-        self.view.note(f"stopping: {reason.splitlines()[0]} ({again} to stop at once)")
+        if self.interrupts.count or self.status.get("critic_updates"):  # else it takes no time
+            self.view.note(f"stopping: {reason.splitlines()[0]} ({again} to stop at once)")
         self.ends.take_stock(self.status.get("groups", {}))
         self.line.tell("stop_request", reason=reason)
         # the signal may have reached all processes, as from systemd
