@@ -35,7 +35,7 @@ def given_up(launch, name, updates, interrupted_at=SAVED_AFTER):
     """How often it looks for the broker's messages once a process is given up; two requests to stop come at
     one look.
     """
-    launch.status = {"critic_updates": updates}
+    launch.status = {} if updates is None else {"critic_updates": updates}
     events = [GaveUp(name, "4 crashes within 60 s")]
     launch.supervisor.poll = lambda: [events.pop()] if events else []
 
@@ -52,16 +52,18 @@ def given_up(launch, name, updates, interrupted_at=SAVED_AFTER):
     return len(launch.looks)
 
 
-@pytest.mark.parametrize("name", ["sampler-0", "evaluator-0"])
-def test_a_run_that_is_given_up_waits_for_its_last_checkpoint(launch, name):
-    """Its learners are sound, and have learned for up to an hour since the one before."""
-    assert given_up(launch, name, 5) == SAVED_AFTER
+@pytest.mark.parametrize(("name", "updates"), [("sampler-0", 5), ("evaluator-0", 5), ("sampler-0", 0)])
+def test_a_run_that_is_given_up_waits_for_its_last_checkpoint(launch, name, updates):
+    """Its learners are sound, and have learned for up to an hour since the one before, or begun to since the
+    newest status: the broker knows.
+    """
+    assert given_up(launch, name, updates) == SAVED_AFTER
     assert "stop_request" in launch.told
 
 
-@pytest.mark.parametrize(("name", "updates"), [("critic_learner-0", 5), ("broker-0", 5), ("sampler-0", 0)])
+@pytest.mark.parametrize(("name", "updates"), [("critic_learner-0", 5), ("broker-0", 5), ("sampler-0", None)])
 def test_it_does_not_wait_for_what_cannot_come(launch, name, updates):
-    """Who writes the checkpoint is lost, or nothing was learned."""
+    """Who writes the checkpoint is lost, or has not begun."""
     assert given_up(launch, name, updates) == 1
 
 
