@@ -48,9 +48,11 @@ def load(path=TABLE):
     return {name: Comparison(**entry) for name, entry in tomllib.loads(path.read_text()).items()}
 
 
-def add_options(parser):
-    """The options of all scripts that run these tasks."""
-    parser.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
+def add_options(parser, *, bare=False):
+    """The options of all scripts that run these tasks; ``bare``: ids of environments are tasks, too."""
+    choices, known = (None, "or a Gymnasium id") if bare else (load(), "")
+    what = f"{', '.join(load())} {known}".rstrip()
+    parser.add_argument("comparison", nargs="+", choices=choices, metavar="comparison", help=what)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument(
         "--out", type=Path, default=Path("comparisons"), help="folder of all results, comparisons by default"
@@ -129,7 +131,7 @@ def file_of(folder, run):
     """The file of a run's result."""
     what, value = next(iter(run["stop"].items()))
     who = file_name(run["who"])
-    return folder / f"{run['comparison']}-{who}-{what}{value:g}-seed{run['seed']}.json"
+    return folder / f"{file_name(run['comparison'])}-{who}-{what}{value:g}-seed{run['seed']}.json"
 
 
 def finished(folder, run):

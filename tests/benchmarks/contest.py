@@ -4,8 +4,10 @@ steps, transitions trained on, wall time and core-seconds, and the rates.
     python tests/benchmarks/contest.py ablation halfcheetah --minutes 3 --seeds 1 2 3 --out ablation
     python tests/benchmarks/contest.py peers halfcheetah hopper --minutes 5 --seeds 101 102 103 --out peers \\
         --peer sb3=.venv-peers/bin/python --peer sbx=.venv-peers/bin/python
+    python tests/benchmarks/contest.py untuned HumanoidStandup-v5 BipedalWalker-v3 --out untuned --peer ...
 
-Who takes part is in ``contest.toml``, the tasks are those of ``comparisons.toml``. The contestants take
+Who takes part is in ``contest.toml``, the tasks are those of ``comparisons.toml``. In ``untuned``, and in
+``choices`` of discrete actions, nobody has more than defaults, and any environment is a task. They take
 turns, seed by seed, and who begins moves on by one with each. Ours count from the command on, with their
 evaluations; the peers' evaluations are left out of their time. ``others`` is the share of the cores that
 other programs took beside the run: where it is more than a few percent, no rate here is one to quote.
@@ -81,6 +83,12 @@ def wanted(arguments, contestants):
                 yield {"comparison": comparison, "who": who, "seed": seed, "stop": stop, "settings": settings}
 
 
+def task_of(name):
+    """A task of ``comparisons.toml``, or an environment with nothing stated of it."""
+    bare = comparisons.Comparison(ours="", env=name, algorithm="", minutes=0)
+    return comparisons.load().get(name, bare)
+
+
 def settings_of(entry, overrides):
     """The environments and updates of Stable-Baselines3's SAC that have the topology's replay ratio."""
     plan = topology.load(entry.ours, [*entry.set, *overrides])
@@ -103,7 +111,7 @@ def command_of(run, contestant, entry, peers, overrides):
 
 def play(run, contestant, arguments, cores):
     """One run to its end, with the share of the cores that programs beside it took."""
-    entry = comparisons.load()[run["comparison"]]
+    entry = task_of(run["comparison"])
     began_s, busy_s = time.monotonic(), busy_cpu_s()
     if contestant.program:
         command = command_of(run, contestant, entry, arguments.peer, arguments.set)
@@ -122,9 +130,14 @@ def play(run, contestant, arguments, cores):
     return {**result, **run, "cores": cores, "others": others}
 
 
+def rounded(number):
+    """A return in words, small ones to two places."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.2f}"
+
+
 def line(result):
     """One run in words."""
-    last = f"{result['returns'][-1]:.0f}" if result["returns"] else "none"
+    last = rounded(result["returns"][-1]) if result["returns"] else "none"
     return (
         f"{result['comparison']} {result['who']} seed {result['seed']}: return {last} after"
         f" {result['wall_s']:.0f} s, {result['env_steps']:,} env steps,"
@@ -136,9 +149,9 @@ def line(result):
 def rates(results):
     """The rows of a Markdown table: what each contestant made of its time, medians over its seeds."""
     rows = [
-        "| task | who | seeds | transitions/s | env steps/s | cores used | last return | worst | others |"
+        "| task | who | seeds | transitions/s | env steps/s | cores | last return | worst | best | others |"
     ]
-    rows += ["|---" * 9 + "|"]
+    rows += ["|---" * 10 + "|"]
     for comparison, who in dict.fromkeys((each["comparison"], each["who"]) for each in results):
         own = [each for each in results if (each["comparison"], each["who"]) == (comparison, who)]
         middle = {
@@ -146,7 +159,9 @@ def rates(results):
             for name in ("trained_transitions", "env_steps", "core_s")
         }
         last = [each["returns"][-1] for each in own if each["returns"]]
-        shown = f"{statistics.median(last):,.0f} | {min(last):,.0f}" if last else "none | none"
+        best = [each["best_return"] for each in own if each["best_return"] is not None]
+        columns = (statistics.median, last), (min, last), (statistics.median, best)
+        shown = " | ".join(rounded(found(of)) if of else "none" for found, of in columns)
         rows.append(
             f"| {comparison} | {who} | {len(own)} | {middle['trained_transitions']:,.0f} |"
             f" {middle['env_steps']:,.0f} | {middle['core_s']:.2f} | {shown} |"
@@ -182,7 +197,7 @@ def parse():
     """The command line: who takes part, too."""
     parser = whole_runs.parser(__doc__)
     parser.add_argument("contest", choices=load())
-    comparisons.add_options(parser)
+    comparisons.add_options(parser, bare=True)
     parser.add_argument("--minutes", type=float, default=3, help="of each run (default: %(default)s)")
     parser.add_argument("--who", action="append", metavar="NAME", help="only these; all by default")
     parser.add_argument("--peer", action="append", type=interpreter, default=[], metavar="NAME=PYTHON")
@@ -190,7 +205,10 @@ def parse():
     arguments.cores = arguments.cores or sorted(os.sched_getaffinity(0))
     arguments.jobs, arguments.peer = 1, dict(arguments.peer)
     contestants, tasks = load()[arguments.contest], comparisons.load()
-    if others := [name for name in arguments.comparison if tasks[name].algorithm != "SAC"]:
+    of_topologies = not all(one.plain or (one.program and not one.settings) for one in contestants.values())
+    if strange := [name for name in arguments.comparison if of_topologies and name not in tasks]:
+        parser.error(f"{', '.join(strange)}: expected {', '.join(tasks)}")
+    if others := [name for name in arguments.comparison if task_of(name).algorithm not in ("SAC", "")]:
         parser.error(f"{', '.join(others)}: all contestants are of SAC")
     if unknown := [name for name in (*(arguments.who or ()), *arguments.peer) if name not in contestants]:
         parser.error(f"{', '.join(unknown)}: expected {', '.join(contestants)}")

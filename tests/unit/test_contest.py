@@ -38,7 +38,7 @@ def result(who="whole", seed=1, returns=(100.0, 500.0), **figures):
         "trained_transitions": 1_536_000,
         "others": 0.01,
     }
-    about = {"comparison": "hopper", "who": who, "seed": seed, "env": "Hopper-v5"}
+    about = {"comparison": "hopper", "who": who, "seed": seed, "env": "Hopper-v5", "best_return": 500.0}
     return {**about, **cost, "over": over, "returns": list(returns), **figures}
 
 
@@ -73,6 +73,8 @@ def test_contestants_take_turns_and_another_one_begins_with_each_seed(monkeypatc
     [
         (["ablation", "hopper", "--who", "nobody"], "nobody: expected whole, lock-step, unrecorded, torch"),
         (["ablation", "cartpole_dqn"], "cartpole_dqn: all contestants are of SAC"),
+        (["untuned", "cartpole_dqn"], "cartpole_dqn: all contestants are of SAC"),
+        (["peers", "Swimmer-v5"], "Swimmer-v5: expected pendulum, halfcheetah, hopper"),
         (["peers", "hopper", "--peer", "sb3=/nowhere/python"], "an interpreter that has stable_baselines3"),
     ],
 )
@@ -98,11 +100,23 @@ def test_a_peers_command_has_the_task_the_budget_and_its_own_words():
     assert command[2:] == ["Hopper-v4", "--seed", "3", "--minutes", "5.0"]
 
 
+def test_an_environment_alone_is_a_task_where_all_have_defaults(monkeypatch, tmp_path):
+    """Of its id the result's file has a name, whatever module it comes from."""
+    words = ("choices", "robots:Reach/Dense-v1", "--seeds", "7", "--who", "sb3 DQN", "--who", "ours")
+    arguments, contestants = asked(monkeypatch, *words, "--peer", f"sb3 DQN={sys.executable}")
+    first, second = contest.wanted(arguments, contestants)
+    entry = contest.task_of(first["comparison"])
+    command = contest.command_of(first, contestants["sb3 DQN"], entry, arguments.peer, [])
+    assert command[2:4] == ["DQN", "robots:Reach/Dense-v1"]
+    assert contestants[second["who"]].plain
+    assert comparisons.file_of(tmp_path, first).parent == tmp_path
+
+
 def test_the_rates_are_medians_and_the_load_beside_them_the_worst():
     """A run that was never evaluated has rates and no return."""
     runs = [result(seed=1), result(seed=2, returns=[], others=0.5), result(seed=3, returns=[1.0, 300.0])]
     row = contest.rates(runs)[-1]
-    assert row == "| hopper | whole | 3 | 25,600 | 500 | 1.50 | 400 | 300 | 50 % |"
+    assert row == "| hopper | whole | 3 | 25,600 | 500 | 1.50 | 400 | 300 | 500 | 50 % |"
     assert "| hopper | idle | 1 | 0 | 0 |" in contest.rates([result("idle", wall_s=0.0)])[-1]
 
 
