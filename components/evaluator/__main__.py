@@ -124,7 +124,7 @@ class Evaluator:
         assert self.newest is not None
         self.evaluated_version = self.newest.fields["version"]
         with usable(self.evaluated_version):
-            return Policy.from_message(self.newest.fields, self.newest.arrays)
+            return Policy.delivered(self.newest.fields, self.newest.arrays)
 
     # --- episodes
 
@@ -254,7 +254,7 @@ def keep_newest(component: Component) -> None:
         component.poll([policies], timeout_s=1.0)
     if (newest := last_policy(component, policies) or newest) is not None:
         about = {"environment": json.dumps(component.environment.to_dict())}
-        Policy.from_message(newest.fields, newest.arrays).save(component.folder.best_policy, about)
+        Policy.delivered(newest.fields, newest.arrays).save(component.folder.best_policy, about)
         component.hand_over(component.folder.best_policy)
 
 

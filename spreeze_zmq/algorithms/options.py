@@ -107,6 +107,13 @@ class TrainingOptions:
         schedule=True,
         by_network=True,
     )
+    average_policy: float = option(
+        0.0,
+        "share of the policy's updates so far over which its weights are averaged where it is evaluated and "
+        "saved (2312.02696), so that no single step shows; samplers act by the newest; 0 for no average",
+        minimum=0.0,
+        maximum=0.5,
+    )
     precision: str = option(
         "auto",
         "of the products; auto is bf16 where that is faster and learns as well, else on a GPU tf32 in "

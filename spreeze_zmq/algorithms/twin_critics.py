@@ -38,6 +38,7 @@ class TwinCriticOptions(SharedEncoderOptions, SequenceOptions, DistributionalOpt
         follows="average",
         schedule=True,
     )
+    average_policy: float = with_default(SequenceOptions, "average_policy", 0.05)
     hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1, fixed=True)
     critic_hidden_sizes: tuple[int, ...] = option(
         (), "of the critics, if not hidden_sizes", minimum=1, fixed=True

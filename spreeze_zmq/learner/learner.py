@@ -211,6 +211,8 @@ class Learner:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         self.counts.version = self.outlet.versions.newest
         own = {"half": self.half.state_dict(), "counters": self.counts.state()}
+        if average := self.outlet.average.get_state():
+            own["average"] = average
         return {**own, **self.experience.state(), **self.course.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -233,6 +235,7 @@ class Learner:
         self.counts.restore(state["counters"])
         self.half.env_steps, self.outlet.updates = self.counts.env_steps, self.half.num_updates
         self.outlet.versions.restore(self.counts.version)
+        self.outlet.average.set_state(state.get("average", {}))  # earlier releases have none
         self.experience.restore(state)
         self.course.restore(state)
 
@@ -242,6 +245,7 @@ class Learner:
         self.half.load_state_dict(state["half"])
         self.half.num_updates, self.half.env_steps = num_updates, self.counts.env_steps
         self._poll_s = 0.0
+        self.outlet.average.set_state(state.get("average", {}))
         self.experience.go_back()
         if self.fusion is not None:
             self.fusion.forget()

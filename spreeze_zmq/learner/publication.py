@@ -21,6 +21,7 @@ from spreeze_zmq.base.files import append_to, plain
 from spreeze_zmq.base.patience import append, make_folder
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
+from spreeze_zmq.learner.average import PolicyAverage
 from spreeze_zmq.learner.cadence import Cadence
 from spreeze_zmq.learner.lag import CollectionLimits, Versions, fitting
 from spreeze_zmq.nn.device import Download
@@ -66,6 +67,7 @@ class Outlet:
 
     Attributes:
         of_policy: whether these are the weights of the policy.
+        average: of the weights of the policy; its evaluator plays these.
         versions: of the published weights.
         limits: of collection, which go out with the weights.
         published: whether this process has published any weights.
@@ -78,6 +80,7 @@ class Outlet:
         plan = component.plan
         self.half, self.cadence = half, cadence
         self.of_policy = publisher_of_policy(plan.learning.learners) == component.role
+        self.average = PolicyAverage(plan.algorithm.get("average_policy", 0.0) if self.of_policy else 0.0)
         file = VersionFile(Path(plan.socket_dir)) if self.of_policy else None
         self.versions = Versions(file, int(plan.learning.on_policy)) if self.of_policy else Versions()
         self.limits = CollectionLimits(plan)
@@ -117,17 +120,25 @@ class Outlet:
         self.published, self.updates = True, self.half.num_updates
 
     def _policy(self, critic_updates: int, positions: Mapping[str, int]) -> Make:
+        updates = self.half.num_updates
         fields: dict[str, Any] = {
             "version": self.versions.newest,
             "critic_updates": critic_updates,
-            "actor_updates": self.half.num_updates,
+            "actor_updates": updates,
             "description": self.half.description(),
             "extras": self.half.extras(),
             **self._layout,
         }
         if (limits := self.limits.collect_until(positions, self.versions)) is not None:
             fields["collect_until"] = limits
-        return lambda weights: Message("policy", fields, self.half.policy_arrays(weights))
+
+        def make(weights: NDArray[np.float32]) -> Message:
+            arrays = self.half.policy_arrays(weights)
+            if (average := self.average.take(arrays["parameters"], updates)) is not None:
+                arrays["average"] = average
+            return Message("policy", fields, arrays)
+
+        return make
 
     def _critics(self, critic_updates: int, positions: Mapping[str, int], **more: int) -> Make:
         fields: dict[str, Any] = {"version": self.versions.newest, "critic_updates": critic_updates}

@@ -38,11 +38,15 @@ def evaluate(peers: Peers) -> None:
 
 
 def publish(peers: Peers, version: int, **more: Any) -> Message:
-    """Publish the policy of the act as this version, with further fields."""
+    """Publish the policy of the act as this version, with further fields: its average is to be evaluated, and
+    its parameters act otherwise.
+    """
     spec = peers.plan.environment
     policy = policies.rich_policy(spec, policies.heads(spec)[0])
     fields = {**policy.fields, "version": version, "extras": {"env_steps": ENV_STEPS}, **more}
-    return peers.publish(POLICY, "policy", policy.arrays, **fields)
+    arrays = {**policy.arrays, "average": policy.arrays["parameters"]}
+    arrays["parameters"] = -arrays["average"]
+    return peers.publish(POLICY, "policy", arrays, **fields)
 
 
 def heard_of(peers: Peers, clause: str, version: int = VERSION) -> None:
@@ -85,7 +89,7 @@ def _repeated(peers: Peers) -> str:
         raise NotSeen(f"components.evaluator.randomize draws other models: {', '.join(drawn)}")
     if cut := about.get("num_truncated", 0):
         raise NotSeen(f"it cut {cut} of {about['num_episodes']} episodes itself")
-    acts = Policy.from_message(policy.fields, policy.arrays)
+    acts = Policy.delivered(policy.fields, policy.arrays)
     until_s, first = time.monotonic() + REPEATED_S, first_index(plan, EVALUATOR)
     with made_here(plan.environment, about["num_episodes"], first_index=first) as batch:
         score = play(batch, acts, about["seed"], until_s=until_s)
@@ -116,8 +120,9 @@ def _file(peers: Peers) -> str:
     except SpreezeError as error:
         raise Broken(f"it cannot be read: {error}") from None
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
-    for name, array in policy.arrays.items():
-        expect(np.array_equal(array, peers.notes["policy"].arrays[name]), f"its {name} differ")
+    published = peers.notes["policy"]
+    for name, array in Policy.delivered(published.fields, published.arrays).arrays.items():
+        expect(np.array_equal(array, policy.arrays.get(name)), f"its {name} differ")
     best = [m.fields["mean_return"] for m in evaluations(peers) if m.fields["best"]][-1:]
     said = [float(policy.metadata.get("mean_return", "nan"))]
     expect(np.allclose(said, best), f"mean_return is {said[0]}, the last best evaluation said {best}")

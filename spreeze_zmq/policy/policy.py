@@ -94,6 +94,16 @@ class Policy:
                 return last
         return cls(fields, arrays)
 
+    @classmethod
+    def delivered(cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The policy of a policy message that is evaluated and saved: where the message has an average of the
+        parameters, it acts by that.
+
+        Raises:
+            WireError: ``bad_policy``.
+        """
+        return cls(fields, {**arrays, "parameters": arrays.get("average", arrays["parameters"])})
+
     def _read(self, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take what differs from message to message."""
         self.version = int(fields["version"])

@@ -66,8 +66,15 @@ def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays
 
 
 def check_policy(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Bounds must be a pair of one shape, as must observation statistics; numbers must be finite."""
-    check_weights("policy", arrays, ("parameters", "auxiliary", "observation_mean", "observation_std"))
+    """Bounds must be a pair of one shape, as must observation statistics; an average is of all parameters;
+    numbers must be finite.
+    """
+    numbers = ("parameters", "average", "auxiliary", "observation_mean", "observation_std")
+    check_weights("policy", arrays, numbers)
+    average = arrays.get("average", arrays["parameters"])
+    if average.shape != arrays["parameters"].shape:
+        shape = arrays["parameters"].shape
+        raise WireError("wrong_shape", f"policy.average is {average.shape}, policy.parameters {shape}")
     for name, value in fields.get("extras", {}).items():
         if not abs(value) <= LARGEST:
             raise WireError(

@@ -52,6 +52,7 @@ KINDS: dict[str, KindSpec] = {
         ),
         {
             "parameters": _PARAMETERS,
+            "average": ArraySpec(("float32",), 1, 1, required=False),
             "auxiliary": ArraySpec(("float32",), 1, 1, required=False),
             "action_low": ArraySpec(("float32",), 1, 1, required=False),
             "action_high": ArraySpec(("float32",), 1, 1, required=False),

@@ -18,6 +18,7 @@ from spreeze_zmq.learner.going_on import GOES_ON
 from spreeze_zmq.learner.vault import FORGOTTEN_AFTER_S, Vault
 from spreeze_zmq.replay import Relabelling, RoundStore
 from spreeze_zmq.run.checkpoint import Part, complete, write_part
+from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import terminate
 
 SMALL = ["algorithm.hidden_sizes=[8]", "balance.mode=free"]
@@ -47,6 +48,29 @@ def test_weights_that_are_not_finite_are_not_published(learner, odd):
     assert torch.isfinite(learner.half.weights).all()
     assert learner.half.num_updates == 70
     learner.publish()
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+def test_the_average_of_a_policy_goes_back_with_its_weights(learner):
+    """And is part of what is saved; critics have none."""
+    for updates in (0, 100, 105):
+        learner.half.num_updates = updates
+        learner.half.weights[:] = updates
+        learner.publish()
+    good = learner.state()
+    assert ("average" in good) == learner.outlet.of_policy
+    if learner.outlet.of_policy:
+        assert 101 < good["average"]["mean"].mean() < 104
+        learner.half.num_updates = 200
+        learner.half.weights[:] = float("nan")
+        with pytest.raises(Diverged):
+            learner.publish()
+        learner.go_back(good)
+        assert torch.equal(learner.outlet.average.get_state()["mean"], good["average"]["mean"])
+        learner.publish()
+        last = decode(learner.outlet._publisher.latest[("policy",)][1])
+        assert last.arrays["average"].shape == last.arrays["parameters"].shape
+        assert 103 < last.arrays["average"].mean() < 105
 
 
 @pytest.mark.parametrize("peers", [SMALL], indirect=True)

@@ -10,6 +10,7 @@ from spreeze_zmq.broker.receipts import Receipts
 from spreeze_zmq.component import Component, life, weights
 from spreeze_zmq.learner import lag, vault
 from spreeze_zmq.learner.rounds import RoundExperience
+from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import channels
 from tests.peers.broken_life import LIFE, named, patch
 
@@ -156,6 +157,24 @@ def e1():
     changed_evaluation(lambda self, fields: {**fields, "seed": fields["seed"] + 1000})
 
 
+def delivered(played, kept):
+    """Evaluates one array of each policy, and saves another one as its parameters."""
+
+    @patch(Policy, "delivered")
+    def otherwise(right):
+        def make(fields, arrays):
+            policy = Policy.from_message(fields, {**arrays, "parameters": arrays[played]})
+            policy.arrays = {**policy.arrays, "parameters": arrays[kept]}
+            return policy
+
+        return make
+
+
+def e1_newest():
+    """Evaluates the newest weights, where there is an average."""
+    delivered("parameters", "average")
+
+
 def e2():
     """Names another moment than that of the policy."""
     changed_evaluation(lambda self, fields: {**fields, "env_steps": fields["env_steps"] + 1})
@@ -169,6 +188,11 @@ def e3():
 def f2():
     """Reports a best policy that it does not keep."""
     changed_evaluation(lambda self, fields: self.folder.best_policy.unlink(missing_ok=True) or fields)
+
+
+def f2_newest():
+    """Keeps the newest weights, where there is an average."""
+    delivered("average", "parameters")
 
 
 def f2_torn():

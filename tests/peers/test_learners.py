@@ -27,7 +27,7 @@ LEARNING = (
 )
 #: Of an evaluator.
 EVALUATING = ((EVALUATOR, "E1", "E2"), (EVALUATOR, "E3"), (EVALUATOR, "F2"), (EVALUATOR, "L6"))
-EVALUATING += ((EVALUATOR, "F2-torn"),)
+EVALUATING += ((EVALUATOR, "F2-torn"), (EVALUATOR, "E1-newest"), (EVALUATOR, "F2-newest"))
 EVALUATING += ((EVALUATOR, "C6-policies"), (EVALUATOR, "L9"), (EVALUATOR, "M5"))
 #: Of every role's life, whose checks the broken samplers try too.
 LIVING = (

@@ -153,6 +153,7 @@ void check_pair(const Array* one, const Array* other, const std::string& names) 
 /// Its arrays can be acted with; bounds and statistics come in pairs.
 void check_arrays(const Message& message) {
     if (numbers(message, "parameters", 1) == nullptr) throw Refused("missing_array: parameters");
+    numbers(message, "average", 1);
     numbers(message, "auxiliary", 1);
     check_pair(numbers(message, "action_low", 1), numbers(message, "action_high", 1), "action_low and action_high");
     const Array* std = numbers(message, "observation_std", MAX_RANK);

@@ -275,15 +275,17 @@ def test_the_sender_refuses_what_the_receiver_would(message, reason):
 
 
 def test_pairs_of_arrays_must_match():
-    """Bounds, observation statistics and episodes come in pairs of one shape."""
+    """Bounds, observation statistics and episodes come in pairs of one shape, and so does an average."""
     policy = Message(
         "policy",
         {"version": 1, "critic_updates": 1, "actor_updates": 1, "description": {}, "extras": {}},
         {"parameters": np.zeros(3, np.float32), "action_low": np.zeros(2, np.float32)},
     )
     three = {**policy.arrays, "action_high": np.zeros(3, np.float32)}
+    average = {"parameters": np.zeros(3, np.float32), "average": np.zeros(2, np.float32)}
     odd = {"returns": np.zeros(2, np.float32), "lengths": np.zeros(3, np.int32)}
     cases = [(policy, "missing_array"), (policy._replace(arrays=three), "wrong_shape")]
+    cases += [(policy._replace(arrays=average), "wrong_shape")]
     for message, reason in [*cases, (Message("episodes", {}, odd), "wrong_shape")]:
         with pytest.raises(WireError) as refused:
             encode(message)
