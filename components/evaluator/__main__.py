@@ -19,6 +19,7 @@ from spreeze_zmq.evaluation.arena import Arena, episode_steps, randomized, timin
 from spreeze_zmq.evaluation.budget import EvaluationBudget
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.evaluation.evaluation import play
+from spreeze_zmq.evaluation.preference import Preference
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.evaluation.title import Title
 from spreeze_zmq.evaluation.video.films import VideoSchedule
@@ -85,6 +86,7 @@ class Evaluator:
         if self.title.holder is not None:
             self.seed = self.title.holder.next_seed
         self.newest: Message | None = None
+        self.preference = Preference()
         self.evaluated_version = -1
         self.run_time, self.began_s = RunTime(), time.monotonic()
         self.training_return: float | None = None
@@ -119,12 +121,13 @@ class Evaluator:
         """The first seed of the next policy's episodes."""
         return seed_for(self.seed + STRIDE, STRIDE)
 
-    def newest_policy(self) -> Policy:
-        """The newest policy, which counts as evaluated from now on."""
+    def newest_policy(self, *, averaged: bool) -> Policy:
+        """The newest policy, of its average or not, which counts as evaluated from now on."""
         assert self.newest is not None
         self.evaluated_version = self.newest.fields["version"]
         with usable(self.evaluated_version):
-            return Policy.delivered(self.newest.fields, self.newest.arrays)
+            make = Policy.of_average if averaged else Policy.from_message
+            return make(self.newest.fields, self.newest.arrays)
 
     # --- episodes
 
@@ -172,8 +175,7 @@ class Evaluator:
         cpu_s, title = self.component.cpu_s, self.title
         title.take_up()
         self.seed = self.later_seed
-        look = Contestant(self.newest_policy(), self.seed, fresh=False)
-        self.play(look, self.num_episodes)
+        look = self.better_look()
         challenges = title.is_challenged_by(look)
         title.conclude(look, keep=title.holder is None and not challenges)
         look_s = self.component.cpu_s - cpu_s
@@ -184,6 +186,19 @@ class Evaluator:
             won = title.race(challenger, self.num_fresh if to_goal else self.num_paid, to_goal=to_goal)
             title.conclude(challenger, keep=won)
             self.budget.pay(self.component.cpu_s - cpu_s - look_s)
+
+    def better_look(self) -> Contestant:
+        """The look at those weights of the newest policy that have been the better ones; where both are due,
+        at those that are now.
+        """
+        assert self.newest is not None
+        both = "average" in self.newest.arrays and self.preference.is_due()
+        averaged = self.preference.averaged
+        looks = []
+        for each in (averaged, not averaged) if both else (averaged,):
+            looks.append(Contestant(self.newest_policy(averaged=each), self.seed, fresh=False))
+            self.play(looks[-1], self.num_episodes)
+        return self.preference.settle(*looks) if both else looks[0]
 
     @property
     def num_paid(self) -> int:
@@ -205,7 +220,7 @@ class Evaluator:
         now_s = time.monotonic()
         self.title.take_up(now_s + left_s / 2)
         if self.title.holder is None or not self.title.confirms_goal(self.title.holder):
-            last = self.newest_policy()
+            last = self.newest_policy(averaged=self.preference.averaged)
             if not self.title.defend(last, self.later_seed, now_s + left_s / 2):
                 self.say_not_compared(last.version, left_s / 2)
         self.title.score(self.final_seed, now_s + left_s)
@@ -254,7 +269,7 @@ def keep_newest(component: Component) -> None:
         component.poll([policies], timeout_s=1.0)
     if (newest := last_policy(component, policies) or newest) is not None:
         about = {"environment": json.dumps(component.environment.to_dict())}
-        Policy.delivered(newest.fields, newest.arrays).save(component.folder.best_policy, about)
+        Policy.of_average(newest.fields, newest.arrays).save(component.folder.best_policy, about)
         component.hand_over(component.folder.best_policy)
 
 

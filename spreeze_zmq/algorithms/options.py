@@ -109,8 +109,8 @@ class TrainingOptions:
     )
     average_policy: float = option(
         0.0,
-        "share of the policy's updates so far over which its weights are averaged where it is evaluated and "
-        "saved (2312.02696), so that no single step shows; samplers act by the newest; 0 for no average",
+        "share of the policy's updates so far over which its weights are averaged, too (2312.02696): the "
+        "evaluator plays and keeps whichever are better; samplers act by the newest; 0 for no average",
         minimum=0.0,
         maximum=0.5,
     )

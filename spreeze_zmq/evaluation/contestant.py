@@ -103,6 +103,7 @@ class Contestant:
             "wall_s": self.wall_s,
             "confirmed": self.fresh,
             "best": best,
+            **({"averaged": True} if self.policy.averaged else {}),
             **({"final": True} if self.final else {}),
         }
 

@@ -1,4 +1,4 @@
-"""The average of a policy's weights over its last updates, which is evaluated and saved."""
+"""The average of a policy's weights over its last updates, which may be evaluated and saved in their place."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Outlet:
 
     Attributes:
         of_policy: whether these are the weights of the policy.
-        average: of the weights of the policy; its evaluator plays these.
+        average: of the weights of the policy, for its evaluator.
         versions: of the published weights.
         limits: of collection, which go out with the weights.
         published: whether this process has published any weights.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ def evaluate(peers: Peers) -> None:
 
 
 def publish(peers: Peers, version: int, **more: Any) -> Message:
-    """Publish the policy of the act as this version, with further fields: its average is to be evaluated, and
-    its parameters act otherwise.
+    """Publish the policy of the act as this version, with further fields: its average
+    and its parameters act otherwise.
     """
     spec = peers.plan.environment
     policy = policies.rich_policy(spec, policies.heads(spec)[0])
@@ -81,6 +82,12 @@ def evaluations(peers: Peers) -> list[Message]:
     return peers.between(None, None, "evaluation")
 
 
+def _played(policy: Message, about: Mapping[str, Any]) -> Policy:
+    """What an ``evaluation`` says that it played of a policy message."""
+    make = Policy.of_average if about.get("averaged") else Policy.from_message
+    return make(policy.fields, policy.arrays)
+
+
 def _repeated(peers: Peers) -> str:
     about, plan, policy = evaluations(peers)[0].fields, peers.plan, peers.notes["policy"]
     if "seed" not in about:
@@ -89,7 +96,7 @@ def _repeated(peers: Peers) -> str:
         raise NotSeen(f"components.evaluator.randomize draws other models: {', '.join(drawn)}")
     if cut := about.get("num_truncated", 0):
         raise NotSeen(f"it cut {cut} of {about['num_episodes']} episodes itself")
-    acts = Policy.delivered(policy.fields, policy.arrays)
+    acts = _played(policy, about)
     until_s, first = time.monotonic() + REPEATED_S, first_index(plan, EVALUATOR)
     with made_here(plan.environment, about["num_episodes"], first_index=first) as batch:
         score = play(batch, acts, about["seed"], until_s=until_s)
@@ -120,13 +127,12 @@ def _file(peers: Peers) -> str:
     except SpreezeError as error:
         raise Broken(f"it cannot be read: {error}") from None
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
-    published = peers.notes["policy"]
-    for name, array in Policy.delivered(published.fields, published.arrays).arrays.items():
+    best = [message.fields for message in evaluations(peers) if message.fields["best"]][-1]
+    for name, array in _played(peers.notes["policy"], best).arrays.items():
         expect(np.array_equal(array, policy.arrays.get(name)), f"its {name} differ")
-    best = [m.fields["mean_return"] for m in evaluations(peers) if m.fields["best"]][-1:]
-    said = [float(policy.metadata.get("mean_return", "nan"))]
-    expect(np.allclose(said, best), f"mean_return is {said[0]}, the last best evaluation said {best}")
-    return f"version {policy.version}, mean return {said[0]:.2f}"
+    said, due = float(policy.metadata.get("mean_return", "nan")), best["mean_return"]
+    expect(np.isclose(said, due), f"mean_return is {said}, the last best evaluation said {due}")
+    return f"version {policy.version}, mean return {said:.2f}"
 
 
 ACTS = {"evaluate": evaluate, "again": again}

@@ -40,6 +40,7 @@ class Policy:
     Attributes:
         memory_size: numbers of recurrent state per environment; 0 for none.
         takes_masks: whether it chooses among legal actions, and so needs an ``action_mask``.
+        averaged: whether it acts by the average of the weights over many updates.
         version: counts publications; 0 acts uniformly at random.
         description: observations, layers and distribution, or the class; see PROTOCOL.md.
         arrays: float32: parameters, bounds and normaliser; see PROTOCOL.md.
@@ -59,6 +60,7 @@ class Policy:
         metadata: Mapping[str, str] | None = None,
     ):
         self.metadata = dict(metadata or {})
+        self.averaged = self.metadata.get("averaged") == "True"
         with refused():
             self._read(fields, arrays)
             self.description: dict[str, Any] = dict(fields["description"])
@@ -95,14 +97,16 @@ class Policy:
         return cls(fields, arrays)
 
     @classmethod
-    def delivered(cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The policy of a policy message that is evaluated and saved: where the message has an average of the
-        parameters, it acts by that.
+    def of_average(cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The policy of a policy message that acts by the average of the parameters, where the message has
+        one.
 
         Raises:
             WireError: ``bad_policy``.
         """
-        return cls(fields, {**arrays, "parameters": arrays.get("average", arrays["parameters"])})
+        policy = cls(fields, {**arrays, "parameters": arrays.get("average", arrays["parameters"])})
+        policy.averaged = "average" in arrays
+        return policy
 
     def _read(self, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take what differs from message to message."""

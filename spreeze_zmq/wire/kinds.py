@@ -100,7 +100,7 @@ KINDS: dict[str, KindSpec] = {
             "interval_low: number?, interval_high: number?, min: number, max: number, mean_length: number, "
             "min_length: count?, max_length: count?, num_episodes: count, num_truncated: count?, "
             "timed_out: flag?, num_failed: count?, seed: count?, info: numbers?, wall_s: number, "
-            "confirmed: flag?, best: flag, rescored: count?, final: flag?"
+            "confirmed: flag?, best: flag, rescored: count?, averaged: flag?, final: flag?"
         )
     ),
     "failure": KindSpec(

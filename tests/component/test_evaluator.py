@@ -157,6 +157,33 @@ def test_a_challenger_replaces_the_best_policy_only_in_a_race_of_fresh_episodes(
     assert len({*looked, best["seed"], last["seed"]}) >= len(looked) + 1
 
 
+@pytest.mark.parametrize("peers", [[*AIM, "run.stop={ minutes = 1 }"]], indirect=True)
+@pytest.mark.parametrize("better", ["average", "parameters"])
+def test_the_average_or_the_newest_weights_are_looked_at(peers, better):
+    """Whichever are better by a look at both, of which one is reported; the file holds what was played."""
+    process, environment, sac = begin(peers), peers.plan.environment, algorithms.get("sac")
+    half = algorithms.make("policy", sac, sac.Options(hidden_sizes=(16,)), environment, "cpu", 1)
+    fields = {"critic_updates": 1, "actor_updates": 1, "description": half.description(), "extras": {}}
+    weights = half.policy_arrays()["parameters"]
+    some = [{**half.policy_arrays(), "parameters": each} for each in (weights, -weights)]
+    low, high = sorted(
+        some, key=lambda arrays: Policy({"version": 1, **fields}, arrays)(np.ones(1, np.float32))[0]
+    )
+    best, other = high["parameters"], low["parameters"]
+    arrays = {**high, "average": other, "parameters": other, better: best}
+    looks = []
+    for version in range(1, 5):
+        peers.publish("policy", "policy", arrays, version=version, **fields)
+        while not looks or looks[-1]["version"] < version:
+            if not (about := evaluation(peers))["confirmed"]:
+                looks.append(about)
+    averaged = [look.get("averaged", False) for look in looks]
+    assert averaged == ([True] * 4 if better == "average" else [True, False, False, False])
+    end(peers, process)
+    assert np.array_equal(kept(peers).arrays["parameters"], best)
+    assert kept(peers).averaged == (better == "average")
+
+
 @pytest.mark.parametrize("peers", [[*OWN, "components.evaluator.cost_share=0.0001"]], indirect=True)
 def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
     """The first look spends the budget; then a second policy comes, and then the end."""

@@ -157,22 +157,22 @@ def e1():
     changed_evaluation(lambda self, fields: {**fields, "seed": fields["seed"] + 1000})
 
 
-def delivered(played, kept):
+def taken_for_the_average(played, kept):
     """Evaluates one array of each policy, and saves another one as its parameters."""
 
-    @patch(Policy, "delivered")
+    @patch(Policy, "of_average")
     def otherwise(right):
         def make(fields, arrays):
             policy = Policy.from_message(fields, {**arrays, "parameters": arrays[played]})
-            policy.arrays = {**policy.arrays, "parameters": arrays[kept]}
+            policy.arrays, policy.averaged = {**policy.arrays, "parameters": arrays[kept]}, True
             return policy
 
         return make
 
 
 def e1_newest():
-    """Evaluates the newest weights, where there is an average."""
-    delivered("parameters", "average")
+    """Says that it plays the average, and plays the newest weights."""
+    taken_for_the_average("parameters", "average")
 
 
 def e2():
@@ -191,8 +191,8 @@ def f2():
 
 
 def f2_newest():
-    """Keeps the newest weights, where there is an average."""
-    delivered("average", "parameters")
+    """Plays the average, and keeps the newest weights."""
+    taken_for_the_average("average", "parameters")
 
 
 def f2_torn():

@@ -32,7 +32,7 @@ def live_policies(plan: Plan, name: str) -> Policies:
                 yield None
                 continue
             with usable(message.fields["version"]):
-                policy = Policy.delivered(message.fields, message.arrays)
+                policy = Policy.of_average(message.fields, message.arrays)
             yield policy
     finally:
         channel.close()
