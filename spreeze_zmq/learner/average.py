@@ -1,4 +1,4 @@
-"""The average of a policy's weights over its last updates, which may be evaluated and saved in their place."""
+"""The average of a policy's weights over its last updates, which may be evaluated and saved instead."""
 
 from __future__ import annotations
 

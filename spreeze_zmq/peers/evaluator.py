@@ -129,7 +129,8 @@ def _file(peers: Peers) -> str:
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
     best = [message.fields for message in evaluations(peers) if message.fields["best"]][-1]
     for name, array in _played(peers.notes["policy"], best).arrays.items():
-        expect(np.array_equal(array, policy.arrays.get(name)), f"its {name} differ")
+        same = name in policy.arrays and np.array_equal(array, policy.arrays[name])
+        expect(same, f"its {name} differ")
     said, due = float(policy.metadata.get("mean_return", "nan")), best["mean_return"]
     expect(np.isclose(said, due), f"mean_return is {said}, the last best evaluation said {due}")
     return f"version {policy.version}, mean return {said:.2f}"
