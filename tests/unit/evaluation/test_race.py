@@ -114,7 +114,7 @@ def test_a_mean_of_those_that_did_not_fail_wins_no_title(best_failed, challenger
     title.save = lambda: None
     play(best, 30, None)
     best.score = replace(best.score, num_failed=best_failed)
-    best.policy = SimpleNamespace(version=1, extras={})
+    best.policy = SimpleNamespace(averaged=False, version=1, extras={})
     assert title.race(challenger, 5) is won
     assert title.at_goal(challenger) is (challenger_failed < 31)
 
@@ -148,7 +148,7 @@ def ending(best, play, folder):
 
 def policy(version):
     """What a contestant says of its policy."""
-    return SimpleNamespace(version=version, extras={"env_steps": 100 * version})
+    return SimpleNamespace(averaged=False, version=version, extras={"env_steps": 100 * version})
 
 
 def evaluations(folder):
