@@ -268,8 +268,9 @@ def keep_newest(component: Component) -> None:
         newest = policies.newest() or newest
         component.poll([policies], timeout_s=1.0)
     if (newest := last_policy(component, policies) or newest) is not None:
-        about = {"environment": json.dumps(component.environment.to_dict())}
-        Policy.of_average(newest.fields, newest.arrays).save(component.folder.best_policy, about)
+        policy = Policy.of_average(newest.fields, newest.arrays)
+        about = {"environment": json.dumps(component.environment.to_dict()), "averaged": str(policy.averaged)}
+        policy.save(component.folder.best_policy, about)
         component.hand_over(component.folder.best_policy)
 
 

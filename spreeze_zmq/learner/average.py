@@ -32,7 +32,7 @@ class PolicyAverage:
         """
         if not self._share:
             return None
-        if self._mean is None:
+        if self._mean is None or self._mean.shape != weights.shape:
             self._mean = weights.copy()
         elif updates > self._updates:
             kept = np.float32((self._updates / updates) ** (1 / self._share))
