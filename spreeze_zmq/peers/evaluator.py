@@ -127,11 +127,13 @@ def _file(peers: Peers) -> str:
     except SpreezeError as error:
         raise Broken(f"it cannot be read: {error}") from None
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
-    best = [message.fields for message in evaluations(peers) if message.fields["best"]][-1]
-    for name, array in _played(peers.notes["policy"], best).arrays.items():
+    best = [message.fields for message in evaluations(peers) if message.fields["best"]]
+    if not best:
+        raise NotSeen("no evaluation was best")
+    for name, array in _played(peers.notes["policy"], best[-1]).arrays.items():
         same = name in policy.arrays and np.array_equal(array, policy.arrays[name])
         expect(same, f"its {name} differ")
-    said, due = float(policy.metadata.get("mean_return", "nan")), best["mean_return"]
+    said, due = float(policy.metadata.get("mean_return", "nan")), best[-1]["mean_return"]
     expect(np.isclose(said, due), f"mean_return is {said}, the last best evaluation said {due}")
     return f"version {policy.version}, mean return {said:.2f}"
 
