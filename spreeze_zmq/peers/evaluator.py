@@ -39,8 +39,8 @@ def evaluate(peers: Peers) -> None:
 
 
 def publish(peers: Peers, version: int, **more: Any) -> Message:
-    """Publish the policy of the act as this version, with further fields: its average
-    and its parameters act otherwise.
+    """Publish the policy of the act as this version, with further fields. Its parameters act otherwise than
+    their average.
     """
     spec = peers.plan.environment
     policy = policies.rich_policy(spec, policies.heads(spec)[0])
